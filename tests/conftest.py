@@ -1,0 +1,71 @@
+"""What several test files use: a tiny corpus, and a translator that has learnt it by heart."""
+
+import pytest
+import torch
+
+from transformer_lib import Transformer, TransformerConfig
+from transformer_lib.batching import Batches, make_dataset
+from transformer_lib.corpora import Pair
+from transformer_lib.text import TextField, build_vocabularies
+from transformer_lib.training import Recipe, fit, seed_everything
+from transformer_lib.translator import Translator
+
+PAIRS = [
+    Pair("Ein Hund schläft.", "A dog is sleeping."),
+    Pair("Eine Katze schläft im Garten.", "A cat is sleeping in the garden."),
+    Pair("Zwei Hunde spielen im Garten.", "Two dogs are playing in the garden."),
+    Pair("Ein Kind liest ein Buch.", "A child is reading a book."),
+    Pair("Im Garten liest eine Frau ein Buch.", "In the garden, a woman is reading a book."),
+    Pair("Die Frau spielt mit dem Hund.", "The woman is playing with the dog."),
+    Pair("Das Kind schläft.", "The child is sleeping."),
+    Pair("Der Mann und die Frau lesen.", "The man and the woman are reading."),
+]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread():
+    """Tiny tensors are fastest on one thread, above all when something else is running."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def pairs():
+    return list(PAIRS)
+
+
+@pytest.fixture
+def fields():
+    """German and English fields with the tiny corpus's vocabularies."""
+    src_field, tgt_field = TextField("de"), TextField("en")
+    build_vocabularies(make_dataset(PAIRS, src_field, tgt_field), min_freq=1)
+    return src_field, tgt_field
+
+
+@pytest.fixture
+def dataset(fields):
+    return make_dataset(PAIRS, *fields)
+
+
+@pytest.fixture
+def tiny_config(fields):
+    src_field, tgt_field = fields
+    return TransformerConfig(
+        len(src_field.vocab), len(tgt_field.vocab), d_model=32, num_heads=4, d_ff=64, num_layers=2, max_len=40
+    )
+
+
+@pytest.fixture(scope="session")
+def trained():
+    """A translator that knows the tiny corpus by heart. Shared by all tests: do not train it further."""
+    src_field, tgt_field = TextField("de"), TextField("en")
+    dataset = make_dataset(PAIRS, src_field, tgt_field)
+    build_vocabularies(dataset, min_freq=1)
+    seed_everything(0)
+    config = TransformerConfig(
+        len(src_field.vocab), len(tgt_field.vocab), d_model=32, num_heads=4, d_ff=64, num_layers=2, dropout=0.0
+    )
+    model = Transformer(config)
+    recipe = Recipe(epochs=60, batch_size=4, learning_rate=3e-3)
+    batches = Batches(dataset, 4, train=True)
+    fit(model, batches, batches, recipe, log=lambda line: None)
+    return Translator(model, src_field, tgt_field)

@@ -1,0 +1,114 @@
+import itertools
+import random
+
+import pytest
+
+from transformer_lib.batching import Batches, make_dataset
+from transformer_lib.corpora import Pair
+from transformer_lib.text import TextField, build_vocabularies
+
+PAD = 1
+
+
+@pytest.fixture
+def long_dataset():
+    """2,000 pairs of random lengths, the two sides related as in a real corpus."""
+    rng = random.Random(0)
+    fields = TextField("de"), TextField("en")
+    pairs = []
+    for i in range(2000):
+        length = rng.randint(3, 30)
+        pairs.append(Pair(" ".join([f"s{i}"] * length), " ".join([f"t{i}"] * max(1, length + rng.randint(-3, 3)))))
+    dataset = make_dataset(pairs, *fields)
+    build_vocabularies(dataset, min_freq=1)
+    return dataset
+
+
+def contents(batches):
+    return [sorted(batch.src[:, 1].tolist()) for batch in batches]
+
+
+def test_batches_are_batch_first_between_sos_and_eos(dataset):
+    batch = next(iter(Batches(dataset, 3)))
+    src_field = dataset.fields["src"]
+    assert batch.src.shape[0] == batch.tgt.shape[0] == 3
+    assert batch.src[:, 0].eq(src_field.sos_id).all()
+    assert batch.src.eq(src_field.eos_id).sum(dim=1).eq(1).all()
+
+
+@pytest.mark.parametrize("arguments", [{"batch_size": 64}, {"max_tokens": 1000}])
+@pytest.mark.parametrize("train", [True, False])
+def test_every_pair_comes_once_and_stays_a_pair(long_dataset, arguments, train):
+    seen = []
+    src_words, tgt_words = (long_dataset.fields[side].vocab.itos for side in ("src", "tgt"))
+    for batch in Batches(long_dataset, **arguments, train=train):
+        for src, tgt in zip(batch.src.tolist(), batch.tgt.tolist(), strict=True):
+            assert src_words[src[1]][1:] == tgt_words[tgt[1]][1:]
+            seen.append(src[1])
+    assert len(seen) == len(set(seen)) == 2000
+
+
+@pytest.mark.parametrize("arguments", [{"batch_size": 64}, {"max_tokens": 1000}])
+def test_little_is_padding(long_dataset, arguments):
+    padding = positions = 0
+    for batch in Batches(long_dataset, **arguments, train=True):
+        padding += batch.src.eq(PAD).sum().item() + batch.tgt.eq(PAD).sum().item()
+        positions += batch.src.numel() + batch.tgt.numel()
+    assert padding / positions < 0.1
+
+
+def test_no_batch_has_more_tokens_than_asked_for(long_dataset):
+    sizes = [max(batch.src.numel(), batch.tgt.numel()) for batch in Batches(long_dataset, max_tokens=500, train=True)]
+    assert max(sizes) <= 500
+    assert sum(sizes) / len(sizes) > 400  # and most are nearly full
+
+
+def test_the_order_follows_from_seed_and_epoch(long_dataset):
+    batches = Batches(long_dataset, 64, train=True, seed=5)
+    first = contents(batches)
+    batches.set_epoch(2)
+    second = contents(batches)
+    assert first != second
+    assert sorted(itertools.chain(*first)) == sorted(itertools.chain(*second))
+    assert {tuple(b) for b in first} != {tuple(b) for b in second}  # not only the order: other sentences meet
+    again = Batches(long_dataset, 64, train=True, seed=5)
+    again.set_epoch(2)
+    assert contents(again) == second
+    assert contents(Batches(long_dataset, 64, train=True, seed=6)) != first
+
+
+def test_training_order_is_not_sorted_by_length(long_dataset):
+    widths = [batch.src.shape[1] for batch in Batches(long_dataset, 64, train=True)]
+    steps_up = sum(b > a for a, b in itertools.pairwise(widths))
+    assert 0.25 < steps_up / (len(widths) - 1) < 0.75
+
+
+def test_evaluation_always_has_the_same_order(long_dataset):
+    batches = Batches(long_dataset, 64)
+    assert contents(batches) == contents(batches)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "batch_size=None and max_tokens=None, expected exactly one"),
+        ({"batch_size": 2, "max_tokens": 9}, "expected exactly one"),
+        ({"batch_size": 0}, "expected a positive number"),
+        ({"max_tokens": 5}, "max_tokens is 5, but the longest sentence has 13 tokens"),
+    ],
+)
+def test_impossible_sizes_are_refused(dataset, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Batches(dataset, **arguments)
+
+
+def test_an_empty_dataset_is_refused(fields):
+    with pytest.raises(ValueError, match="dataset is empty"):
+        Batches(make_dataset([], *fields), 4)
+
+
+def test_a_sentence_that_cannot_be_used_is_named(pairs, fields):
+    with pytest.raises(ValueError, match="the tgt side of pair 2 is empty"):
+        make_dataset([pairs[0], Pair("Ein Hund", "")], *fields)
+    with pytest.raises(ValueError, match=r"the src side of pair 1 has 6 tokens .* expected at most max_len=5"):
+        make_dataset(pairs, *fields, max_len=5)

@@ -1,0 +1,71 @@
+import math
+import random
+
+import pytest
+import sacrebleu
+
+from transformer_lib import bleu
+
+
+def test_by_hand():
+    hypotheses = [["the", "cat", "sat", "the", "mat"], ["a", "b", "c", "d", "e"]]
+    references = [["the", "cat", "sat", "on", "a", "mat"], ["a", "b", "c", "d", "f"]]
+    # matches: the second "the" is clipped, as the reference has one
+    # 1-grams: 4 + 4 of 10; 2-grams: (the cat, cat sat) 2 + 3 of 8; 3-grams: 1 + 2 of 6; 4-grams: 0 + 1 of 4
+    precisions = (8 / 10) * (5 / 8) * (3 / 6) * (1 / 4)
+    expected = 100 * math.exp(1 - 11 / 10) * precisions**0.25
+    assert bleu.by_definition(hypotheses, references) == pytest.approx(expected)
+
+
+def test_clipping():
+    assert bleu.by_definition([["the"] * 7], [["the", "cat", "is", "on", "the", "mat"]]) == 0.0
+
+
+def test_a_perfect_translation_scores_100_and_a_longer_one_is_not_rewarded():
+    reference = [["one", "two", "three", "four", "five"]]
+    assert bleu.by_definition(reference, reference) == pytest.approx(100)
+    assert bleu.by_definition([[*reference[0], "six"]], reference) < 100
+
+
+def random_corpus(seed):
+    rng = random.Random(seed)
+    words = [chr(ord("a") + i) for i in range(12)]
+    references = [[rng.choice(words) for _ in range(rng.randint(4, 15))] for _ in range(60)]
+    hypotheses = [[w if rng.random() < 0.8 else rng.choice(words) for w in r][: rng.randint(3, 15)] for r in references]
+    return hypotheses, references
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_three_agree_on_the_same_tokens(seed):
+    hypotheses, references = random_corpus(seed)
+    ours = bleu.by_definition(hypotheses, references)
+    joined = [[" ".join(tokens) for tokens in side] for side in (hypotheses, references)]
+    theirs = sacrebleu.corpus_bleu(joined[0], [joined[1]], tokenize="none", smooth_method="none", force=True).score
+    assert 5 < ours < 95
+    assert ours == pytest.approx(theirs)
+    assert bleu.torchtext_bleu(hypotheses, references).value == pytest.approx(theirs, rel=1e-5)
+
+
+def test_sacrebleu_is_given_with_its_signature():
+    score = bleu.sacre_bleu(["A dog is sleeping here ."], ["a dog is sleeping here ."])
+    assert score.value == pytest.approx(100)
+    assert "case:lc" in score.signature and "tok:13a" in score.signature and "version:" in score.signature
+    assert bleu.sacre_bleu(["A dog is sleeping."], ["a dog is sleeping."], lowercase=False).value < 100
+
+
+def test_references_are_the_raw_texts_tokens_never_words_looked_up(trained):
+    """A reference with an unknown word must not be matched by ``<unk>``."""
+    from transformer_lib.translator import Translation
+
+    translation = Translation("a <unk> is sleeping.", [], ["a", "<unk>", "is", "sleeping", ".", "<eos>"], 0.0, 0.0)
+    reference = "A zebra is sleeping."
+    assert "zebra" not in trained.tgt_field.vocab.stoi
+    score, _ = bleu.score([translation] * 2, [reference] * 2, trained.tgt_field)
+    assert score.value == 0.0  # no 4-gram without the unknown word; 100 if the reference were looked up
+
+
+def test_different_numbers_of_sentences_are_refused():
+    with pytest.raises(ValueError, match="2 hypotheses but 1 references"):
+        bleu.by_definition([["a"], ["b"]], [["a"]])
+    with pytest.raises(ValueError, match="hypotheses is empty"):
+        bleu.sacre_bleu([], [])

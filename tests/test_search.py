@@ -1,0 +1,156 @@
+import itertools
+import math
+import random
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from transformer_lib import Transformer, TransformerConfig
+from transformer_lib.search import beam_search, greedy_search, length_penalty
+
+PAD, SOS, EOS = 1, 2, 3
+
+
+@pytest.fixture(params=["learned post-LN", "sinusoidal pre-LN"])
+def model(request):
+    """An untrained model whose outputs end here and there; in float64, so that no tie hides behind rounding."""
+    positions, norm = request.param.split()
+    torch.manual_seed({"learned": 3, "sinusoidal": 4}[positions])
+    config = TransformerConfig(
+        30, 25, 16, 4, 32, 2, max_len=25, positions=positions, norm_first=norm == "pre-LN", pad_id=PAD
+    )
+    model = Transformer(config).double().eval()
+    with torch.no_grad():
+        model.output.bias[EOS] += {"learned": 0.5, "sinusoidal": 0.0}[positions]
+        model.output.bias[[PAD, SOS]] += 50.0  # search must never choose these
+    return model
+
+
+@pytest.fixture
+def src():
+    ids = torch.randint(4, 30, (12, 9), generator=torch.Generator().manual_seed(1))
+    for row, length in enumerate([9, 3, 5, 9, 2, 7, 1, 9, 4, 6, 8, 5]):
+        ids[row, length:] = PAD
+    return ids
+
+
+def only_ids(results):
+    return [[h.ids for h in beam] for beam in results] if isinstance(results[0], list) else [h.ids for h in results]
+
+
+def test_the_cases_are_interesting(model, src):
+    lengths = {len(h.ids) for h in greedy_search(model, src, SOS, EOS)}
+    assert len(lengths) > 2, "sentences should finish at different steps, or the tests below show little"
+
+
+def test_cached_search_equals_uncached_search(model, src):
+    cached, uncached = (greedy_search(model, src, SOS, EOS, use_cache=use) for use in (True, False))
+    assert only_ids(cached) == only_ids(uncached)
+    assert [h.log_prob for h in cached] == pytest.approx([h.log_prob for h in uncached])
+    for beam_size in (2, 4):
+        cached, uncached = (beam_search(model, src, SOS, EOS, beam_size, use_cache=use) for use in (True, False))
+        assert only_ids(cached) == only_ids(uncached)
+
+
+def test_batched_search_equals_one_sentence_at_a_time(model, src):
+    alone = [greedy_search(model, row[row != PAD][None], SOS, EOS)[0] for row in src]
+    assert only_ids(greedy_search(model, src, SOS, EOS)) == only_ids(alone)
+    alone = [beam_search(model, row[row != PAD][None], SOS, EOS, 3)[0] for row in src]
+    assert only_ids(beam_search(model, src, SOS, EOS, 3)) == only_ids(alone)
+
+
+def test_a_beam_of_one_is_greedy(model, src):
+    beams = beam_search(model, src, SOS, EOS, beam_size=1)
+    assert [beam[0].ids for beam in beams] == only_ids(greedy_search(model, src, SOS, EOS))
+    assert all(len(beam) == 1 for beam in beams)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_a_wider_beam_never_scores_worse_in_these_cases(trained, alpha):
+    words = [word for word in trained.src_field.vocab.itos[4:] if word != "."]
+    rng = random.Random(0)
+    sentences = [rng.sample(words, rng.randint(2, 8)) for _ in range(30)]  # nonsense: the model has to guess
+    src = pad_sequence([torch.tensor(trained.src_field.encode(" ".join(s))) for s in sentences], True, PAD)
+    best = [[beam[0].score for beam in beam_search(trained.model, src, SOS, EOS, n, alpha)] for n in (1, 4, 16)]
+    for narrow, wide in itertools.pairwise(best):
+        assert all(w >= n - 1e-5 for n, w in zip(narrow, wide, strict=True))
+    assert best[0] != best[-1]
+
+
+def test_a_beam_as_wide_as_everything_finds_the_best_there_is(model):
+    """Compared with listing all outputs of at most two tokens."""
+    src = torch.tensor([[7, 9, 11]])
+    memory, mask = model.encode(src)
+
+    def log_probs(*prefix):
+        logits = model.decode(torch.tensor([[SOS, *prefix]]), memory, mask)[0, -1].clone()
+        logits[[PAD, SOS]] = -math.inf
+        return logits.log_softmax(-1).tolist()
+
+    first = log_probs()
+    words = [w for w in range(25) if w not in (PAD, SOS, EOS)]
+    everything = {(EOS,): first[EOS] / length_penalty(1, 0.6)}
+    for word in words:
+        second = log_probs(word)
+        for last in [*words, EOS]:
+            everything[word, last] = (first[word] + second[last]) / length_penalty(2, 0.6)
+    found = beam_search(model, src, SOS, EOS, beam_size=25, alpha=0.6, max_len=2)[0]
+    assert tuple(found[0].ids) == max(everything, key=everything.get)
+    assert found[0].score == pytest.approx(max(everything.values()))
+    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+
+
+def test_log_prob_is_what_the_model_says(model, src):
+    for search in (greedy_search, lambda *arguments: [beam[0] for beam in beam_search(*arguments, 3)]):
+        hypothesis = search(model, src[:1], SOS, EOS)[0]
+        logits = model(src[:1], torch.tensor([[SOS, *hypothesis.ids[:-1]]]))[0]
+        logits[:, [PAD, SOS]] = -math.inf
+        expected = logits.log_softmax(-1)[range(len(hypothesis.ids)), hypothesis.ids].sum().item()
+        assert hypothesis.log_prob == pytest.approx(expected)
+
+
+def test_score_is_log_prob_over_gnmts_length_penalty(model, src):
+    assert length_penalty(1, 0.6) == 1.0
+    assert length_penalty(13, 0.5) == pytest.approx(math.sqrt(3))
+    for hypothesis in beam_search(model, src, SOS, EOS, 3, alpha=0.6)[0]:
+        assert hypothesis.score == pytest.approx(hypothesis.log_prob / ((5 + len(hypothesis.ids)) / 6) ** 0.6)
+
+
+def test_padding_and_sos_are_never_chosen(model, src):
+    results = [*greedy_search(model, src, SOS, EOS), *itertools.chain(*beam_search(model, src, SOS, EOS, 4))]
+    assert not {PAD, SOS} & {i for h in results for i in h.ids}
+    assert all(EOS not in h.ids[:-1] for h in results)
+
+
+def test_outputs_stop_at_the_limit(model, src):
+    with torch.no_grad():
+        model.output.bias[EOS] -= 100
+    assert {len(h.ids) for h in greedy_search(model, src, SOS, EOS)} == {25}  # as many as there are positions
+    assert {len(h.ids) for h in greedy_search(model, src, SOS, EOS, max_len=4)} == {4}
+    assert {len(h.ids) for beam in beam_search(model, src, SOS, EOS, 3, max_len=4) for h in beam} == {4}
+
+
+def test_an_output_may_be_its_source_plus_fifty_long():
+    model = Transformer(TransformerConfig(30, 25, 16, 4, 32, 1, max_len=100)).eval()
+    with torch.no_grad():
+        model.output.bias[EOS] -= 100
+    src = torch.tensor([[5, 6, 7], [5, PAD, PAD]])
+    assert [len(h.ids) for h in greedy_search(model, src, SOS, EOS)] == [53, 51]
+
+
+@pytest.mark.parametrize("max_len", [0, 26])
+def test_an_impossible_limit_is_refused(model, src, max_len):
+    with pytest.raises(ValueError, match=f"max_len is {max_len}, expected 1 to the model's 25 positions"):
+        greedy_search(model, src, SOS, EOS, max_len=max_len)
+
+
+@pytest.mark.parametrize("beam_size", [0, 26])
+def test_an_impossible_beam_is_refused(model, src, beam_size):
+    with pytest.raises(ValueError, match=f"beam_size is {beam_size}, expected 1 to 25"):
+        beam_search(model, src, SOS, EOS, beam_size)
+
+
+def test_no_sentences_give_no_translations(model):
+    assert greedy_search(model, torch.zeros(0, 3, dtype=torch.long), SOS, EOS) == []
+    assert beam_search(model, torch.zeros(0, 3, dtype=torch.long), SOS, EOS) == []

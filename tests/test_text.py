@@ -1,0 +1,84 @@
+import pytest
+
+from transformer_lib.batching import make_dataset
+from transformer_lib.corpora import Pair
+from transformer_lib.text import EOS, SOS, UNK, TextField, build_vocabularies, detokenize, tokenizer
+
+
+def test_spacy_cuts_without_a_model():
+    assert tokenizer("de")("Zwei Männer, z.B. im Freien.") == ["Zwei", "Männer", ",", "z.B.", "im", "Freien", "."]
+    assert tokenizer("en")("They don't play.") == ["They", "do", "n't", "play", "."]
+    with pytest.raises(ValueError, match="language is 'xx9', expected a code that spaCy knows"):
+        tokenizer("xx9")
+
+
+def test_encode_and_decode_are_inverse_on_known_words(fields):
+    src_field, _ = fields
+    ids = src_field.encode("Eine Frau liest.")
+    assert (ids[0], ids[-1]) == (src_field.sos_id, src_field.eos_id)
+    assert src_field.decode(ids) == ["eine", "frau", "liest", "."]
+
+
+def test_an_unknown_word_becomes_unk_and_the_vocabulary_does_not_grow(fields):
+    src_field, _ = fields
+    size = len(src_field.vocab.stoi)
+    assert src_field.decode(src_field.encode("Ein Zebra schläft.")) == ["ein", UNK, "schläft", "."]
+    assert len(src_field.vocab.stoi) == size
+
+
+def test_decode_stops_at_eos_and_refuses_ids_outside_the_vocabulary(fields):
+    _, tgt_field = fields
+    a, eos = tgt_field.vocab["a"], tgt_field.eos_id
+    assert tgt_field.decode([tgt_field.sos_id, a, eos, a, tgt_field.pad_id]) == ["a"]
+    with pytest.raises(ValueError, match="ids holds 9999"):
+        tgt_field.decode([9999])
+
+
+@pytest.mark.parametrize("sentence", ["", "   ", "\n"])
+def test_an_empty_sentence_is_refused(fields, sentence):
+    with pytest.raises(ValueError, match="expected at least one word"):
+        fields[0].encode(sentence)
+
+
+@pytest.mark.parametrize("typed", [SOS, EOS, UNK])
+def test_special_tokens_that_a_user_types_are_ordinary_text(fields, typed):
+    ids = fields[0].encode(f"Ein {typed} Hund")
+    assert ids.count(fields[0].sos_id) == ids.count(fields[0].eos_id) == 1
+
+
+def test_vocabularies_come_from_the_training_split_most_frequent_first():
+    src_field, tgt_field = TextField("de"), TextField("en")
+    train = make_dataset([Pair("b b b a a c", "x x"), Pair("a b", "y")], src_field, tgt_field)
+    make_dataset([Pair("nur hier", "only here")], src_field, tgt_field)
+    build_vocabularies(train, min_freq=2)
+    assert src_field.vocab.itos == ["<unk>", "<pad>", "<sos>", "<eos>", "b", "a"]
+    assert tgt_field.vocab.itos[4:] == ["x"]
+
+
+def test_a_joint_vocabulary_is_shared():
+    src_field, tgt_field = TextField("de"), TextField("en")
+    build_vocabularies(make_dataset([Pair("hund", "dog"), Pair("in", "in")], src_field, tgt_field), 1, joint=True)
+    assert src_field.vocab is tgt_field.vocab
+    assert set(src_field.vocab.itos[4:]) == {"hund", "dog", "in"}
+
+
+def test_a_field_survives_its_dictionary(fields):
+    src_field, _ = fields
+    copy = TextField.from_dict(src_field.to_dict())
+    sentence = "Eine Frau liest ein unbekanntes Buch."
+    assert copy.encode(sentence) == src_field.encode(sentence)
+    assert copy.vocab.itos == src_field.vocab.itos
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "A man in a T-shirt, two dogs (brown) and a cat!",
+        "The boy's dog doesn't like it; they're sad.",
+        'A sign says "stop here" to everyone.',
+        "Zwei Männer – einer groß, einer klein – warten.",
+        "Is it 50% off? Yes: $5.",
+    ],
+)
+def test_detokenize_undoes_the_tokeniser(sentence):
+    assert detokenize(tokenizer("en")(sentence)) == sentence

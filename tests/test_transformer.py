@@ -1,0 +1,180 @@
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transformer_lib import Transformer, TransformerConfig
+from transformer_lib.transformer import PRESETS
+
+PAD = 1
+
+
+def small_model(norm_first=False, positions="learned", tie_embeddings=False):
+    config = TransformerConfig(
+        20, 20, 16, 4, 32, 2, norm_first=norm_first, positions=positions, tie_embeddings=tie_embeddings, max_len=20
+    )
+    return Transformer(config).double().eval()
+
+
+kinds = st.fixed_dictionaries(
+    {
+        "norm_first": st.booleans(),
+        "positions": st.sampled_from(["learned", "sinusoidal"]),
+        "tie_embeddings": st.booleans(),
+    }
+)
+lengths = st.integers(1, 8)
+
+
+def random_ids(length, seed, batch=2):
+    return torch.randint(2, 20, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+@settings(max_examples=40, deadline=None)
+@given(kinds, lengths, lengths, st.data())
+def test_a_later_target_token_never_changes_an_earlier_output(kind, src_len, tgt_len, data):
+    model = small_model(**kind)
+    src, tgt = random_ids(src_len, 0), random_ids(tgt_len, 1)
+    position = data.draw(st.integers(0, tgt_len - 1))
+    changed = tgt.clone()
+    changed[:, position] = (changed[:, position] - 2 + data.draw(st.integers(1, 17))) % 18 + 2  # another real token
+    before, after = model(src, tgt), model(src, changed)
+    torch.testing.assert_close(before[:, :position], after[:, :position], rtol=0, atol=0)
+    assert not before[:, position].allclose(after[:, position])
+
+
+@settings(max_examples=40, deadline=None)
+@given(kinds, lengths, lengths, st.integers(1, 5), st.integers(1, 5))
+def test_padding_never_changes_an_output(kind, src_len, tgt_len, src_padding, tgt_padding):
+    model = small_model(**kind)
+    src, tgt = random_ids(src_len, 0), random_ids(tgt_len, 1)
+    padded_src = torch.cat([src, torch.full((2, src_padding), PAD)], dim=1)
+    padded_tgt = torch.cat([tgt, torch.full((2, tgt_padding), PAD)], dim=1)
+    torch.testing.assert_close(model(padded_src, padded_tgt)[:, :tgt_len], model(src, tgt))
+
+
+@settings(max_examples=20, deadline=None)
+@given(kinds, lengths, st.integers(1, 5))
+def test_what_stands_at_a_padded_position_has_no_influence(kind, length, padding):
+    """Not even on itself: the embedding of padding could be anything."""
+    model = small_model(**kind)
+    src, tgt = random_ids(length, 0), random_ids(length, 1)
+    padded = torch.cat([src, torch.full((2, padding), PAD)], dim=1)
+    before = model(padded, tgt)
+    with torch.no_grad():
+        model.src_embedding.tokens.table.weight[PAD] += 3.0
+    if not kind["tie_embeddings"]:  # a tied matrix also gives the logits of padding
+        torch.testing.assert_close(model(padded, tgt), before)
+    torch.testing.assert_close(model(padded, tgt), model(src, tgt))
+
+
+def test_sentences_of_a_batch_do_not_see_each_other():
+    model = small_model()
+    src, tgt = random_ids(6, 0, batch=3), random_ids(5, 1, batch=3)
+    torch.testing.assert_close(model(src[1:2], tgt[1:2]), model(src, tgt)[1:2])
+
+
+@pytest.mark.parametrize(("src_types", "parameters"), [(7855, 9_038_853), (7853, 9_038_341)])
+def test_the_tutorial_model_has_the_tutorials_parameters(src_types, parameters):
+    assert Transformer(TransformerConfig.preset("tutorial", src_types, 5893)).num_parameters() == parameters
+
+
+@pytest.mark.parametrize(("preset", "millions"), [("paper_base", 65), ("paper_big", 213)])
+def test_the_papers_models_have_about_the_papers_parameters(preset, millions):
+    with torch.device("meta"):
+        model = Transformer(TransformerConfig.preset(preset, 37_000, 37_000))
+    assert abs(model.num_parameters() / 1e6 - millions) < 0.03 * millions
+
+
+def test_tied_embeddings_are_one_matrix_that_counts_once():
+    tied, untied = small_model(tie_embeddings=True), small_model()
+    assert tied.output.weight is tied.src_embedding.tokens.table.weight is tied.tgt_embedding.tokens.table.weight
+    assert untied.num_parameters() - tied.num_parameters() == 2 * 20 * 16
+
+
+def test_cached_decoding_equals_decoding_all_at_once():
+    model = small_model()
+    src, tgt = random_ids(6, 0), random_ids(5, 1)
+    memory, memory_mask = model.encode(src)
+    cache = model.start_cache(memory)
+    steps = [model.decode(tgt[:, i : i + 1], memory, memory_mask, cache) for i in range(5)]
+    torch.testing.assert_close(torch.cat(steps, dim=1), model(src, tgt))
+
+
+def test_attention_maps_of_every_kind_layer_and_head():
+    model = small_model().train()
+    src = torch.tensor([[5, 6, 7, 8], [5, 6, PAD, PAD]])
+    tgt = torch.tensor([[2, 9, 10], [2, 9, PAD]])
+    maps = model.attention_maps(src, tgt)
+    assert model.training  # it leaves the mode as it was
+    assert [m.shape for m in maps.encoder] == [(2, 4, 4, 4)] * 2
+    assert [m.shape for m in maps.decoder] == [(2, 4, 3, 3)] * 2
+    assert [m.shape for m in maps.cross] == [(2, 4, 3, 4)] * 2
+    for kind in maps:
+        for weights in kind:
+            torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))  # dropout is off
+    assert not maps.cross[0][1, :, :, 2:].any()  # nobody looks at padding
+    assert not maps.decoder[0].triu(1).any()  # nor ahead
+
+
+def test_the_model_runs_without_the_maps_as_with_them():
+    model = small_model()
+    src = random_ids(6, 0)
+    memory, mask = model.encode(src)
+    memory_with_maps, _ = model.encoder(model.src_embedding(src), mask, need_weights=True)
+    torch.testing.assert_close(memory, memory_with_maps)
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "message"),
+    [
+        (torch.zeros(2, 21), torch.zeros(2, 3), "length is 21, expected at most max_len=20"),
+        (torch.zeros(2, 3), torch.zeros(2, 21), "length is 21, expected at most max_len=20"),
+        (torch.full((2, 3), 20), torch.zeros(2, 3), "ids holds 20, expected 0 to 19"),
+        (torch.zeros(2, 3), torch.full((2, 3), -1), "ids holds -1"),
+        (torch.zeros(3), torch.zeros(2, 3), r"ids has shape \[3\], expected \[batch, seq_len\]"),
+        (torch.zeros(3, 3), torch.zeros(2, 3), "tgt has 2 sentences but src has 3"),
+    ],
+)
+def test_bad_input_is_named_before_any_kernel_sees_it(src, tgt, message):
+    with pytest.raises(ValueError, match=message):
+        small_model()(src.long(), tgt.long())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"d_model": 10, "num_heads": 4}, "d_model=10 is not divisible by num_heads=4"),
+        ({"num_layers": 0}, "num_layers is 0, expected a positive whole number"),
+        ({"d_model": 2.5}, "d_model is 2.5, expected a positive whole number"),
+        ({"dropout": 1.0}, "dropout is 1.0"),
+        ({"positions": "rotary"}, "positions is 'rotary', expected one of 'learned', 'sinusoidal'"),
+        ({"tie_embeddings": True}, "needs one joint vocabulary, but src_vocab_size=20 and tgt_vocab_size=30"),
+        ({"pad_id": 25}, "pad_id is 25"),
+    ],
+)
+def test_an_impossible_configuration_says_why(changes, message):
+    with pytest.raises(ValueError, match=message):
+        TransformerConfig(20, 30, **changes)
+
+
+def test_an_unknown_preset_lists_the_known_ones():
+    with pytest.raises(ValueError, match="preset is 'huge', expected one of tutorial, small, paper_base, paper_big"):
+        TransformerConfig.preset("huge", 10, 10)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_configuration_survives_its_dictionary(name):
+    config = TransformerConfig.preset(name, 37, 37, pad_id=3)
+    assert TransformerConfig.from_dict(config.to_dict()) == config
+    with pytest.raises(ValueError, match=r"unknown configuration fields \['heads'\]"):
+        TransformerConfig.from_dict({**config.to_dict(), "heads": 8})
+    with pytest.raises(ValueError, match=r"missing configuration fields \['src_vocab_size'\]"):
+        TransformerConfig.from_dict({"tgt_vocab_size": 5})
+
+
+def test_a_configuration_cannot_change_under_a_model():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        small_model().config.d_model = 32

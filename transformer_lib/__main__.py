@@ -1,0 +1,7 @@
+"""Lets ``python -m transformer_lib`` (and ``torchrun -m transformer_lib``) run the command line."""
+
+import sys
+
+from transformer_lib.cli import main
+
+sys.exit(main())

@@ -1,0 +1,103 @@
+"""Ids → padded batches of sentences that are about equally long."""
+
+import random
+from collections.abc import Sequence
+
+import torch
+from torchtext.data import BucketIterator, Dataset, Example
+
+from transformer_lib.corpora import Pair
+from transformer_lib.text import TextField
+
+
+def make_dataset(
+    pairs: Sequence[Pair], src_field: TextField, tgt_field: TextField, max_len: int | None = None
+) -> Dataset:
+    """Tokenise sentence pairs into a torchtext ``Dataset`` with the columns ``src`` and ``tgt``.
+
+    Args:
+        pairs: sentences and their translations.
+        src_field, tgt_field: how to tokenise each side; their vocabularies need not exist yet.
+        max_len: the model's number of positions, if sentences that do not fit are to be reported now.
+
+    Raises:
+        ValueError: a sentence is empty, or has more than ``max_len`` tokens with ``<sos>`` and ``<eos>``.
+    """
+    columns = [("src", src_field), ("tgt", tgt_field)]
+    examples = []
+    for number, pair in enumerate(pairs, start=1):
+        example = Example.fromlist(pair, columns)
+        for side, tokens in (("src", example.src), ("tgt", example.tgt)):
+            if not tokens:
+                raise ValueError(f"pairs: the {side} side of pair {number} is empty")
+            if max_len is not None and len(tokens) + 2 > max_len:
+                raise ValueError(
+                    f"pairs: the {side} side of pair {number} has {len(tokens) + 2} tokens with <sos> and <eos>, "
+                    f"expected at most max_len={max_len}; shorten it, or give the model more positions"
+                )
+        examples.append(example)
+    return Dataset(examples, columns)
+
+
+class Batches(BucketIterator):
+    """Iterate over a dataset in batches that hold little padding; each has ``src`` and ``tgt``, ``[batch, seq_len]``.
+
+    torchtext's own sort key for translation interleaves the bits of both lengths, which leaves half of Multi30k's
+    source positions to padding. This one sorts by source length in steps of two, then by target length.
+
+    Args:
+        dataset: what ``make_dataset`` returned.
+        batch_size: sentences in a batch. Give this or ``max_tokens``.
+        max_tokens: positions in a batch, padding included, on its larger side.
+        train: shuffle, in another order each epoch; otherwise sort by length, always in the same order.
+        seed: decides the order of every epoch, together with the epoch's number.
+        device: where the batches are needed.
+
+    Raises:
+        ValueError: the dataset is empty, not exactly one of ``batch_size`` and ``max_tokens`` is given, or the longest
+            sentence does not fit into ``max_tokens``.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        batch_size: int | None = None,
+        max_tokens: int | None = None,
+        train: bool = False,
+        seed: int = 0,
+        device: torch.device | str | None = None,
+    ):
+        if not len(dataset):
+            raise ValueError("dataset is empty, expected at least one pair of sentences")
+        if (batch_size is None) == (max_tokens is None):
+            raise ValueError(f"batch_size={batch_size} and max_tokens={max_tokens}, expected exactly one of them")
+        if (size := batch_size or max_tokens) is None or size < 1:
+            raise ValueError(f"batch_size={batch_size}, max_tokens={max_tokens}, expected a positive number")
+        if max_tokens is not None and (longest := max(map(padded_length, dataset.examples))) > max_tokens:
+            raise ValueError(f"max_tokens is {max_tokens}, but the longest sentence has {longest} tokens")
+        super().__init__(
+            dataset,
+            size,
+            sort_key=lambda example: (len(example.src) // 2, len(example.tgt)),
+            batch_size_fn=count_tokens if max_tokens is not None else None,
+            train=train,
+            sort_within_batch=True,
+            device=device,
+        )
+        self.seed = seed
+        self.set_epoch(1)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of the epoch that starts next: a resumed training sees what an unbroken one would."""
+        self.random_shuffler.random_state = random.Random(f"{self.seed}, {epoch}").getstate()
+
+
+def padded_length(example: Example) -> int:
+    """Return the positions that a pair takes on its longer side, ``<sos>`` and ``<eos>`` included."""
+    return max(len(example.src), len(example.tgt)) + 2
+
+
+def count_tokens(example: Example, count: int, size_so_far: int) -> int:
+    """Return the padded size of a batch, in tokens on its larger side, once ``example`` is its ``count``-th."""
+    longest_so_far = size_so_far // (count - 1) if count > 1 else 0
+    return max(longest_so_far, padded_length(example)) * count

@@ -1,0 +1,170 @@
+"""What is kept on disk: one-file models that can be shared, and the state that a training resumes from."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors
+import safetensors.torch
+import torch
+
+from transformer_lib.text import TextField
+from transformer_lib.transformer import Transformer, TransformerConfig
+
+MODEL_FILE = "model.safetensors"
+STATE_FILE = "training_state.pt"
+_FORMAT = "transformer_lib model, version 1"
+
+
+class CheckpointError(RuntimeError):
+    """A file does not hold what it should. The message says which file, and why."""
+
+
+class SavedModel(NamedTuple):
+    """What ``load_model`` returns.
+
+    Attributes:
+        model: in evaluation mode.
+        src_field, tgt_field: tokenisers and vocabularies that belong to it.
+        notes: what whoever saved it wrote down.
+    """
+
+    model: Transformer
+    src_field: TextField
+    tgt_field: TextField
+    notes: dict[str, Any]
+
+
+def save_model(
+    path: str | Path,
+    model: Transformer,
+    src_field: TextField,
+    tgt_field: TextField,
+    notes: dict[str, Any] | None = None,
+) -> None:
+    """Write weights, configuration and vocabularies to one safetensors file, or leave what was there untouched.
+
+    Args:
+        path: the file.
+        model: what to save.
+        src_field, tgt_field: the fields whose vocabularies the model was trained with.
+        notes: anything worth knowing that JSON can hold.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    metadata = {
+        "format": _FORMAT,
+        "config": json.dumps(model.config.to_dict()),
+        "src_field": json.dumps(src_field.to_dict()),
+        "tgt_field": json.dumps(tgt_field.to_dict()),
+        "notes": json.dumps(notes or {}),
+    }
+    tensors = {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
+    with replacing(path) as temporary:
+        temporary.write_bytes(safetensors.torch.save(tensors, metadata))
+
+
+def load_model(path: str | Path, device: torch.device | str = "cpu") -> SavedModel:
+    """Read what ``save_model`` wrote. Reading a file never runs code that is in it.
+
+    Args:
+        path: the file, or the folder that training wrote.
+        device: where the model is needed.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        CheckpointError: it is not a complete model of this library.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = path / MODEL_FILE
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist: train a model first, with `transformer-lib train`")
+    try:
+        with safetensors.safe_open(path, framework="pt", device="cpu") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
+    except safetensors.SafetensorError as error:
+        raise CheckpointError(f"{path} is not a complete safetensors file ({error})") from error
+    if metadata.get("format") != _FORMAT:
+        raise CheckpointError(
+            f"{path} says format {metadata.get('format')!r}, expected {_FORMAT!r}: another program or version wrote it"
+        )
+    try:
+        config = TransformerConfig.from_dict(json.loads(metadata["config"]))
+        src_field = TextField.from_dict(json.loads(metadata["src_field"]))
+        tgt_field = TextField.from_dict(json.loads(metadata["tgt_field"]))
+        notes = json.loads(metadata["notes"])
+        _check_shapes(config, src_field, tgt_field, tensors)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} does not hold a model that fits together ({error})") from error
+    model = Transformer(config)
+    model.load_state_dict(tensors, strict=False)  # a tied matrix has several names, of which the file holds one
+    return SavedModel(model.to(device).eval(), src_field, tgt_field, notes)
+
+
+def _check_shapes(
+    config: TransformerConfig, src_field: TextField, tgt_field: TextField, tensors: dict[str, torch.Tensor]
+) -> None:
+    """Compare what the file holds with what its configuration promises, before any memory is taken for it."""
+    for name, field, size in (
+        ("source", src_field, config.src_vocab_size),
+        ("target", tgt_field, config.tgt_vocab_size),
+    ):
+        if len(field.vocab) != size:
+            raise ValueError(f"the {name} vocabulary has {len(field.vocab)} types, the configuration {size}")
+    with torch.device("meta"):
+        expected = {name: list(parameter.shape) for name, parameter in Transformer(config).named_parameters()}
+    found = {name: list(tensor.shape) for name, tensor in tensors.items()}
+    if different := sorted(name for name in expected | found if expected.get(name) != found.get(name)):
+        name = different[0]
+        raise ValueError(
+            f"{len(different)} tensors differ; the first is {name}: "
+            f"shape {found.get(name)}, expected {expected.get(name)}"
+        )
+
+
+def save_training_state(path: str | Path, state: dict[str, Any]) -> None:
+    """Write everything that training needs to go on, or leave what was there untouched.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        torch.save(state, file)
+
+
+def load_training_state(path: str | Path, device: torch.device | str = "cpu") -> dict[str, Any]:
+    """Read what ``save_training_state`` wrote; only tensors and plain values, so that reading never runs code.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        CheckpointError: it is cut off, or something else.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist: there is no training to resume")
+    try:
+        return torch.load(path, map_location=device, weights_only=True)
+    except Exception as error:  # torch.load raises whatever its parsers stumble over
+        reason = str(error).strip().split("\n")[0]
+        raise CheckpointError(f"{path} is not a complete training state ({reason})") from error
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Give a temporary path to write to, which replaces ``path`` when all went well and vanishes when not."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())  # on disk before the name changes, also if the power fails
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,244 @@
+"""The command line: ``transformer-lib train · translate · evaluate · download · info``."""
+
+import argparse
+import dataclasses
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+import transformer_lib
+from transformer_lib import bleu
+from transformer_lib.batching import Batches, make_dataset
+from transformer_lib.checkpoint import MODEL_FILE, CheckpointError, load_model
+from transformer_lib.corpora import CORPORA, CorpusError, Pair, cache_folder, load_corpus
+from transformer_lib.text import TextField, build_vocabularies
+from transformer_lib.training import RECIPES, evaluate, fit, pick_device, seed_everything
+from transformer_lib.transformer import PRESETS, Transformer, TransformerConfig
+from transformer_lib.translator import Translator
+
+DEFAULT_OUTPUT = Path("runs/sample-small")
+EXAMPLES = {
+    "train": """examples:
+  transformer-lib train
+  transformer-lib train --corpus multi30k --preset tutorial --epochs 10 --output runs/tutorial
+  transformer-lib train --corpus my_folder --output runs/mine     (my_folder/train.de, train.en, val.de, val.en)
+  transformer-lib train --output runs/tutorial --corpus multi30k --preset tutorial --resume""",
+    "translate": """examples:
+  transformer-lib translate "Ein kleiner Hund läuft über die Wiese."
+  transformer-lib translate --model runs/tutorial --beam-size 4 "Zwei Männer spielen Fußball." "Es regnet."
+  transformer-lib translate --attention map.png "Ein Kind schläft."
+  transformer-lib translate --model runs/tutorial < german.txt > english.txt""",
+    "evaluate": """examples:
+  transformer-lib evaluate
+  transformer-lib evaluate runs/tutorial --corpus multi30k --split test_2016_flickr
+  transformer-lib evaluate runs/tutorial --beam-size 4 --translations output.txt""",
+    "download": """examples:
+  transformer-lib download multi30k
+  TRANSFORMER_LIB_DATA=~/corpora transformer-lib download multi30k""",
+    "info": """examples:
+  transformer-lib info
+  transformer-lib info runs/tutorial""",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0, 1 for an error, 2 for wrong usage, 130 for Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except (CorpusError, CheckpointError, ValueError, OSError, FloatingPointError) as error:
+        print(f"transformer-lib {options.command}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def train(options: argparse.Namespace) -> None:
+    """Train a model, then score it on the corpus's first test split."""
+    device = pick_device(options.device)
+    changes = {name: getattr(options, name) for name in ("epochs", "batch_size", "learning_rate", "seed")}
+    recipe = dataclasses.replace(RECIPES[options.preset], **{k: v for k, v in changes.items() if v is not None})
+    corpus = load_corpus(options.corpus, options.src, options.tgt)
+    output = options.output or Path("runs") / f"{corpus.name}-{options.preset}"
+
+    seed_everything(recipe.seed)
+    src_field, tgt_field = TextField(options.src), TextField(options.tgt)
+    max_len = PRESETS[options.preset].get("max_len", TransformerConfig.max_len)
+    train_set = make_dataset(corpus["train"], src_field, tgt_field, max_len)
+    val_set = make_dataset(corpus["val"], src_field, tgt_field, max_len)
+    build_vocabularies(train_set, options.min_freq, joint=PRESETS[options.preset].get("tie_embeddings", False))
+    config = TransformerConfig.preset(options.preset, len(src_field.vocab), len(tgt_field.vocab))
+    model = Transformer(config).to(device)
+    print(f"corpus    {corpus.name}: {len(train_set):,} pairs to train on, {len(val_set):,} to validate")
+    print(f"words     {len(src_field.vocab):,} {options.src} and {len(tgt_field.vocab):,} {options.tgt} types")
+    print(f"model     {options.preset}: {model.num_parameters():,} parameters, on {device}")
+    print(f"output    {output}", flush=True)
+
+    train_batches = Batches(train_set, recipe.batch_size, train=True, seed=recipe.seed, device=device)
+    val_batches = Batches(val_set, recipe.batch_size, device=device)
+    notes = {"corpus": str(options.corpus), "preset": options.preset}
+    fit(model, train_batches, val_batches, recipe, output, options.resume, notes, log=_log)
+
+    translator = Translator(model, src_field, tgt_field)
+    for split in corpus.splits[2:3]:
+        pairs = corpus[split]
+        _print_scores(translator, pairs, split, beam_size=1)
+        for pair in pairs[:3]:
+            print(f"\n  {options.src}  {pair.src}\n  {options.tgt}  {translator(pair.src)}")
+    print(f'\nTry it:   transformer-lib translate --model {output} "{corpus["val"][0].src}"')
+
+
+def translate(options: argparse.Namespace) -> None:
+    """Translate the sentences given, or the lines of the standard input."""
+    translator = Translator.load(options.model, pick_device(options.device))
+    sentences = options.sentences or [line.strip() for line in sys.stdin]
+    wanted = [sentence for sentence in sentences if sentence.strip() or options.sentences]  # empty lines stay empty
+    with_attention = options.attention is not None
+    if with_attention and len(wanted) != 1:
+        raise ValueError(f"--attention draws one sentence, but there are {len(wanted)}")
+    translations = iter(translator.translate(wanted, options.beam_size, options.alpha, attention=with_attention))
+    for sentence in sentences:
+        translation = next(translations) if sentence.strip() else None
+        if translation is None:
+            print()
+        elif options.scores:
+            print(f"{translation.text}\t{translation.log_prob:.3f}")
+        else:
+            print(translation.text)
+    if with_attention:
+        from transformer_lib import plots  # matplotlib takes a while to load
+
+        plots.save(plots.attention_heads(translation), options.attention)
+        print(f"attention of the last layer: {options.attention}", file=sys.stderr)
+
+
+def evaluate_model(options: argparse.Namespace) -> None:
+    """Print perplexity and BLEU on a split that the model was not trained on."""
+    saved = load_model(options.model, pick_device(options.device))
+    name = options.corpus or saved.notes.get("corpus", "sample")
+    corpus = load_corpus(name, saved.src_field.language, saved.tgt_field.language)
+    split = options.split or corpus.splits[2 if len(corpus.splits) > 2 else 1]
+    translator = Translator(saved.model, saved.src_field, saved.tgt_field)
+    texts = _print_scores(translator, corpus[split], f"{corpus.name} {split}", options.beam_size, options.alpha)
+    if options.translations is not None:
+        options.translations.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+
+
+def download(options: argparse.Namespace) -> None:
+    """Fetch a corpus into the cache folder, so that it can be used without a network later."""
+    corpus = load_corpus(options.corpus)
+    for split in corpus.splits:
+        print(f"{split:20} {len(corpus[split]):6,} pairs", flush=True)
+    print(f"in {cache_folder()}")
+
+
+def info(options: argparse.Namespace) -> None:
+    """Describe this installation, or a model."""
+    if options.model is None:
+        print(f"transformer-lib {transformer_lib.__version__}, torch {torch.__version__}, device {pick_device()}")
+        print(f"corpora   {', '.join(CORPORA)}; downloads are kept in {cache_folder()}")
+        print("presets   (parameters with 10,000 word types a side)")
+        for name in PRESETS:
+            with torch.device("meta"):
+                size = Transformer(TransformerConfig.preset(name, 10_000, 10_000)).num_parameters()
+            print(f"  {name:12} {size:12,}")
+        return
+    saved = load_model(options.model)
+    print(f"{saved.model.num_parameters():,} parameters")
+    for section, values in (("configuration", saved.model.config.to_dict()), *saved.notes.items()):
+        print(f"{section}")
+        for key, value in values.items() if isinstance(values, dict) else [("", values)]:
+            print(f"  {key:18} {value}")
+
+
+def _print_scores(
+    translator: Translator, pairs: list[Pair], name: str, beam_size: int, alpha: float = 0.6
+) -> list[str]:
+    dataset = make_dataset(pairs, translator.src_field, translator.tgt_field)
+    device = next(translator.model.parameters()).device
+    perplexity = math.exp(evaluate(translator.model, Batches(dataset, 128, device=device)))
+    translations = translator.translate([pair.src for pair in pairs], beam_size, alpha)
+    scores = bleu.score(translations, [pair.tgt for pair in pairs], translator.tgt_field)
+    search = "greedy" if beam_size == 1 else f"beam {beam_size}, length penalty {alpha}"
+    print(f"{name}: {len(pairs):,} pairs, perplexity {perplexity:.3f}")
+    for score in scores:
+        print(f"BLEU, {search}: {score}")
+    return [translation.text for translation in translations]
+
+
+def _log(line: str) -> None:
+    print(line, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="transformer-lib",
+        description='Train and use the Transformer of "Attention Is All You Need".',
+        epilog="Each command has a help of its own, with examples: transformer-lib train --help",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {transformer_lib.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+
+    def add(name: str, run, text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(
+            name,
+            help=text,
+            description=text[0].upper() + text[1:] + ".",
+            epilog=EXAMPLES[name],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.set_defaults(run=run)
+        return command
+
+    def add_device(command: argparse.ArgumentParser) -> None:
+        command.add_argument(
+            "--device", default="auto", help="cpu, cuda, cuda:1, mps or auto, the best there is (auto)"
+        )
+
+    def add_beam(command: argparse.ArgumentParser) -> None:
+        command.add_argument("--beam-size", type=int, default=1, help="1 is greedy search (1)")
+        command.add_argument("--alpha", type=float, default=0.6, help="exponent of beam search's length penalty (0.6)")
+
+    command = add("train", train, "train a model")
+    command.add_argument("--corpus", default="sample", help="sample, multi30k, or a folder of your own (sample)")
+    command.add_argument("--src", default="de", help="language to translate from (de)")
+    command.add_argument("--tgt", default="en", help="language to translate to (en)")
+    command.add_argument("--preset", default="small", choices=sorted(RECIPES), help="model and recipe (small)")
+    command.add_argument("--output", type=Path, help="folder for the model (runs/CORPUS-PRESET)")
+    command.add_argument("--resume", action="store_true", help="go on with the training in the output folder")
+    command.add_argument("--epochs", type=int, help="passes over the training split (the preset's)")
+    command.add_argument("--batch-size", type=int, help="sentences in a batch (the preset's)")
+    command.add_argument("--learning-rate", type=float, help="the highest learning rate (the preset's)")
+    command.add_argument("--min-freq", type=int, default=2, help="rarer words become <unk> (2)")
+    command.add_argument("--seed", type=int, help="makes a run repeatable (1234)")
+    add_device(command)
+
+    command = add("translate", translate, "translate sentences, or the lines of the standard input")
+    command.add_argument("sentences", nargs="*", metavar="sentence", help="a sentence to translate")
+    command.add_argument("--model", type=Path, default=DEFAULT_OUTPUT, help=f"folder or file ({DEFAULT_OUTPUT})")
+    command.add_argument("--attention", type=Path, metavar="FILE", help="draw the attention (.png, .svg or .pdf)")
+    command.add_argument("--scores", action="store_true", help="add the natural logarithm of the probability")
+    add_beam(command)
+    add_device(command)
+
+    command = add("evaluate", evaluate_model, "measure perplexity and BLEU")
+    command.add_argument(
+        "model", nargs="?", type=Path, default=DEFAULT_OUTPUT, help=f"folder or file ({DEFAULT_OUTPUT})"
+    )
+    command.add_argument("--corpus", help="sample, multi30k, or a folder (what the model was trained on)")
+    command.add_argument("--split", help="which part of the corpus (the first test split)")
+    command.add_argument("--translations", type=Path, metavar="FILE", help="also write the translations, one a line")
+    add_beam(command)
+    add_device(command)
+
+    command = add("download", download, "fetch a corpus into the cache")
+    command.add_argument("corpus", choices=[name for name in CORPORA if name != "sample"])
+
+    command = add("info", info, "describe this installation, or a model")
+    command.add_argument("model", nargs="?", type=Path, help=f"folder or file that ends in {MODEL_FILE}")
+    return parser

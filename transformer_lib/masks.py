@@ -1,0 +1,125 @@
+"""Masks: which positions may attend to which (section 3.2.3).
+
+Every mask of this library is a boolean tensor in which **True means "may attend"**, as in
+``torch.nn.functional.scaled_dot_product_attention``, and broadcasts against attention maps of shape
+``[batch, heads, query_len, key_len]``. ``nn.Transformer`` means the opposite by True; the last three functions convert.
+"""
+
+import torch
+from torch import Tensor
+
+
+def padding_mask(ids: Tensor, pad_id: int) -> Tensor:
+    """Let every query see the real tokens of its own sentence, and none of the padding.
+
+    Args:
+        ids: token ids, ``[batch, seq_len]``.
+        pad_id: the id that fills up short sentences.
+
+    Returns:
+        ``[batch, 1, 1, seq_len]``, True at real tokens. The two axes of size 1 stand for all heads and all queries.
+
+    Raises:
+        ValueError: ``ids`` does not have two dimensions.
+    """
+    if ids.dim() != 2:
+        raise ValueError(f"ids has shape {list(ids.shape)}, expected [batch, seq_len]")
+    return (ids != pad_id)[:, None, None, :]  # [batch, 1, 1, seq_len]
+
+
+def causal_mask(length: int, device: torch.device | str | None = None) -> Tensor:
+    """Let every position see itself and what stands before it, never what comes later (section 3.2.3, point 3).
+
+    Returns:
+        ``[length, length]``; row i is True in columns 0 to i.
+    """
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+def target_mask(ids: Tensor, pad_id: int) -> Tensor:
+    """Combine both for the decoder's self-attention: real tokens only, and none that comes later.
+
+    Args:
+        ids: target token ids, ``[batch, tgt_len]``.
+        pad_id: the id that fills up short sentences.
+
+    Returns:
+        ``[batch, 1, tgt_len, tgt_len]``.
+    """
+    return padding_mask(ids, pad_id) & causal_mask(ids.shape[1], ids.device)  # [batch, 1, tgt_len, tgt_len]
+
+
+def local_mask(length: int, window: int, device: torch.device | str | None = None) -> Tensor:
+    """Let every position see its neighbours only: restricted self-attention (section 4, Table 1).
+
+    Args:
+        length: number of positions.
+        window: the paper's r, an odd number of positions centred on the query's own.
+
+    Returns:
+        ``[length, length]``; entry (i, j) is True where ``|i - j| <= window // 2``.
+
+    Raises:
+        ValueError: ``window`` is not a positive odd number, so that it could not be centred.
+    """
+    if window < 1 or window % 2 == 0:
+        raise ValueError(f"window is {window}, expected a positive odd number: it is centred on each position")
+    positions = torch.arange(length, device=device)
+    return (positions[:, None] - positions[None, :]).abs() <= window // 2
+
+
+def to_key_padding_mask(mask: Tensor) -> Tensor:
+    """Convert a ``padding_mask`` to ``nn.Transformer``'s ``*_key_padding_mask``, where True means "ignore".
+
+    Args:
+        mask: ``[batch, 1, 1, seq_len]``, True means "may attend".
+
+    Returns:
+        ``[batch, seq_len]``, True means "ignore".
+    """
+    if mask.dim() != 4 or mask.shape[1:3] != (1, 1):
+        raise ValueError(
+            f"mask has shape {list(mask.shape)}, expected [batch, 1, 1, seq_len] as padding_mask gives: "
+            "a mask that differs between queries or heads has no key_padding_mask"
+        )
+    return ~mask[:, 0, 0, :]
+
+
+def to_attn_mask(mask: Tensor) -> Tensor:
+    """Convert a ``causal_mask`` or ``local_mask`` to ``nn.Transformer``'s ``attn_mask``, where True means "ignore".
+
+    Args:
+        mask: ``[query_len, key_len]``, True means "may attend".
+
+    Returns:
+        ``[query_len, key_len]``, True means "ignore".
+    """
+    if mask.dim() != 2:
+        raise ValueError(f"mask has shape {list(mask.shape)}, expected [query_len, key_len]")
+    return ~mask
+
+
+def from_torch_masks(key_padding_mask: Tensor | None = None, attn_mask: Tensor | None = None) -> Tensor | None:
+    """Convert ``nn.Transformer``'s masks, where True means "ignore", to one mask of this library.
+
+    Args:
+        key_padding_mask: ``[batch, key_len]``, boolean, or None.
+        attn_mask: ``[query_len, key_len]``, boolean, or None.
+
+    Returns:
+        ``[batch, 1, 1, key_len]``, ``[query_len, key_len]`` or their union ``[batch, 1, query_len, key_len]``, True
+        means "may attend"; None if both are None.
+    """
+    for name, mask in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
+        if mask is not None and mask.dtype != torch.bool:
+            raise ValueError(
+                f"{name} has dtype {mask.dtype}, expected torch.bool; for an additive float mask, pass mask == -inf"
+            )
+    masks = []
+    if key_padding_mask is not None:
+        masks.append(~key_padding_mask[:, None, None, :])  # [batch, 1, 1, key_len]
+    if attn_mask is not None:
+        masks.append(~attn_mask)
+    if not masks:
+        return None
+    return masks[0] if len(masks) == 1 else masks[0] & masks[1]

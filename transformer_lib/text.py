@@ -1,0 +1,137 @@
+"""Text ⇄ token ids: spaCy's tokenisers in torchtext's ``Field``, and the way back to a readable sentence."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+import spacy
+from torchtext.data import Dataset, Field
+from torchtext.vocab import Vocab
+
+UNK, PAD, SOS, EOS = "<unk>", "<pad>", "<sos>", "<eos>"
+SPECIALS = [UNK, PAD, SOS, EOS]  # ids 0 to 3, in torchtext's order
+
+
+@lru_cache
+def tokenizer(language: str) -> Callable[[str], list[str]]:
+    """Return spaCy's tokeniser for a language, the one that its trained models have; no model is needed.
+
+    Raises:
+        ValueError: spaCy does not know the language.
+    """
+    try:
+        tokenize = spacy.blank(language).tokenizer
+    except ImportError:
+        raise ValueError(f"language is {language!r}, expected a code that spaCy knows, such as 'de' or 'en'") from None
+    return lambda text: [token.text for token in tokenize(text)]
+
+
+class TextField(Field):
+    """A torchtext ``Field`` for sentences of one language: lower-cased spaCy tokens between ``<sos>`` and ``<eos>``.
+
+    ``build_vocabularies`` gives it a vocabulary; batches then come out as ids, ``[batch, seq_len]``.
+
+    Args:
+        language: a language code, such as ``"de"``.
+        lower: make everything lower case.
+    """
+
+    def __init__(self, language: str, lower: bool = True):
+        super().__init__(
+            tokenize=tokenizer(language),
+            lower=lower,
+            init_token=SOS,
+            eos_token=EOS,
+            unk_token=UNK,
+            pad_token=PAD,
+            batch_first=True,
+        )
+        self.language = language
+
+    @property
+    def pad_id(self) -> int:
+        """The id of padding."""
+        return self.vocab[PAD]
+
+    @property
+    def sos_id(self) -> int:
+        """The id of the start of a sentence."""
+        return self.vocab[SOS]
+
+    @property
+    def eos_id(self) -> int:
+        """The id of the end of a sentence."""
+        return self.vocab[EOS]
+
+    def tokens(self, sentence: str) -> list[str]:
+        """Cut a sentence into tokens, without ``<sos>`` and ``<eos>``.
+
+        Raises:
+            ValueError: there is nothing in it.
+        """
+        tokens = self.preprocess(sentence.strip())
+        if not tokens:
+            raise ValueError(f"sentence is {sentence!r}, expected at least one word")
+        return tokens
+
+    def encode(self, sentence: str) -> list[int]:
+        """Turn a sentence into ids, from ``<sos>`` to ``<eos>``; a word outside the vocabulary becomes ``<unk>``."""
+        return [self.vocab[token] for token in [SOS, *self.tokens(sentence), EOS]]
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """Turn ids into tokens, without ``<sos>``, ``<pad>`` and what comes from ``<eos>`` on.
+
+        Raises:
+            ValueError: an id is outside the vocabulary.
+        """
+        tokens = []
+        for i in ids:
+            if not 0 <= i < len(self.vocab):
+                raise ValueError(f"ids holds {i}, expected 0 to {len(self.vocab) - 1}")
+            token = self.vocab.itos[i]
+            if token == EOS:
+                break
+            if token not in (SOS, PAD):
+                tokens.append(token)
+        return tokens
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``from_dict`` needs to build this field again, as plain values: the vocabulary and the rest."""
+        return {"language": self.language, "lower": self.lower, "tokens": self.vocab.itos}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "TextField":
+        """Build the field that ``to_dict`` described."""
+        field = cls(values["language"], values["lower"])
+        field.vocab = Vocab(Counter(), specials=list(values["tokens"]))
+        return field
+
+
+def build_vocabularies(dataset: Dataset, min_freq: int = 2, joint: bool = False) -> None:
+    """Give both fields of a training set their vocabularies, the most frequent types first.
+
+    Args:
+        dataset: the training split, and nothing else, with the columns ``src`` and ``tgt``.
+        min_freq: types that occur less often become ``<unk>``.
+        joint: one vocabulary over both sides, as tied embeddings need.
+    """
+    src_field, tgt_field = dataset.fields["src"], dataset.fields["tgt"]
+    if joint:
+        src_field.build_vocab(dataset.src, dataset.tgt, min_freq=min_freq)
+        tgt_field.vocab = src_field.vocab
+    else:
+        src_field.build_vocab(dataset.src, min_freq=min_freq)
+        tgt_field.build_vocab(dataset.tgt, min_freq=min_freq)
+
+
+def detokenize(tokens: Iterable[str]) -> str:
+    """Join spaCy tokens into a sentence as people write it: no space before a full stop, none around a hyphen."""
+    text = " ".join(tokens)
+    text = re.sub(r" ([.,!?;:)\]}%…])", r"\1", text)
+    text = re.sub(r"([(\[{#$]) ", r"\1", text)
+    text = re.sub(r" (n't|'(?:s|m|re|ve|ll|d))\b", r"\1", text)
+    text = re.sub(r"(?<=\w) ([-/]) (?=\w)", r"\1", text)
+    text = re.sub(r'(["“”„]) (.*?) (["“”])', r"\1\2\3", text)
+    return re.sub(r"\s+", " ", text)

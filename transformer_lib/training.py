@@ -1,0 +1,404 @@
+"""Training: the loss, one epoch, evaluation, and a whole run that survives interruptions (section 5)."""
+
+import copy
+import math
+import random
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+from tqdm.auto import tqdm
+
+from transformer_lib.batching import Batches
+from transformer_lib.checkpoint import (
+    MODEL_FILE,
+    STATE_FILE,
+    load_model,
+    load_training_state,
+    save_model,
+    save_training_state,
+)
+from transformer_lib.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train. The defaults are the tutorials' recipe; ``RECIPES`` names others.
+
+    Attributes:
+        epochs: passes over the training split.
+        batch_size: sentences in a batch.
+        learning_rate: Adam's, at its highest.
+        warmup_steps: steps over which the learning rate grows to its highest, before it falls with the inverse square
+            root of the step (section 5.3); 0 keeps it constant.
+        betas: decay rates of Adam's two moving averages (section 5.3: 0.9 and 0.98).
+        clip: gradients with a larger norm are scaled down to it.
+        label_smoothing: share of the probability that goes to all tokens alike (section 5.4).
+        seed: decides the initial weights, dropout and the order of the sentences.
+    """
+
+    epochs: int = 10
+    batch_size: int = 128
+    learning_rate: float = 5e-4
+    warmup_steps: int = 0
+    betas: tuple[float, float] = (0.9, 0.999)
+    clip: float = 1.0
+    label_smoothing: float = 0.0
+    seed: int = 1234
+
+    def __post_init__(self):
+        for name in ("epochs", "batch_size"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} is {value!r}, expected a positive whole number")
+        for name in ("learning_rate", "clip"):
+            value = getattr(self, name)
+            if not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"{name} is {value!r}, expected a positive number")
+        if self.warmup_steps < 0:
+            raise ValueError(f"warmup_steps is {self.warmup_steps!r}, expected 0 or more")
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing is {self.label_smoothing!r}, expected a number from 0 to below 1")
+
+
+RECIPES = {
+    "tutorial": Recipe(),
+    "small": Recipe(epochs=8, learning_rate=2e-3, warmup_steps=200, betas=(0.9, 0.98)),
+    # peak learning rate d_model^-0.5 · warmup_steps^-0.5 (equation 3); the paper's own batches are far larger
+    "paper_base": Recipe(learning_rate=7e-4, warmup_steps=4000, betas=(0.9, 0.98), label_smoothing=0.1),
+    "paper_big": Recipe(learning_rate=5e-4, warmup_steps=4000, betas=(0.9, 0.98), label_smoothing=0.1),
+}
+
+
+@dataclass
+class History:
+    """What happened in each epoch so far: loss in nats per token, time in seconds.
+
+    Attributes:
+        train_loss: mean over the epoch, dropout (and label smoothing, if any) included.
+        val_loss: after the epoch, without either.
+        seconds: time that the epoch took, evaluation included.
+    """
+
+    train_loss: list[float] = field(default_factory=list)
+    val_loss: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def best_epoch(self) -> int:
+        """The number, from 1, of the epoch with the lowest validation loss."""
+        return 1 + min(range(len(self.val_loss)), key=self.val_loss.__getitem__)
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """Return the device of that name; for ``"auto"``, the best there is: CUDA, else Apple's MPS, else the CPU.
+
+    Raises:
+        ValueError: there is no such device on this machine.
+    """
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name == "auto":
+        return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if available[kind]))
+    try:
+        device = torch.device(name)
+        if available.get(device.type) and (device.type != "cuda" or (device.index or 0) < torch.cuda.device_count()):
+            return device
+    except RuntimeError:  # not a device's name at all
+        pass
+    choices = [kind for kind, there in available.items() if there]
+    raise ValueError(f"device is {name!r}, but this machine has {', '.join(choices)}; 'auto' picks one")
+
+
+def seed_everything(seed: int) -> None:
+    """Seed the random numbers of Python, NumPy and torch, on all devices."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def sequence_loss(
+    logits: Tensor, targets: Tensor, pad_id: int, label_smoothing: float = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """Compute the cross-entropy, in nats, of predicting ``targets``; padding does not count.
+
+    Args:
+        logits: ``[batch, tgt_len, tgt_vocab_size]``.
+        targets: the tokens that should have been predicted, ``[batch, tgt_len]``.
+        pad_id: id of padding.
+        label_smoothing: share of the probability that goes to all tokens alike (section 5.4).
+        reduction: ``"mean"`` over the real tokens, or their ``"sum"``.
+    """
+    return F.cross_entropy(
+        logits.flatten(0, 1),  # [batch · tgt_len, tgt_vocab_size]
+        targets.flatten(),
+        ignore_index=pad_id,
+        label_smoothing=label_smoothing,
+        reduction=reduction,
+    )
+
+
+def warmup_schedule(optimizer: Optimizer, warmup_steps: int) -> LambdaLR:
+    """Grow the learning rate linearly, then let it fall with the inverse square root of the step (equation 3).
+
+    The paper writes the peak as ``d_model^-0.5 · warmup_steps^-0.5``; here it is the optimiser's learning rate.
+
+    Args:
+        optimizer: its learning rate is the highest that will be reached.
+        warmup_steps: where it is reached; 0 keeps it constant.
+    """
+
+    def factor(step: int) -> float:
+        step += 1
+        return min(step / warmup_steps, math.sqrt(warmup_steps / step)) if warmup_steps else 1.0
+
+    return LambdaLR(optimizer, factor)
+
+
+def train_epoch(
+    model: Transformer,
+    batches: Batches,
+    optimizer: Optimizer,
+    schedule: LRScheduler | None = None,
+    clip: float = 1.0,
+    label_smoothing: float = 0.0,
+    progress: bool | None = None,
+) -> float:
+    """Train on every batch once.
+
+    Args:
+        model: is left in training mode.
+        batches: with ``src`` and ``tgt``, ``[batch, seq_len]``, on the model's device.
+        optimizer: what updates the model.
+        schedule: what changes the learning rate after each step, if anything.
+        clip: gradients with a larger norm are scaled down to it.
+        label_smoothing: see ``sequence_loss``.
+        progress: show a progress bar; by default, on a terminal.
+
+    Returns:
+        The mean loss per target token, in nats.
+
+    Raises:
+        FloatingPointError: the loss is not a number any more.
+    """
+    model.train()
+    pad_id = model.config.pad_id
+    total_loss = torch.zeros((), device=batches.device)  # stays on the device: reading it each step would stop a GPU
+    total_tokens = torch.zeros((), dtype=torch.long, device=batches.device)
+    for batch in _progress_bar(batches, "training", progress):
+        logits = model(batch.src, batch.tgt[:, :-1])  # the decoder is given <sos> … and has to say … <eos>
+        targets = batch.tgt[:, 1:]
+        loss = sequence_loss(logits, targets, pad_id, label_smoothing)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        if schedule is not None:
+            schedule.step()
+        tokens = (targets != pad_id).sum()
+        total_loss += loss.detach() * tokens
+        total_tokens += tokens
+    mean_loss = (total_loss / total_tokens).item()
+    if not math.isfinite(mean_loss):
+        raise FloatingPointError(
+            f"the training loss is {mean_loss} (learning rate {optimizer.param_groups[0]['lr']:.2g}): "
+            "try a lower learning rate or a longer warm-up"
+        )
+    return mean_loss
+
+
+@torch.no_grad()
+def evaluate(model: Transformer, batches: Batches, progress: bool | None = None) -> float:
+    """Return the mean loss per target token, in nats, with dropout off; e to its power is the perplexity.
+
+    The model keeps the mode (training or evaluation) that it was in.
+    """
+    was_training = model.training
+    model.eval()
+    pad_id = model.config.pad_id
+    total_loss, total_tokens = 0.0, 0
+    for batch in _progress_bar(batches, "evaluating", progress):
+        targets = batch.tgt[:, 1:]
+        logits = model(batch.src, batch.tgt[:, :-1])
+        total_loss += sequence_loss(logits, targets, pad_id, reduction="sum").item()
+        total_tokens += (targets != pad_id).sum().item()
+    model.train(was_training)
+    return total_loss / total_tokens
+
+
+def fit(
+    model: Transformer,
+    train_batches: Batches,
+    val_batches: Batches,
+    recipe: Recipe,
+    output: str | Path | None = None,
+    resume: bool = False,
+    notes: dict[str, Any] | None = None,
+    progress: bool | None = None,
+    on_epoch: Callable[[History], None] | None = None,
+    log: Callable[[str], None] = print,
+) -> History:
+    """Train for ``recipe.epochs`` epochs and leave the model with the weights that validated best.
+
+    With ``output``, that folder holds after every epoch the best model so far (``model.safetensors``) and what
+    ``resume=True`` goes on from (``training_state.pt``). Each epoch's order and dropout follow from the seed and the
+    epoch's number, so that a resumed run ends with the same numbers as one that was never interrupted.
+
+    Args:
+        model: on the batches' device; its initial weights are yours to seed (``seed_everything``).
+        train_batches, val_batches: made from fields whose vocabularies the model was built for.
+        recipe: how to train.
+        output: folder to write to, if anything is to be kept.
+        resume: go on with what ``output`` holds; ``recipe.epochs`` may have grown since.
+        notes: anything to write down in the saved model, such as the corpus's name.
+        progress: show progress bars; by default, on a terminal.
+        on_epoch: called with the history after each epoch, to draw it, say.
+        log: called with a line for each epoch.
+
+    Returns:
+        What happened in each epoch.
+
+    Raises:
+        FileExistsError: ``output`` holds a training already, and ``resume`` is False.
+        ValueError: the training to resume had another configuration, vocabulary or recipe.
+        FloatingPointError: the loss is not a number any more; the best model so far stays on disk.
+        KeyboardInterrupt: as always, but with a model and a state on disk that resuming goes on from.
+    """
+    run = _Run(model, train_batches, recipe, None if output is None else Path(output), notes or {})
+    if resume:
+        run.restore()
+    else:
+        run.start()
+    try:
+        while len(run.history.val_loss) < recipe.epochs:
+            run.epoch(train_batches, val_batches, progress)
+            history = run.history
+            log(
+                f"epoch {len(history.val_loss):3d}/{recipe.epochs}  {history.seconds[-1]:5.0f} s  "
+                f"train loss {history.train_loss[-1]:.3f}  val loss {history.val_loss[-1]:.3f}  "
+                f"val perplexity {math.exp(history.val_loss[-1]):.2f}"
+                + ("  (best)" if history.best_epoch == len(history.val_loss) else "")
+            )
+            if on_epoch is not None:
+                on_epoch(history)
+    except KeyboardInterrupt:
+        if output is not None:
+            log(
+                f"interrupted in epoch {len(run.history.val_loss) + 1}; "
+                f"the epochs before it are in {output}, resume=True (--resume) goes on from there"
+            )
+        raise
+    run.load_best()
+    return run.history
+
+
+class _Run:
+    """The state of one training, in memory and on disk."""
+
+    def __init__(
+        self, model: Transformer, train_batches: Batches, recipe: Recipe, output: Path | None, notes: dict[str, Any]
+    ):
+        self.model, self.recipe, self.output, self.notes = model, recipe, output, notes
+        self.fields = train_batches.dataset.fields
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9)
+        self.schedule = warmup_schedule(self.optimizer, recipe.warmup_steps)
+        self.history = History()
+        self.best_weights: dict[str, Tensor] | None = None
+
+    def start(self) -> None:
+        """Write the untrained model down, so that an interruption in the first epoch loses nothing either."""
+        if self.output is not None:
+            if existing := [file for file in (STATE_FILE, MODEL_FILE) if (self.output / file).exists()]:
+                raise FileExistsError(
+                    f"{self.output / existing[0]} exists: resume that training (--resume), "
+                    "or choose another output folder (--output)"
+                )
+            self.keep_best()
+            self.save_state()
+
+    def restore(self) -> None:
+        """Go on where the folder's training stopped."""
+        if self.output is None:
+            raise ValueError("resume=True needs the output folder of the training to resume, but output is None")
+        state = load_training_state(self.output / STATE_FILE, self.device)
+        for name, mine in self.identity().items():
+            theirs = state[name]
+            if different := sorted(key for key in mine if mine[key] != theirs.get(key)):
+                key = different[0]
+                raise ValueError(
+                    f"{self.output} was trained with another {name}: "
+                    f"{key} was {theirs.get(key)!r}, now it is {mine[key]!r}"
+                )
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+        self.history = History(**state["history"])
+
+    def epoch(self, train_batches: Batches, val_batches: Batches, progress: bool | None) -> None:
+        """Train one epoch, evaluate, and write down what came of it."""
+        number = len(self.history.val_loss) + 1
+        started = time.perf_counter()
+        train_batches.set_epoch(number)
+        torch.manual_seed(self.recipe.seed + number)
+        train_loss = train_epoch(
+            self.model,
+            train_batches,
+            self.optimizer,
+            self.schedule,
+            self.recipe.clip,
+            self.recipe.label_smoothing,
+            progress,
+        )
+        val_loss = evaluate(self.model, val_batches, progress)
+        self.history.train_loss.append(train_loss)
+        self.history.val_loss.append(val_loss)
+        self.history.seconds.append(time.perf_counter() - started)
+        if self.history.best_epoch == number:
+            self.keep_best()
+        self.save_state()
+
+    def keep_best(self) -> None:
+        if self.output is None:
+            self.best_weights = copy.deepcopy(self.model.state_dict())
+        else:
+            notes = {**self.notes, "recipe": asdict(self.recipe), "history": asdict(self.history)}
+            save_model(self.output / MODEL_FILE, self.model, self.fields["src"], self.fields["tgt"], notes)
+
+    def load_best(self) -> None:
+        if self.output is None:
+            self.model.load_state_dict(self.best_weights)
+        else:
+            best = load_model(self.output / MODEL_FILE).model
+            self.model.load_state_dict(best.state_dict())
+
+    def save_state(self) -> None:
+        if self.output is not None:
+            state = {
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "schedule": self.schedule.state_dict(),
+                "history": asdict(self.history),
+                **self.identity(),
+            }
+            save_training_state(self.output / STATE_FILE, state)
+
+    def identity(self) -> dict[str, dict[str, Any]]:
+        """Say what must be the same for a resumed training to be the same training."""
+        recipe = asdict(replace(self.recipe, epochs=1))
+        vocabulary = {side: field.to_dict() for side, field in self.fields.items()}
+        return {"configuration": self.model.config.to_dict(), "recipe": recipe, "vocabulary": vocabulary}
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+
+def _progress_bar(batches: Batches, what: str, progress: bool | None) -> tqdm:
+    return tqdm(batches, desc=what, unit="batch", leave=False, disable=None if progress is None else not progress)

@@ -1,0 +1,150 @@
+"""Text in, text out: tokenise, search, detokenise, with scores and attention."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from transformer_lib.checkpoint import load_model
+from transformer_lib.search import Hypothesis, beam_search, greedy_search
+from transformer_lib.text import EOS, SOS, TextField, detokenize
+from transformer_lib.transformer import AttentionMaps, Transformer
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translated sentence, and how it came about.
+
+    Attributes:
+        text: the translation as people write it (in lower case, if the model knows nothing else).
+        src_tokens: what the encoder saw, from ``<sos>`` to ``<eos>``; an unknown word stands here as it was written.
+        tgt_tokens: what the decoder wrote, without ``<sos>``; ends in ``<eos>``, unless the length ran out before.
+        log_prob: natural logarithm of the probability that the model gives it.
+        score: what the search maximised.
+        attention: what every head attended to, ``[1, heads, rows, columns]`` for each layer (see ``AttentionMaps``);
+            None unless it was asked for. Row i of the decoder's maps is the step that wrote ``tgt_tokens[i]``, so
+            that the columns of its self-attention are its inputs, ``<sos>`` and ``tgt_tokens[:-1]``.
+    """
+
+    text: str
+    src_tokens: list[str]
+    tgt_tokens: list[str]
+    log_prob: float
+    score: float
+    attention: AttentionMaps | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def tokens(self) -> list[str]:
+        """The translation's tokens, without ``<eos>``."""
+        return self.tgt_tokens[:-1] if self.tgt_tokens[-1] == EOS else self.tgt_tokens
+
+
+class Translator:
+    """A trained model with its tokenisers and vocabularies.
+
+    Args:
+        model: trained; it is put into evaluation mode.
+        src_field, tgt_field: the fields that it was trained with.
+    """
+
+    def __init__(self, model: Transformer, src_field: TextField, tgt_field: TextField):
+        self.model = model.eval()
+        self.src_field = src_field
+        self.tgt_field = tgt_field
+
+    @classmethod
+    def load(cls, path: str | Path, device: torch.device | str = "cpu") -> "Translator":
+        """Load a model that training wrote: its folder, or its ``.safetensors`` file (see ``load_model``)."""
+        saved = load_model(path, device)
+        return cls(saved.model, saved.src_field, saved.tgt_field)
+
+    def __call__(self, sentences: str | Sequence[str], beam_size: int = 1) -> str | list[str]:
+        """Translate one sentence to a string, or several to a list of strings; see ``translate``."""
+        if isinstance(sentences, str):
+            return self.translate([sentences], beam_size)[0].text
+        return [translation.text for translation in self.translate(sentences, beam_size)]
+
+    def translate(
+        self,
+        sentences: Sequence[str],
+        beam_size: int = 1,
+        alpha: float = 0.6,
+        attention: bool = False,
+        batch_size: int = 128,
+        use_cache: bool = True,
+    ) -> list[Translation]:
+        """Translate sentences; those of similar length go through the model together.
+
+        Args:
+            sentences: at least one word each.
+            beam_size: 1 for greedy search; the paper uses 4.
+            alpha: exponent of beam search's length penalty; the paper uses 0.6.
+            attention: also return the attention maps.
+            batch_size: most sentences to translate at a time.
+            use_cache: see ``greedy_search``.
+
+        Returns:
+            One translation a sentence, in order.
+
+        Raises:
+            ValueError: a sentence has no words or more tokens than the model has positions; the message says which.
+            TypeError: ``sentences`` is one string.
+        """
+        if isinstance(sentences, str):
+            raise TypeError("sentences is one string, expected a list of them; for one, call the translator itself")
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}, expected a positive number")
+        sources = [self._source_tokens(sentence, number) for number, sentence in enumerate(sentences, start=1)]
+        translations: dict[int, Translation] = {}
+        by_length = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+        for start in range(0, len(by_length), batch_size):
+            chosen = by_length[start : start + batch_size]
+            src = self._batch([sources[i] for i in chosen])
+            for i, hypothesis in zip(chosen, self._search(src, beam_size, alpha, use_cache), strict=True):
+                translations[i] = self._translation(sources[i], hypothesis, attention)
+        return [translations[i] for i in range(len(sources))]
+
+    def _source_tokens(self, sentence: str, number: int) -> list[str]:
+        try:
+            tokens = [SOS, *self.src_field.tokens(sentence), EOS]
+        except ValueError as error:
+            raise ValueError(f"sentence {number}: {error}") from None
+        if len(tokens) > (max_len := self.model.config.max_len):
+            raise ValueError(
+                f"sentence {number} has {len(tokens)} tokens with <sos> and <eos>, expected at most {max_len}, the "
+                "positions that the model has: translate it in parts"
+            )
+        return tokens
+
+    def _batch(self, sentences: list[list[str]]) -> torch.Tensor:
+        """Return padded ids, ``[batch, src_len]``."""
+        device = next(self.model.parameters()).device
+        ids = [torch.tensor([self.src_field.vocab[token] for token in tokens]) for tokens in sentences]
+        return pad_sequence(ids, batch_first=True, padding_value=self.src_field.pad_id).to(device)
+
+    def _search(self, src: torch.Tensor, beam_size: int, alpha: float, use_cache: bool) -> list[Hypothesis]:
+        sos_id, eos_id = self.tgt_field.sos_id, self.tgt_field.eos_id
+        if beam_size == 1:
+            return greedy_search(self.model, src, sos_id, eos_id, use_cache=use_cache)
+        beams = beam_search(self.model, src, sos_id, eos_id, beam_size, alpha, use_cache=use_cache)
+        return [hypotheses[0] for hypotheses in beams]
+
+    def _translation(self, src_tokens: list[str], hypothesis: Hypothesis, attention: bool) -> Translation:
+        maps = None
+        if attention:
+            src = self._batch([src_tokens])
+            tgt = torch.tensor([[self.tgt_field.sos_id, *hypothesis.ids[:-1]]], device=src.device)
+            maps = self.model.attention_maps(src, tgt)
+        return Translation(
+            text=detokenize(self.tgt_field.decode(hypothesis.ids)),
+            src_tokens=src_tokens,
+            tgt_tokens=[self.tgt_field.vocab.itos[i] for i in hypothesis.ids],
+            log_prob=hypothesis.log_prob,
+            score=hypothesis.score,
+            attention=maps,
+        )
