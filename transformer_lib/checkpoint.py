@@ -1,9 +1,8 @@
 """What is kept on disk: one-file models that can be shared, and the state that a training resumes from."""
 
+import io
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,8 +63,7 @@ def save_model(
         "notes": json.dumps(notes or {}),
     }
     tensors = {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
-    with replacing(path) as temporary:
-        temporary.write_bytes(safetensors.torch.save(tensors, metadata))
+    replace_file(path, safetensors.torch.save(tensors, metadata))
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> SavedModel:
@@ -134,8 +132,9 @@ def save_training_state(path: str | Path, state: dict[str, Any]) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        torch.save(state, file)
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    replace_file(path, buffer.getvalue())
 
 
 def load_training_state(path: str | Path, device: torch.device | str = "cpu") -> dict[str, Any]:
@@ -155,16 +154,23 @@ def load_training_state(path: str | Path, device: torch.device | str = "cpu") ->
         raise CheckpointError(f"{path} is not a complete training state ({reason})") from error
 
 
-@contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a temporary path to write to, which replaces ``path`` when all went well and vanishes when not."""
+def replace_file(path: str | Path, content: bytes) -> None:
+    """Write a whole file under a temporary name, then rename it: ``path`` holds the old content or the new, never half.
+
+    Raises:
+        OSError: it cannot be written (a full disk, a folder without permission); what was there before is unchanged.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())  # on disk before the name changes, also if the power fails
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # on the disk before the name changes, also if the power fails
         os.replace(temporary, path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(error.errno, f"{reason}; what was there before is unchanged", str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)

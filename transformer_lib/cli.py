@@ -12,7 +12,7 @@ import torch
 import transformer_lib
 from transformer_lib import bleu
 from transformer_lib.batching import Batches, make_dataset
-from transformer_lib.checkpoint import MODEL_FILE, CheckpointError, load_model
+from transformer_lib.checkpoint import MODEL_FILE, CheckpointError, load_model, replace_file
 from transformer_lib.corpora import CORPORA, CorpusError, Pair, cache_folder, load_corpus
 from transformer_lib.text import TextField, build_vocabularies
 from transformer_lib.training import RECIPES, evaluate, fit, pick_device, seed_everything
@@ -126,7 +126,7 @@ def evaluate_model(options: argparse.Namespace) -> None:
     translator = Translator(saved.model, saved.src_field, saved.tgt_field)
     texts = _print_scores(translator, corpus[split], f"{corpus.name} {split}", options.beam_size, options.alpha)
     if options.translations is not None:
-        options.translations.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        replace_file(options.translations, "".join(f"{text}\n" for text in texts).encode())
 
 
 def download(options: argparse.Namespace) -> None:

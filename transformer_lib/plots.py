@@ -1,5 +1,6 @@
 """Every picture of the series, in one style. Each function returns a matplotlib figure and shows nothing by itself."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from transformer_lib.checkpoint import replacing
+from transformer_lib.checkpoint import replace_file
 from transformer_lib.text import SOS
 from transformer_lib.training import History
 from transformer_lib.translator import Translation
@@ -96,9 +97,9 @@ def save(figure: Figure, path: str | Path) -> None:
         ValueError: the ending is not a format that matplotlib writes.
         OSError: the file cannot be written.
     """
-    file_format = Path(path).suffix.removeprefix(".")
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=file_format, bbox_inches="tight")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=Path(path).suffix.removeprefix("."), bbox_inches="tight")
+    replace_file(path, buffer.getvalue())
 
 
 def _grid(

@@ -1,0 +1,55 @@
+# Every target sets up .venv by itself where it is missing. `make` alone lists the targets.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+SERIES := $(sort $(wildcard notebooks/[0-9]*.ipynb))
+MODEL ?= runs/sample-small
+
+.PHONY: help notebooks test lab train bench lint outputs clean
+
+help:
+	@echo "make notebooks   run the whole series on the embedded corpus; HTML in build/"
+	@echo "make test        run every check: ruff, pytest, and the notebooks through nbval"
+	@echo "make lab         open the series in JupyterLab"
+	@echo "make train       train, score and try a small model; a picture of its attention in build/"
+	@echo "make bench       measure how fast translating is (MODEL=folder, CORPUS=name)"
+	@echo "make lint        put the code into shape with ruff"
+	@echo "make outputs     run the series in full and store the outputs in the notebooks"
+	@echo "make clean       remove build/ and .venv/"
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10) and 'Python 3.10 or newer is needed: make PYTHON=python3.12 …')"
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[notebooks,test]"
+	@touch $@
+
+notebooks: $(READY)
+	$(BIN)/jupyter nbconvert --to html --execute --output-dir build $(SERIES)
+
+test: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(BIN)/python -m pytest --nbval-lax tests notebooks
+
+lab: $(READY)
+	$(BIN)/jupyter lab notebooks
+
+train: $(READY)
+	$(BIN)/transformer-lib train $(if $(wildcard runs/sample-small/training_state.pt),--resume)
+	$(BIN)/transformer-lib translate --beam-size 4 --attention build/attention.png "Der Mann hebt den roten Ball auf."
+
+runs/sample-small/model.safetensors: | $(READY)
+	$(BIN)/transformer-lib train
+
+bench: $(READY) $(if $(filter runs/sample-small,$(MODEL)),runs/sample-small/model.safetensors)
+	$(BIN)/python benchmarks/translation.py $(MODEL) $(if $(CORPUS),--corpus $(CORPUS))
+
+lint: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+outputs: $(READY)
+	$(BIN)/jupyter nbconvert --to notebook --inplace --execute $(SERIES)
+
+clean:
+	rm -rf build .venv

@@ -1,0 +1,1 @@
+"""The grammar that writes the sample corpus: words, morphology, phrases, clauses, sentence patterns, sampling."""

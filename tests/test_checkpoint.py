@@ -1,0 +1,176 @@
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+import safetensors.torch
+import torch
+
+from transformer_lib import Transformer, checkpoint
+from transformer_lib.checkpoint import (
+    CheckpointError,
+    load_model,
+    load_training_state,
+    replace_file,
+    save_model,
+    save_training_state,
+)
+from transformer_lib.translator import Translator
+
+
+@pytest.fixture
+def model_file(tmp_path, trained):
+    path = tmp_path / "model.safetensors"
+    save_model(path, trained.model, trained.src_field, trained.tgt_field, {"corpus": "tiny"})
+    return path
+
+
+def test_a_model_comes_back_as_it_was(model_file, trained):
+    saved = load_model(model_file)
+    assert saved.model.config == trained.model.config
+    assert not saved.model.training
+    assert saved.notes == {"corpus": "tiny"}
+    for name, weights in trained.model.state_dict().items():
+        assert saved.model.state_dict()[name].equal(weights), name
+    assert saved.src_field.vocab.itos == trained.src_field.vocab.itos
+    assert load_model(model_file.parent).model.config == trained.model.config  # the folder will do
+
+
+def test_another_process_gives_the_same_translations(model_file, trained, pairs):
+    sentences = [pair.src for pair in pairs]
+    code = (
+        "import json, sys; from transformer_lib.translator import Translator; "
+        "print(json.dumps(Translator.load(sys.argv[1])(json.loads(sys.argv[2]), beam_size=3)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(model_file), json.dumps(sentences)], capture_output=True, text=True, check=True
+    )
+    assert json.loads(result.stdout) == trained(sentences, beam_size=3) == [pair.tgt.lower() for pair in pairs]
+
+
+def test_tied_weights_are_stored_once_and_tied_again(tmp_path, fields, tiny_config):
+    src_field, tgt_field = fields
+    tgt_field.vocab = src_field.vocab
+    config = dataclasses.replace(tiny_config, tie_embeddings=True, tgt_vocab_size=tiny_config.src_vocab_size)
+    model = Transformer(config)
+    save_model(tmp_path / "tied", model, src_field, tgt_field)
+    matrix = model.output.weight
+    assert sum(t.shape == matrix.shape for t in safetensors.torch.load_file(tmp_path / "tied").values()) == 1
+    loaded = load_model(tmp_path / "tied").model
+    assert loaded.output.weight is loaded.src_embedding.tokens.table.weight
+    assert loaded.output.weight.equal(matrix)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.001, 0.5, 0.999])
+def test_a_truncated_model_is_refused(model_file, kept):
+    content = model_file.read_bytes()
+    model_file.write_bytes(content[: int(len(content) * kept)])
+    with pytest.raises(CheckpointError, match="is not a complete safetensors file"):
+        load_model(model_file)
+
+
+def rewritten(path, change_tensors=None, change_metadata=None):
+    with safetensors.safe_open(path, "pt") as file:
+        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if change_tensors:
+        change_tensors(tensors)
+    if change_metadata:
+        change_metadata(metadata)
+    path.write_bytes(safetensors.torch.save(tensors, metadata))
+
+
+def set_config(metadata, **values):
+    metadata["config"] = json.dumps({**json.loads(metadata["config"]), **values})
+
+
+@pytest.mark.parametrize(
+    ("tensors", "metadata", "message"),
+    [
+        (None, lambda m: m.update(format="pt"), "says format 'pt', expected 'transformer_lib model, version 1'"),
+        (None, lambda m: m.pop("config"), "does not hold a model that fits together .*config"),
+        (None, lambda m: m.update(config="{"), "does not hold a model that fits together"),
+        (None, lambda m: set_config(m, d_ff=128), r"shape \[32, 64\], expected \[32, 128\]"),
+        (None, lambda m: set_config(m, tgt_vocab_size=9999), "target vocabulary has .* types, the configuration 9999"),
+        (None, lambda m: set_config(m, num_heads=5), "not divisible by num_heads=5"),
+        (None, lambda m: m.update(src_field='{"language": "de"}'), "does not hold a model that fits together"),
+        (lambda t: t.pop("output.bias"), None, r"output\.bias: shape None, expected"),
+        (lambda t: t.update(extra=torch.zeros(2)), None, r"extra: shape \[2\], expected None"),
+    ],
+)
+def test_a_model_that_does_not_fit_together_is_refused(model_file, tensors, metadata, message):
+    rewritten(model_file, tensors, metadata)
+    with pytest.raises(CheckpointError, match=message):
+        load_model(model_file)
+
+
+def test_a_small_file_cannot_claim_a_huge_model(model_file):
+    rewritten(model_file, None, lambda m: set_config(m, d_ff=10**9))  # would take 256 GB a layer
+    with pytest.raises(CheckpointError, match="does not hold a model that fits together"):
+        load_model(model_file)
+
+
+def test_a_missing_model_says_how_to_make_one(tmp_path):
+    with pytest.raises(FileNotFoundError, match="does not exist: train a model first"):
+        load_model(tmp_path)
+
+
+@pytest.fixture
+def almost_full_disk():
+    """Lets no file of this process grow beyond 1,000 bytes; the write that would fails in the kernel."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("what", ["model", "state"])
+def test_a_disk_that_fills_up_leaves_what_was_there(tmp_path, trained, what, almost_full_disk):
+    path = tmp_path / "file"
+    path.write_bytes(b"the last good one")
+    with pytest.raises(OSError, match=r"what was there before is unchanged: '.*file'"):
+        if what == "model":
+            save_model(path, trained.model, trained.src_field, trained.tgt_field)
+        else:
+            save_training_state(path, {"model": trained.model.state_dict()})
+    assert path.read_bytes() == b"the last good one"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_interruption_while_writing_leaves_what_was_there(tmp_path, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+    monkeypatch.setattr(checkpoint.os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        replace_file(path, b"after")
+    assert path.read_bytes() == b"before"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_training_state_comes_back_and_a_damaged_one_is_refused(tmp_path):
+    path = tmp_path / "state"
+    save_training_state(path, {"weights": torch.arange(1000), "epoch": 3})
+    assert load_training_state(path)["weights"].equal(torch.arange(1000))
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(CheckpointError, match="is not a complete training state"):
+        load_training_state(path)
+    with pytest.raises(FileNotFoundError, match="there is no training to resume"):
+        load_training_state(tmp_path / "other")
+
+
+def test_reading_a_training_state_runs_no_code(tmp_path):
+    class Malicious:
+        def __reduce__(self):
+            return print, ("this must not be printed",)
+
+    torch.save({"model": Malicious()}, tmp_path / "state")
+    with pytest.raises(CheckpointError):
+        load_training_state(tmp_path / "state")
+
+
+def test_translators_load_from_a_file(model_file):
+    assert Translator.load(model_file)("Ein Hund schläft.") == "a dog is sleeping."

@@ -1,0 +1,126 @@
+import subprocess
+import sys
+
+import pytest
+
+from transformer_lib import cli
+
+
+@pytest.fixture
+def corpus_folder(tmp_path, pairs):
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    for split in ("train", "val", "test"):
+        (folder / f"{split}.de").write_text("".join(f"{pair.src}\n" for pair in pairs), encoding="utf-8")
+        (folder / f"{split}.en").write_text("".join(f"{pair.tgt}\n" for pair in pairs), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def trained_folder(corpus_folder, tmp_path, capsys):
+    arguments = ["train", "--corpus", str(corpus_folder), "--output", str(tmp_path / "run"), "--min-freq", "1"]
+    assert cli.main([*arguments, "--epochs", "60", "--batch-size", "4", "--device", "cpu"]) == 0
+    return tmp_path / "run", capsys.readouterr().out
+
+
+def test_from_training_to_translations(trained_folder, corpus_folder, capsys, tmp_path, monkeypatch):
+    folder, output = trained_folder
+    assert "epoch  60/60" in output
+    assert "test: 8 pairs, perplexity 1." in output
+    assert "torchtext bleu_score" in output and "sacreBLEU nrefs:1|case:lc|eff:no|tok:13a" in output
+
+    assert cli.main(["evaluate", str(folder), "--translations", str(tmp_path / "out.txt")]) == 0
+    evaluated = capsys.readouterr().out
+    bleu_lines = [line for line in output.splitlines() if line.startswith("BLEU")]
+    assert bleu_lines and [line for line in evaluated.splitlines() if line.startswith("BLEU")] == bleu_lines
+    assert (tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()[0] == "a dog is sleeping."
+
+    assert cli.main(["translate", "--model", str(folder), "Ein Hund schläft.", "Das Kind schläft."]) == 0
+    assert capsys.readouterr().out == "a dog is sleeping.\nthe child is sleeping.\n"
+
+    picture = tmp_path / "map.png"
+    assert cli.main(["translate", "--model", str(folder), "--attention", str(picture), "Ein Hund schläft."]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    capsys.readouterr()
+
+    monkeypatch.setattr("sys.stdin", iter(["Ein Hund schläft.\n", "\n", "Das Kind schläft.\n"]))
+    assert cli.main(["translate", "--model", str(folder), "--beam-size", "3"]) == 0
+    assert capsys.readouterr().out == "a dog is sleeping.\n\nthe child is sleeping.\n"
+
+    assert cli.main(["info", str(folder)]) == 0
+    assert "d_model" in capsys.readouterr().out
+
+
+def test_a_second_training_does_not_overwrite_the_first_but_can_resume_it(trained_folder, corpus_folder, capsys):
+    folder, _ = trained_folder
+    again = ["train", "--corpus", str(corpus_folder), "--output", str(folder), "--min-freq", "1", "--batch-size", "4"]
+    assert cli.main(again) == 1
+    assert "resume that training (--resume)" in capsys.readouterr().err
+    assert cli.main([*again, "--epochs", "61", "--resume"]) == 0
+    output = capsys.readouterr().out
+    assert "epoch  61/61" in output and "epoch  60/" not in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--corpus", "nowhere"], "corpus is 'nowhere', expected one of sample, multi30k"),
+        (["train", "--device", "tpu"], "device is 'tpu'"),
+        (["train", "--epochs", "0"], "epochs is 0, expected a positive whole number"),
+        (["train", "--src", "fr"], "corpus 'sample' has no train.fr"),
+        (["translate", "--model", "nowhere", "Hallo"], "nowhere does not exist: train a model first"),
+        (["evaluate", "nowhere"], "nowhere does not exist"),
+        (["info", "nowhere"], "nowhere does not exist"),
+    ],
+)
+def test_an_error_is_one_line_without_a_traceback(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(arguments) == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"transformer-lib {arguments[0]}: error: ")
+    assert message in printed
+    assert printed.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []  # and nothing half-made is left
+
+
+def test_wrong_usage_exits_with_2(capsys):
+    for arguments in ([], ["fly"], ["train", "--preset", "huge"], ["train", "--epochs", "many"]):
+        with pytest.raises(SystemExit) as exit_info:
+            cli.main(arguments)
+        assert exit_info.value.code == 2
+
+
+def test_ctrl_c_exits_with_130(monkeypatch, capsys):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "load_corpus", interrupted)
+    assert cli.main(["train"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.parametrize("command", ["train", "translate", "evaluate", "download", "info"])
+def test_every_help_shows_examples_that_parse(command, capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        cli.main([command, "--help"])
+    assert exit_info.value.code == 0
+    printed = capsys.readouterr().out
+    assert f"examples:\n  transformer-lib {command}" in printed or "TRANSFORMER_LIB_DATA" in printed
+    import shlex
+
+    for line in cli.EXAMPLES[command].splitlines()[1:]:
+        words = shlex.split(line.split("     (")[0].split(" < ")[0])
+        cli._parser().parse_args(words[words.index("transformer-lib") + 1 :])
+
+
+def test_info_describes_the_installation(capsys):
+    assert cli.main(["info"]) == 0
+    printed = capsys.readouterr().out
+    assert "transformer-lib" in printed and "paper_big" in printed and "sample, multi30k" in printed
+
+
+def test_python_dash_m_runs_it():
+    result = subprocess.run(
+        [sys.executable, "-m", "transformer_lib", "--version"], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.startswith("transformer-lib ")

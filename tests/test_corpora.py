@@ -1,0 +1,220 @@
+import gzip
+import http.server
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from transformer_lib import corpora
+from transformer_lib.corpora import CorpusError, Pair, load_corpus, read_lines, read_pairs
+
+SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
+needs_multi30k = pytest.mark.skipif(not (SHARED_DATA / "multi30k").is_dir(), reason="the real Multi30k is not there")
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRANSFORMER_LIB_DATA", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """A local HTTP server in place of Multi30k's: ``answers[path]`` is a body, or a function of the handler."""
+    answers, asked = {}, []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            answer = answers.get(self.path)
+            if callable(answer):
+                answer(self)
+            elif answer is None:
+                self.send_error(404)
+            else:
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+        def log_message(self, *arguments):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
+        threading.Thread(target=httpd.serve_forever, daemon=True).start()
+        monkeypatch.setattr(corpora, "MULTI30K_URL", f"http://127.0.0.1:{httpd.server_port}/")
+        yield answers, asked
+        httpd.shutdown()
+
+
+def packed(lines):
+    return gzip.compress("".join(f"{line}\n" for line in lines).encode())
+
+
+@pytest.fixture
+def published(server, monkeypatch):
+    """A two-sentence Multi30k that the server serves with matching checksums."""
+    import hashlib
+
+    answers, asked = server
+    answers["/val.de.gz"] = packed(["Ein Hund.", "Eine Katze."])
+    answers["/val.en.gz"] = packed(["A dog.", "A cat."])
+    sums = {path[1:]: hashlib.sha256(body).hexdigest() for path, body in answers.items()}
+    monkeypatch.setattr(corpora, "MULTI30K_SHA256", sums)
+    return answers, asked
+
+
+def test_a_download_is_checked_cached_and_not_repeated(published, cache):
+    _, asked = published
+    expected = [Pair("Ein Hund.", "A dog."), Pair("Eine Katze.", "A cat.")]
+    assert load_corpus("multi30k")["val"] == expected
+    assert load_corpus("multi30k")["val"] == expected
+    assert asked == ["/val.de.gz", "/val.en.gz"]
+    assert sorted(path.name for path in (cache / "multi30k").iterdir()) == ["val.de.gz", "val.en.gz"]
+
+
+def cut_off(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b"only the beginning")
+
+
+@pytest.mark.parametrize("answer", [packed(["something else"]), b"<html>please log in</html>", cut_off, None])
+def test_a_bad_download_leaves_nothing_and_says_what_to_do(published, cache, answer):
+    answers, _ = published
+    answers["/val.de.gz"] = answer
+    with pytest.raises(
+        CorpusError, match=r"val\.de\.gz of corpus 'multi30k' .* http://127.0.0.1.*TRANSFORMER_LIB_DATA.*'sample'"
+    ):
+        load_corpus("multi30k")["val"]
+    assert not [path for path in cache.rglob("*") if path.is_file()]
+
+
+def test_no_network_says_what_to_do(cache, monkeypatch):
+    monkeypatch.setattr(corpora, "MULTI30K_URL", "http://127.0.0.1:9/")  # nobody listens there
+    with pytest.raises(CorpusError, match=r"train\.de\.gz .* could not be downloaded .* TRANSFORMER_LIB_DATA"):
+        load_corpus("multi30k")["train"]
+
+
+def test_a_damaged_file_in_the_cache_is_refused_but_never_removed(published, cache):
+    (cache / "multi30k").mkdir(parents=True)
+    (cache / "multi30k" / "val.de.gz").write_bytes(b"mine")
+    with pytest.raises(CorpusError, match=r"val\.de\.gz has SHA-256 .*, expected .* Remove it"):
+        load_corpus("multi30k")["val"]
+    assert (cache / "multi30k" / "val.de.gz").read_bytes() == b"mine"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions work differently there")
+def test_a_read_only_cache_that_has_the_files_is_enough(published, cache):
+    answers, asked = published
+    (cache / "multi30k").mkdir(parents=True)
+    for path, body in answers.items():
+        (cache / "multi30k" / path[1:]).write_bytes(body)
+    for folder in (cache / "multi30k", cache):
+        folder.chmod(0o555)
+    try:
+        assert len(load_corpus("multi30k")["val"]) == 2
+    finally:
+        for folder in (cache, cache / "multi30k"):
+            folder.chmod(0o755)
+    assert asked == []
+
+
+def test_unknown_names_list_the_known_ones():
+    with pytest.raises(CorpusError, match="corpus is 'multi31k', expected one of sample, multi30k, or the folder"):
+        load_corpus("multi31k")
+    with pytest.raises(CorpusError, match="split is 'dev', but corpus 'sample' has train, val, test"):
+        load_corpus("sample")["dev"]
+    with pytest.raises(CorpusError, match="tgt='fr', but corpus 'multi30k' has 'de' and 'en'"):
+        load_corpus("multi30k", "de", "fr")
+    with pytest.raises(CorpusError, match=r"corpus 'sample' has no train\.fr"):
+        load_corpus("sample", "de", "fr")
+
+
+def test_the_sample_corpus_is_there_in_both_directions():
+    corpus = load_corpus()
+    assert corpus.splits == ("train", "val", "test")
+    assert [len(corpus[split]) for split in corpus.splits] == [8000, 500, 500]
+    assert len(corpus.lines("test", "align")) == len(corpus.lines("test", "tree")) == 500
+    assert [pair[::-1] for pair in load_corpus("sample", "en", "de")["val"]] == [tuple(pair) for pair in corpus["val"]]
+
+
+def test_your_own_folder_plain_or_packed(tmp_path):
+    (tmp_path / "train.de").write_text("Ein Hund.\r\nEine Katze.\r\n", encoding="utf-8-sig")  # as Windows writes it
+    (tmp_path / "train.en").write_text("A dog.\nA cat.", encoding="utf-8")  # no newline at the end
+    (tmp_path / "val.de.gz").write_bytes(packed(["Ein Vogel."]))
+    (tmp_path / "val.en.gz").write_bytes(packed(["A bird."]))
+    (tmp_path / "test_news.de").write_text("Ein Haus.\n")
+    (tmp_path / "test_news.en").write_text("A house.\n")
+    corpus = load_corpus(tmp_path)
+    assert corpus.splits == ("train", "val", "test_news")
+    assert corpus["train"] == [Pair("Ein Hund.", "A dog."), Pair("Eine Katze.", "A cat.")]
+    assert corpus["val"] == [Pair("Ein Vogel.", "A bird.")]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"eins\n\ndrei\n", "has nothing in line 2"),
+        (b"eins\n   \n", "has nothing in line 2"),
+        ("eins\nzwei\ngr\xfcn\n".encode("latin1"), "is not UTF-8: line 3 holds the byte 0xfc"),
+        (None, "does not exist"),
+    ],
+)
+def test_a_text_that_cannot_be_used_is_named(tmp_path, content, message):
+    path = tmp_path / "text.de"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(CorpusError, match=rf"text\.de {message}"):
+        read_lines(path)
+
+
+@pytest.mark.parametrize("content", [b"not gzip", gzip.compress(b"one\ntwo\n" * 99)[:-20]])
+def test_a_damaged_gzip_file_is_named(tmp_path, content):
+    (tmp_path / "text.gz").write_bytes(content)
+    with pytest.raises(CorpusError, match=r"text\.gz cannot be read .* completely"):
+        read_lines(tmp_path / "text.gz")
+
+
+def test_lines_end_at_newlines_only(tmp_path):
+    (tmp_path / "text").write_bytes("eins\u2028zwei\x0cdrei\n".encode())
+    assert len(read_lines(tmp_path / "text")) == 1
+
+
+def test_sides_of_different_length_are_refused(tmp_path):
+    (tmp_path / "a").write_text("eins\nzwei\n")
+    (tmp_path / "b").write_text("one\n")
+    with pytest.raises(CorpusError, match=r"a has 2 lines but .*b has 1"):
+        read_pairs(tmp_path / "a", tmp_path / "b")
+
+
+@needs_multi30k
+def test_the_real_multi30k(monkeypatch):
+    from transformer_lib.batching import Batches, make_dataset
+    from transformer_lib.text import TextField, build_vocabularies
+
+    monkeypatch.setenv("TRANSFORMER_LIB_DATA", str(SHARED_DATA))
+    corpus = load_corpus("multi30k")
+    assert [len(corpus[split]) for split in ("train", "val", "test_2016_flickr")] == [29_000, 1_014, 1_000]
+    src_field, tgt_field = TextField("de"), TextField("en")
+    train = make_dataset(corpus["train"], src_field, tgt_field, max_len=100)
+    build_vocabularies(train, min_freq=2)
+    assert (len(src_field.vocab), len(tgt_field.vocab)) == (7_853, 5_893)
+    assert train[0].src == [
+        *("zwei", "junge", "weiße", "männer", "sind", "im", "freien"),
+        *("in", "der", "nähe", "vieler", "büsche", "."),
+    ]
+    assert train[0].tgt == [
+        *("two", "young", ",", "white", "males", "are", "outside", "near", "many", "bushes", "."),
+    ]
+
+    padding, positions = [0, 0], [0, 0]
+    for batch in Batches(train, 128, train=True):
+        for side, ids in enumerate((batch.src, batch.tgt)):
+            padding[side] += ids.eq(1).sum().item()
+            positions[side] += ids.numel()
+    assert padding[0] / positions[0] < 0.1
+    assert padding[1] / positions[1] < 0.1

@@ -1,0 +1,97 @@
+"""What is true of the package as a whole: what importing it costs, and who imports whom."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import transformer_lib
+
+PACKAGE = Path(transformer_lib.__file__).parent
+
+# the design's order: a module imports only modules that stand before it
+ORDER = [
+    *("masks", "attention", "embeddings", "feed_forward", "add_norm", "encoder", "decoder", "transformer"),
+    *("corpora", "text", "batching", "checkpoint", "training", "search", "translator", "bleu", "plots", "cli"),
+]
+
+
+def run_python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_importing_the_library_loads_the_model_half_only():
+    loaded = set(run_python("import sys, transformer_lib; print(*sys.modules)").split())
+    ours = {name.removeprefix("transformer_lib.") for name in loaded if name.startswith("transformer_lib.")}
+    assert ours == set(ORDER[: ORDER.index("transformer") + 1])
+    for package in ("torchtext", "spacy", "matplotlib", "sacrebleu", "safetensors", "pooch"):
+        assert package not in loaded
+
+
+def test_the_other_half_loads_when_it_is_asked_for():
+    code = "import sys, transformer_lib as t; print('spacy' in sys.modules); t.text; print('spacy' in sys.modules)"
+    assert run_python(code).split() == ["False", "True"]
+    assert transformer_lib.Translator is transformer_lib.translator.Translator
+    assert {"corpora", "Translator", "MultiHeadAttention"} <= set(dir(transformer_lib))
+    with pytest.raises(AttributeError, match="has no attribute 'translater'"):
+        transformer_lib.translater  # noqa: B018
+
+
+def test_every_name_that_is_offered_exists():
+    for name in transformer_lib.__all__:
+        assert getattr(transformer_lib, name) is not None
+
+
+def imports_of(module):
+    tree = ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
+    type_checking = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in type_checking:
+            continue
+        if isinstance(node, ast.ImportFrom):
+            yield from [
+                f"{node.module}.{alias.name}" if node.module == "transformer_lib" else node.module
+                for alias in node.names
+            ]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("module", ORDER)
+def test_imports_only_point_up_the_table(module):
+    for name in imports_of(module):
+        if name.startswith("transformer_lib."):
+            imported = name.split(".")[1]
+            assert ORDER.index(imported) < ORDER.index(module), f"{module} imports {imported}"
+
+
+def test_every_module_is_in_the_table():
+    assert {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"} == set(ORDER)
+
+
+@pytest.mark.parametrize(
+    ("package", "users"),
+    [
+        ("torchtext", {"text", "batching", "bleu"}),
+        ("spacy", {"text"}),
+        ("matplotlib", {"plots"}),
+        ("pooch", {"corpora"}),
+        ("safetensors", {"checkpoint"}),
+        ("sacrebleu", {"bleu"}),
+    ],
+)
+def test_a_package_that_may_change_is_confined(package, users):
+    assert {module for module in ORDER if any(name.split(".")[0] == package for name in imports_of(module))} == users
+
+
+def test_the_model_half_needs_nothing_but_torch():
+    for module in ORDER[: ORDER.index("transformer") + 1]:
+        packages = {name.split(".")[0] for name in imports_of(module)} - set(sys.stdlib_module_names)
+        assert packages <= {"torch", "transformer_lib"}

@@ -1,0 +1,82 @@
+import pytest
+import torch
+
+from transformer_lib import plots
+from transformer_lib.training import History
+
+
+@pytest.fixture(scope="module")
+def translation(trained):
+    return trained.translate(["Eine Katze schläft im Garten."], attention=True)[0]
+
+
+def labels(axes):
+    return [label.get_text() for label in axes.get_xticklabels()], [
+        label.get_text() for label in axes.get_yticklabels()
+    ]
+
+
+def panels(figure):
+    return [axes for axes in figure.axes if axes.images and axes.get_title()]
+
+
+def overlapping(texts, renderer):
+    boxes = [text.get_window_extent(renderer) for text in texts if text.get_text()]
+    return [(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :] if a.overlaps(b)]
+
+
+@pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
+def test_all_heads_are_drawn_with_the_right_weights_and_labels(translation, kind):
+    figure = plots.attention_heads(translation, kind, layer=0)
+    weights = getattr(translation.attention, kind)[0][0]
+    drawn = panels(figure)
+    assert [axes.get_title() for axes in drawn] == ["head 1", "head 2", "head 3", "head 4"]
+    for axes, head in zip(drawn, weights, strict=True):
+        torch.testing.assert_close(torch.tensor(axes.images[0].get_array()), head)
+        assert axes.images[0].get_clim() == (0, 1)  # heads can be compared
+    src, tgt, inputs = translation.src_tokens, translation.tgt_tokens, ["<sos>", *translation.tgt_tokens[:-1]]
+    expected = {"cross": (src, tgt), "encoder": (src, src), "decoder": (inputs, inputs)}[kind]
+    assert labels(drawn[-1])[0] == expected[0]
+    assert labels(drawn[0])[1] == expected[1]
+
+
+def test_nothing_is_clipped(translation):
+    figure = plots.attention_heads(translation)
+    figure.draw_without_rendering()
+    box = figure.get_tightbbox().padded(-0.01)
+    assert box.xmin >= 0 and box.ymin >= 0
+    assert box.xmax <= figure.get_figwidth() and box.ymax <= figure.get_figheight()
+
+
+def test_one_map():
+    figure = plots.attention_map(torch.eye(2), ["ein", "hund"], ["a", "dog"], "one head")
+    assert labels(panels(figure)[0]) == (["ein", "hund"], ["a", "dog"])
+    with pytest.raises(ValueError, match="rows has 1 and columns 2 labels, but weights has shape"):
+        plots.attention_map(torch.eye(2), ["ein", "hund"], ["a"])
+
+
+def test_what_cannot_be_drawn_says_why(translation, trained):
+    with pytest.raises(ValueError, match="translate with attention=True"):
+        plots.attention_heads(trained.translate(["Ein Hund."])[0])
+    with pytest.raises(ValueError, match="kind is 'self', expected one of encoder, decoder, cross"):
+        plots.attention_heads(translation, "self")
+    with pytest.raises(ValueError, match="layer is 2, expected -2 to 1"):
+        plots.attention_heads(translation, layer=2)
+
+
+def test_the_learning_curve_marks_the_best_epoch():
+    figure = plots.learning_curve(History([3.0, 2.0, 1.5], [2.5, 2.0, 2.2], [1.0, 1.0, 1.0]))
+    training, validation, best = figure.axes[0].lines
+    assert list(training.get_ydata()) == [3.0, 2.0, 1.5]
+    assert list(validation.get_ydata()) == [2.5, 2.0, 2.2]
+    assert (best.get_xdata()[0], best.get_ydata()[0]) == (2, 2.0)
+    assert all(figure.axes[0].get_xlabel() and figure.axes[0].get_ylabel() for _ in [0])
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_a_figure_can_be_saved(translation, tmp_path, ending):
+    plots.save(plots.attention_heads(translation), tmp_path / f"map.{ending}")
+    assert [path.name for path in tmp_path.iterdir()] == [f"map.{ending}"]
+    with pytest.raises(ValueError, match="xyz"):
+        plots.save(plots.attention_heads(translation), tmp_path / "map.xyz")
+    assert [path.name for path in tmp_path.iterdir()] == [f"map.{ending}"]

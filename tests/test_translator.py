@@ -1,0 +1,73 @@
+import pytest
+import torch
+
+from transformer_lib.text import UNK
+
+
+def test_what_was_learnt_by_heart_is_translated(trained, pairs):
+    assert trained([pair.src for pair in pairs]) == [pair.tgt.lower() for pair in pairs]
+    assert trained("Ein Hund schläft.") == "a dog is sleeping."
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("batch_size", [1, 3, 100])
+def test_order_and_batch_size_do_not_matter(trained, pairs, beam_size, batch_size):
+    sentences = [pair.src for pair in pairs]
+    expected = {s: trained(s, beam_size=beam_size) for s in sentences}
+    shuffled = sentences[::-1] + sentences[:3]
+    translations = trained.translate(shuffled, beam_size, batch_size=batch_size)
+    assert [t.text for t in translations] == [expected[s] for s in shuffled]
+
+
+def test_scores_and_tokens(trained):
+    (translation,) = trained.translate(["Ein Zebra schläft."])
+    assert translation.src_tokens == ["<sos>", "ein", "zebra", "schläft", ".", "<eos>"]  # as written, though unknown
+    assert translation.tgt_tokens[-1] == "<eos>"
+    assert translation.tokens == translation.tgt_tokens[:-1]
+    assert translation.attention is None
+    assert translation.log_prob < 0
+    assert str(translation) == translation.text
+    assert "zebra" not in trained.src_field.vocab.stoi and UNK not in translation.src_tokens
+
+
+def test_attention_covers_every_token(trained):
+    (translation,) = trained.translate(["Im Garten liest eine Frau ein Buch."], beam_size=3, attention=True)
+    src, tgt = len(translation.src_tokens), len(translation.tgt_tokens)
+    layers, heads = trained.model.config.num_layers, trained.model.config.num_heads
+    assert [m.shape for m in translation.attention.encoder] == [(1, heads, src, src)] * layers
+    assert [m.shape for m in translation.attention.decoder] == [(1, heads, tgt, tgt)] * layers
+    assert [m.shape for m in translation.attention.cross] == [(1, heads, tgt, src)] * layers
+
+
+def test_a_sentence_that_cannot_be_translated_is_named(trained):
+    with pytest.raises(ValueError, match="sentence 2: sentence is '  ', expected at least one word"):
+        trained.translate(["Ein Hund.", "  "])
+    with pytest.raises(ValueError, match="sentence 1 has 201 tokens with <sos> and <eos>, expected at most 100"):
+        trained("Hund " * 199)
+    with pytest.raises(TypeError, match="sentences is one string"):
+        trained.translate("Ein Hund.")
+    with pytest.raises(ValueError, match="batch_size is 0"):
+        trained.translate(["Ein Hund."], batch_size=0)
+
+
+def test_no_sentences_give_no_translations(trained):
+    assert trained([]) == []
+
+
+def test_translating_changes_nothing(trained):
+    before = {name: weights.clone() for name, weights in trained.model.state_dict().items()}
+    vocabulary_size = len(trained.src_field.vocab.stoi)
+    trained.translate(["Ein völlig unbekannter Satz."], attention=True)
+    assert not trained.model.training
+    assert all(weights.equal(before[name]) for name, weights in trained.model.state_dict().items())
+    assert len(trained.src_field.vocab.stoi) == vocabulary_size
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_a_gpu_gives_the_same_translations(trained, pairs):
+    import copy
+
+    from transformer_lib.translator import Translator
+
+    on_gpu = Translator(copy.deepcopy(trained.model).cuda(), trained.src_field, trained.tgt_field)
+    assert on_gpu([pair.src for pair in pairs], beam_size=4) == [pair.tgt.lower() for pair in pairs]
