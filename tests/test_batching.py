@@ -63,6 +63,14 @@ def test_no_batch_has_more_tokens_than_asked_for(long_dataset):
     assert sum(sizes) / len(sizes) > 400  # and most are nearly full
 
 
+def test_the_number_of_batches_is_known_beforehand(long_dataset):
+    for arguments in ({"batch_size": 64}, {"max_tokens": 1000}):
+        sorted_batches = Batches(long_dataset, **arguments)
+        assert len(sorted_batches) == len(list(sorted_batches))
+        shuffled = Batches(long_dataset, **arguments, train=True)
+        assert len(shuffled) == pytest.approx(len(list(shuffled)), rel=0.1)
+
+
 def test_the_order_follows_from_seed_and_epoch(long_dataset):
     batches = Batches(long_dataset, 64, train=True, seed=5)
     first = contents(batches)

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 import torch
-from torchtext.data import BucketIterator, Dataset, Example
+from torchtext.data import BucketIterator, Dataset, Example, batch
 
 from transformer_lib.corpora import Pair
 from transformer_lib.text import TextField
@@ -86,6 +86,12 @@ class Batches(BucketIterator):
         )
         self.seed = seed
         self.set_epoch(1)
+
+    def __len__(self) -> int:
+        """Return the number of batches; with ``max_tokens`` and shuffling, what it is when the whole set is sorted."""
+        if self.batch_size_fn is None:
+            return super().__len__()
+        return sum(1 for _ in batch(sorted(self.dataset, key=self.sort_key), self.batch_size, self.batch_size_fn))
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the epoch that starts next: a resumed training sees what an unbroken one would."""
