@@ -4,6 +4,8 @@ BIN := .venv/bin
 READY := .venv/ready
 SERIES := $(sort $(wildcard notebooks/[0-9]*.ipynb))
 MODEL ?= runs/sample-small
+TRAIN_SMALL = $(BIN)/transformer-lib train $(if $(wildcard runs/sample-small/training_state.pt),--resume)
+NBCONVERT := $(BIN)/jupyter nbconvert --log-level ERROR
 
 .PHONY: help notebooks test lab train bench lint outputs clean
 
@@ -24,7 +26,8 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 notebooks: $(READY)
-	$(BIN)/jupyter nbconvert --to html --execute --output-dir build $(SERIES)
+	$(NBCONVERT) --to notebook --execute --output-dir build $(SERIES)
+	$(NBCONVERT) --to html --CoalesceStreamsPreprocessor.enabled=True $(SERIES:notebooks/%=build/%)
 
 test: $(READY)
 	$(BIN)/ruff check .
@@ -35,13 +38,11 @@ lab: $(READY)
 	$(BIN)/jupyter lab notebooks
 
 train: $(READY)
-	$(BIN)/transformer-lib train $(if $(wildcard runs/sample-small/training_state.pt),--resume)
+	$(TRAIN_SMALL)
 	$(BIN)/transformer-lib translate --beam-size 4 --attention build/attention.png "Der Mann hebt den roten Ball auf."
 
-runs/sample-small/model.safetensors: | $(READY)
-	$(BIN)/transformer-lib train
-
-bench: $(READY) $(if $(filter runs/sample-small,$(MODEL)),runs/sample-small/model.safetensors)
+bench: $(READY)
+	$(if $(filter runs/sample-small,$(MODEL)),$(TRAIN_SMALL))
 	$(BIN)/python benchmarks/translation.py $(MODEL) $(if $(CORPUS),--corpus $(CORPUS))
 
 lint: $(READY)
@@ -49,7 +50,8 @@ lint: $(READY)
 	$(BIN)/ruff format .
 
 outputs: $(READY)
-	$(BIN)/jupyter nbconvert --to notebook --inplace --execute $(SERIES)
+	$(NBCONVERT) --to notebook --inplace --execute $(SERIES)
+	$(NBCONVERT) --inplace --coalesce-streams $(SERIES)  # progress bars keep only what they leave behind
 
 clean:
 	rm -rf build .venv

@@ -20,6 +20,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", help="folder or file of a trained model")
     parser.add_argument("--corpus", default="sample")
+    parser.add_argument("--split", help="which part of the corpus (the last)")
     parser.add_argument("--sentences", type=int, default=200, help="test sentences to translate (200)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--device", default="auto")
@@ -28,7 +29,7 @@ def main() -> None:
     device = pick_device(options.device)
     translator = Translator.load(options.model, device)
     corpus = load_corpus(options.corpus, translator.src_field.language, translator.tgt_field.language)
-    pairs = corpus[corpus.splits[2]]
+    pairs = corpus[corpus.splits[-1] if options.split is None else options.split]
     sentences = [pair.src for pair in pairs[:: max(1, len(pairs) // options.sentences)]][: options.sentences]
 
     ways = {
@@ -49,8 +50,8 @@ def main() -> None:
     slowest = statistics.median(seconds["one at a time, no cache"])
     same = {way: sum(a == b for a, b in zip(texts[way], texts["batched, cached"], strict=True)) for way in ways}
     print(
-        f"{translator.model.num_parameters():,} parameters, {len(sentences)} sentences of {corpus.name} {corpus.splits[2]}, "
-        f"greedy, {options.rounds} rounds in turn, {device}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+        f"{translator.model.num_parameters():,} parameters; {len(sentences)} sentences of {corpus.name}, greedy; "
+        f"{options.rounds} rounds in turn; {device}, {torch.get_num_threads()} threads, torch {torch.__version__}"
     )
     print(f"{'way':26}{'median s':>10}{'min–max s':>16}{'times as fast':>15}{'same text':>11}")
     for way, values in seconds.items():

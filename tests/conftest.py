@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from transformer_lib import Transformer, TransformerConfig
-from transformer_lib.batching import Batches, make_dataset
+from transformer_lib.batching import make_dataset
 from transformer_lib.corpora import Pair
+from transformer_lib.recipes import Recipe
 from transformer_lib.text import TextField, build_vocabularies
-from transformer_lib.training import Recipe, fit, seed_everything
+from transformer_lib.training import fit, seed_everything
 from transformer_lib.translator import Translator
 
 PAIRS = [
@@ -66,6 +67,5 @@ def trained():
     )
     model = Transformer(config)
     recipe = Recipe(epochs=60, batch_size=4, learning_rate=3e-3)
-    batches = Batches(dataset, 4, train=True)
-    fit(model, batches, batches, recipe, log=lambda line: None)
+    fit(model, dataset, dataset, recipe, log=lambda line: None)
     return Translator(model, src_field, tgt_field)

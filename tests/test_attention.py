@@ -96,6 +96,15 @@ def test_equals_torch_multihead_attention(kind, need_weights):
         assert weights is None
 
 
+def test_equals_torch_when_query_key_and_value_differ():
+    torch.manual_seed(0)
+    ours, theirs = MultiHeadAttention(16, 4), nn.MultiheadAttention(16, 4, batch_first=True)
+    shake(ours)
+    copy_attention(ours, theirs)
+    query, key, value = torch.randn(2, 3, 16), torch.randn(2, 5, 16), torch.randn(2, 5, 16)
+    torch.testing.assert_close(ours(query, key, value)[0], theirs(query, key, value)[0])
+
+
 def test_both_paths_agree_gradients_included():
     torch.manual_seed(0)
     attention = MultiHeadAttention(12, 3).double()
@@ -144,5 +153,9 @@ def test_d_model_must_be_divisible_by_num_heads():
 )
 def test_a_mask_that_does_not_fit_is_refused(mask, message):
     x = torch.randn(2, 3, 8)
+    for need_weights in (True, False):
+        with pytest.raises(ValueError, match=message):
+            MultiHeadAttention(8, 2)(x, x, x, mask, need_weights)
+    heads = torch.randn(2, 2, 3, 4)
     with pytest.raises(ValueError, match=message):
-        MultiHeadAttention(8, 2)(x, x, x, mask)
+        scaled_dot_product_attention(heads, heads, heads, mask)

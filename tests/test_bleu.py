@@ -46,6 +46,12 @@ def test_all_three_agree_on_the_same_tokens(seed):
     assert bleu.torchtext_bleu(hypotheses, references).value == pytest.approx(theirs, rel=1e-5)
 
 
+def test_a_token_of_white_space_is_a_token_like_any_other():
+    """spaCy makes one of a second space; bleu_score itself would trip over it."""
+    tokens = [["a", " ", "b", "c", "d"]]
+    assert bleu.torchtext_bleu(tokens, tokens).value == pytest.approx(100) == bleu.by_definition(tokens, tokens)
+
+
 def test_sacrebleu_is_given_with_its_signature():
     score = bleu.sacre_bleu(["A dog is sleeping here ."], ["a dog is sleeping here ."])
     assert score.value == pytest.approx(100)

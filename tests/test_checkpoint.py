@@ -91,7 +91,15 @@ def set_config(metadata, **values):
         (None, lambda m: m.pop("config"), "does not hold a model that fits together .*config"),
         (None, lambda m: m.update(config="{"), "does not hold a model that fits together"),
         (None, lambda m: set_config(m, d_ff=128), r"shape \[32, 64\], expected \[32, 128\]"),
-        (None, lambda m: set_config(m, tgt_vocab_size=9999), "target vocabulary has .* types, the configuration 9999"),
+        (None, lambda m: set_config(m, tgt_vocab_size=9999), "tgt_field has .* types, but .*tgt_vocab_size is 9999"),
+        (None, lambda m: set_config(m, num_layers=10**9), "num_layers is 1000000000, but there are only"),
+        (None, lambda m: set_config(m, d_ff=10**18), "does not hold a model that fits together"),
+        (None, lambda m: m.update(notes="[1]"), "does not hold a model that fits together"),
+        (
+            None,
+            lambda m: m.update(src_field='{"language": "de", "lower": true, "tokens": ["a", "a"]}'),
+            "no type twice",
+        ),
         (None, lambda m: set_config(m, num_heads=5), "not divisible by num_heads=5"),
         (None, lambda m: m.update(src_field='{"language": "de"}'), "does not hold a model that fits together"),
         (lambda t: t.pop("output.bias"), None, r"output\.bias: shape None, expected"),
@@ -160,6 +168,25 @@ def test_a_training_state_comes_back_and_a_damaged_one_is_refused(tmp_path):
         load_training_state(path)
     with pytest.raises(FileNotFoundError, match="there is no training to resume"):
         load_training_state(tmp_path / "other")
+
+
+@pytest.mark.parametrize("content", [[1, 2], {"weights": torch.zeros(2)}])
+def test_what_is_no_training_state_is_refused(tmp_path, content):
+    torch.save(content, tmp_path / "state")
+    with pytest.raises(CheckpointError, match="is not a training state of this library"):
+        load_training_state(tmp_path / "state")
+
+
+def test_a_model_with_other_vocabularies_is_not_saved(tmp_path, trained):
+    with pytest.raises(ValueError, match="src_field has a vocabulary of"):
+        save_model(tmp_path / "model", trained.model, trained.tgt_field, trained.src_field)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_below_a_file_says_so(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(OSError, match="what was there before is unchanged"):
+        replace_file(tmp_path / "file" / "model", b"content")
 
 
 def test_reading_a_training_state_runs_no_code(tmp_path):

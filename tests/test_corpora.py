@@ -148,6 +148,7 @@ def test_your_own_folder_plain_or_packed(tmp_path):
     (tmp_path / "val.en.gz").write_bytes(packed(["A bird."]))
     (tmp_path / "test_news.de").write_text("Ein Haus.\n")
     (tmp_path / "test_news.en").write_text("A house.\n")
+    (tmp_path / "test_news.de.gz").write_bytes(packed(["Ein Haus."]))  # the same once more
     corpus = load_corpus(tmp_path)
     assert corpus.splits == ("train", "val", "test_news")
     assert corpus["train"] == [Pair("Ein Hund.", "A dog."), Pair("Eine Katze.", "A cat.")]
@@ -161,6 +162,7 @@ def test_your_own_folder_plain_or_packed(tmp_path):
         (b"eins\n\ndrei\n", "has nothing in line 2"),
         (b"eins\n   \n", "has nothing in line 2"),
         ("eins\nzwei\ngr\xfcn\n".encode("latin1"), "is not UTF-8: line 3 holds the byte 0xfc"),
+        (b"\xef\xbb\xbfeins\n\xfc\n", "is not UTF-8: line 2 holds the byte 0xfc"),
         (None, "does not exist"),
     ],
 )

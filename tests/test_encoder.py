@@ -3,22 +3,28 @@ import torch
 from torch import nn
 from torch_weights import copy_encoder_layer, shake
 
-from transformer_lib import AddNorm, Encoder, EncoderLayer, masks, padding_mask
+from transformer_lib import AddNorm, Encoder, EncoderLayer, causal_mask, masks, padding_mask
 
 MASK = padding_mask(torch.tensor([[5, 5, 5, 5], [5, 5, 1, 1]]), pad_id=1)
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
 @pytest.mark.parametrize("need_weights", [False, True])
-def test_layer_equals_torch(norm_first, need_weights):
+@pytest.mark.parametrize("causal", [False, True])
+def test_layer_equals_torch(norm_first, need_weights, causal):
     torch.manual_seed(0)
     ours = EncoderLayer(16, 4, 32, dropout=0.0, inner_dropout=0.0, norm_first=norm_first)
     theirs = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, batch_first=True, norm_first=norm_first)
     shake(ours)
     copy_encoder_layer(ours, theirs)
     x = torch.randn(2, 4, 16)
-    output, weights = ours(x, MASK, need_weights)
-    torch.testing.assert_close(output, theirs(x, src_key_padding_mask=masks.to_key_padding_mask(MASK)))
+    output, weights = ours(x, MASK & causal_mask(4) if causal else MASK, need_weights)
+    expected = theirs(
+        x,
+        src_mask=masks.to_attn_mask(causal_mask(4)) if causal else None,
+        src_key_padding_mask=masks.to_key_padding_mask(MASK),
+    )
+    torch.testing.assert_close(output, expected)
     assert (weights is not None) == need_weights
 
 

@@ -14,7 +14,7 @@ def test_causal_mask_lets_a_position_see_itself_and_the_past():
     assert causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
 
 
-def test_target_mask_is_the_union_of_both():
+def test_target_mask_allows_what_both_allow():
     ids = torch.tensor([[2, 7, 1]])
     assert target_mask(ids, pad_id=1).tolist() == [[[[True, False, False], [True, True, False], [True, True, False]]]]
 

@@ -1,8 +1,10 @@
 """What is true of the package as a whole: what importing it costs, and who imports whom."""
 
 import ast
+import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,19 @@ PACKAGE = Path(transformer_lib.__file__).parent
 # the design's order: a module imports only modules that stand before it
 ORDER = [
     *("masks", "attention", "embeddings", "feed_forward", "add_norm", "encoder", "decoder", "transformer"),
-    *("corpora", "text", "batching", "checkpoint", "training", "search", "translator", "bleu", "plots", "cli"),
+    *(
+        "corpora",
+        "text",
+        "batching",
+        "checkpoint",
+        "recipes",
+        "training",
+        "search",
+        "translator",
+        "bleu",
+        "plots",
+        "cli",
+    ),
 ]
 
 
@@ -42,6 +56,23 @@ def test_the_other_half_loads_when_it_is_asked_for():
 def test_every_name_that_is_offered_exists():
     for name in transformer_lib.__all__:
         assert getattr(transformer_lib, name) is not None
+
+
+def test_the_wheel_carries_the_sample_corpus(tmp_path):
+    """Built as pip would, unpacked elsewhere, and imported from another directory."""
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(build, cwd=PACKAGE.parent, capture_output=True, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    code = "import transformer_lib as t; print(t.__file__, len(t.load_corpus()['train']), t.corpora.cache_folder())"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "TRANSFORMER_LIB_DATA": ""}
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    path, size, cache = result.stdout.split()
+    assert path.startswith(str(tmp_path))
+    assert size == "8000"
+    assert not cache.startswith((str(tmp_path), str(PACKAGE.parent)))  # the user's own cache, not site-packages
 
 
 def imports_of(module):

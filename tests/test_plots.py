@@ -70,7 +70,7 @@ def test_the_learning_curve_marks_the_best_epoch():
     assert list(training.get_ydata()) == [3.0, 2.0, 1.5]
     assert list(validation.get_ydata()) == [2.5, 2.0, 2.2]
     assert (best.get_xdata()[0], best.get_ydata()[0]) == (2, 2.0)
-    assert all(figure.axes[0].get_xlabel() and figure.axes[0].get_ylabel() for _ in [0])
+    assert figure.axes[0].get_xlabel() and figure.axes[0].get_ylabel()
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])

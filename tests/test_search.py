@@ -151,6 +151,12 @@ def test_an_impossible_beam_is_refused(model, src, beam_size):
         beam_search(model, src, SOS, EOS, beam_size)
 
 
+@pytest.mark.parametrize("alpha", [-0.1, math.nan, math.inf])
+def test_an_impossible_length_penalty_is_refused(model, src, alpha):
+    with pytest.raises(ValueError, match=f"alpha is {alpha}, expected 0"):
+        beam_search(model, src, SOS, EOS, 2, alpha)
+
+
 def test_no_sentences_give_no_translations(model):
     assert greedy_search(model, torch.zeros(0, 3, dtype=torch.long), SOS, EOS) == []
     assert beam_search(model, torch.zeros(0, 3, dtype=torch.long), SOS, EOS) == []

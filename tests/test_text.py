@@ -2,13 +2,13 @@ import pytest
 
 from transformer_lib.batching import make_dataset
 from transformer_lib.corpora import Pair
-from transformer_lib.text import EOS, SOS, UNK, TextField, build_vocabularies, detokenize, tokenizer
+from transformer_lib.text import EOS, PAD, SOS, UNK, TextField, build_vocabularies, detokenize, tokenizer
 
 
 def test_spacy_cuts_without_a_model():
     assert tokenizer("de")("Zwei Männer, z.B. im Freien.") == ["Zwei", "Männer", ",", "z.B.", "im", "Freien", "."]
     assert tokenizer("en")("They don't play.") == ["They", "do", "n't", "play", "."]
-    with pytest.raises(ValueError, match="language is 'xx9', expected a code that spaCy knows"):
+    with pytest.raises(ValueError, match="language is 'xx9', expected a code that spaCy can tokenise"):
         tokenizer("xx9")
 
 
@@ -40,7 +40,7 @@ def test_an_empty_sentence_is_refused(fields, sentence):
         fields[0].encode(sentence)
 
 
-@pytest.mark.parametrize("typed", [SOS, EOS, UNK])
+@pytest.mark.parametrize("typed", [SOS, EOS, PAD, UNK])
 def test_special_tokens_that_a_user_types_are_ordinary_text(fields, typed):
     ids = fields[0].encode(f"Ein {typed} Hund")
     assert ids.count(fields[0].sos_id) == ids.count(fields[0].eos_id) == 1
@@ -78,6 +78,7 @@ def test_a_field_survives_its_dictionary(fields):
         'A sign says "stop here" to everyone.',
         "Zwei Männer – einer groß, einer klein – warten.",
         "Is it 50% off? Yes: $5.",
+        "He cannot stop.",
     ],
 )
 def test_detokenize_undoes_the_tokeniser(sentence):

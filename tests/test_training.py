@@ -7,8 +7,9 @@ import torch.nn.functional as F
 
 from transformer_lib import Transformer, training
 from transformer_lib.batching import Batches
-from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model
-from transformer_lib.training import Recipe, evaluate, fit, pick_device, seed_everything, sequence_loss, train_epoch
+from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state
+from transformer_lib.recipes import Recipe
+from transformer_lib.training import evaluate, fit, pick_device, seed_everything, sequence_loss, train_epoch
 
 PAD = 1
 RECIPE = Recipe(epochs=4, batch_size=3, learning_rate=2e-3, warmup_steps=5)
@@ -22,8 +23,7 @@ def run(dataset, config, output=None, recipe=RECIPE, **arguments):
     """Train a fresh tiny model and return it with its history."""
     seed_everything(recipe.seed)
     model = Transformer(config)
-    train_batches = Batches(dataset, recipe.batch_size, train=True, seed=recipe.seed)
-    history = fit(model, train_batches, Batches(dataset, 8), recipe, output, log=silent, **arguments)
+    history = fit(model, dataset, dataset, recipe, output, log=silent, **arguments)
     return model, history
 
 
@@ -171,7 +171,7 @@ def test_an_interruption_in_the_first_epoch_can_be_resumed_too(dataset, tiny_con
 def test_a_training_that_is_there_is_never_overwritten(dataset, tiny_config, tmp_path):
     run(dataset, tiny_config, tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(FileExistsError, match="resume that training"):
+    with pytest.raises(FileExistsError, match="holds a training: resume it"):
         run(dataset, tiny_config, tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -189,9 +189,47 @@ def test_resuming_another_training_is_refused(dataset, tiny_config, tmp_path):
 
 
 def test_a_loss_that_is_no_number_stops_training_and_the_best_model_stays(dataset, tiny_config, tmp_path):
-    with pytest.raises(FloatingPointError, match=r"the training loss is nan .*lower learning rate"):
+    with pytest.raises(FloatingPointError, match=r"the training loss is nan: .*lower learning rate"):
         run(dataset, tiny_config, tmp_path, Recipe(epochs=3, batch_size=3, learning_rate=1e30))
     assert all(weights.isfinite().all() for weights in load_model(tmp_path).model.state_dict().values())
+
+
+def test_a_model_that_breaks_in_an_epochs_last_step_is_not_written_down(dataset, tiny_config, tmp_path):
+    recipe = Recipe(epochs=3, batch_size=8, learning_rate=1e30)  # one step an epoch: its loss is still fine
+    with pytest.raises(FloatingPointError, match="the validation loss is nan"):
+        run(dataset, tiny_config, tmp_path, recipe)
+    assert all(weights.isfinite().all() for weights in load_model(tmp_path).model.state_dict().values())
+    state = load_training_state(tmp_path / STATE_FILE)
+    assert state["history"]["val_loss"] == []
+    assert all(weights.isfinite().all() for weights in state["model"].values())
+
+
+def test_a_vocabulary_that_is_not_the_models_is_refused_before_training(dataset, tiny_config, tmp_path):
+    config = dataclasses.replace(tiny_config, tgt_vocab_size=tiny_config.tgt_vocab_size + 3)
+    with pytest.raises(ValueError, match=r"tgt_field has a vocabulary of \d+ types, but the model's tgt_vocab_size is"):
+        run(dataset, config, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_vocabulary_of_the_same_size_cannot_be_resumed_with(dataset, tiny_config, tmp_path):
+    run(dataset, tiny_config, tmp_path)
+    words = dataset.fields["src"].vocab.itos
+    words[5], words[6] = words[6], words[5]
+    with pytest.raises(ValueError, match=r"another vocabulary .*: src was") as error:
+        run(dataset, tiny_config, tmp_path, resume=True)
+    assert len(str(error.value)) < 250
+
+
+def test_half_precision_logits_do_not_overflow_the_loss():
+    logits = torch.zeros(128, 100, 50, dtype=torch.float16)
+    targets = torch.full((128, 100), 4)
+    expected = 128 * 100 * math.log(50)
+    assert sequence_loss(logits, targets, PAD, reduction="sum").item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_perplexity_is_e_to_the_loss_however_large():
+    assert training.perplexity(math.log(7)) == pytest.approx(7)
+    assert training.perplexity(1e6) == math.inf
 
 
 def test_on_epoch_sees_the_history_grow(dataset, tiny_config):
@@ -227,6 +265,5 @@ def test_devices():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 def test_the_same_code_trains_on_cuda(dataset, tiny_config):
     model = Transformer(tiny_config).cuda()
-    train_batches, val_batches = (Batches(dataset, 3, train=t, device="cuda") for t in (True, False))
-    history = fit(model, train_batches, val_batches, RECIPE, log=silent)
+    history = fit(model, dataset, dataset, RECIPE, log=silent)
     assert history.val_loss[-1] < history.val_loss[0]

@@ -28,6 +28,7 @@ _LAZY_MODULES = (
     "cli",
     "corpora",
     "plots",
+    "recipes",
     "search",
     "text",
     "training",

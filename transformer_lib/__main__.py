@@ -1,4 +1,4 @@
-"""Lets ``python -m transformer_lib`` (and ``torchrun -m transformer_lib``) run the command line."""
+"""Lets ``python -m transformer_lib`` run the command line."""
 
 import sys
 

@@ -22,7 +22,12 @@ def scaled_dot_product_attention(
     Returns:
         The output, ``[..., query_len, d_v]``, and the weights after dropout, ``[..., query_len, key_len]``. A query
         that may attend to nothing gets weights and output of zero.
+
+    Raises:
+        ValueError: the mask is not boolean or does not fit.
     """
+    if mask is not None:
+        _check_mask(mask, (*query.shape[:-1], key.shape[-2]))
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # [..., query_len, key_len]
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
@@ -117,5 +122,5 @@ def _check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
     if not fits:
         raise ValueError(
             f"mask has shape {list(mask.shape)}, expected one that broadcasts to "
-            f"[batch, heads, query_len, key_len] = {list(shape)}"
+            f"[…, query_len, key_len] = {list(shape)}"
         )

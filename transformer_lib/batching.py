@@ -26,7 +26,7 @@ def make_dataset(
     columns = [("src", src_field), ("tgt", tgt_field)]
     examples = []
     for number, pair in enumerate(pairs, start=1):
-        example = Example.fromlist(pair, columns)
+        example = Example.fromlist([sentence.strip() for sentence in pair], columns)
         for side, tokens in (("src", example.src), ("tgt", example.tgt)):
             if not tokens:
                 raise ValueError(f"pairs: the {side} side of pair {number} is empty")

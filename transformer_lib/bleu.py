@@ -64,7 +64,14 @@ def by_definition(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequ
 def torchtext_bleu(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> Score:
     """Compute the tutorials' measure with ``torchtext.data.metrics.bleu_score``; arguments as ``by_definition``."""
     _check(hypotheses, references)
-    value = 100 * bleu_score(hypotheses, [[reference] for reference in references])
+
+    def without_spaces(sentence: Sequence[str]) -> list[str]:
+        return [token.replace(" ", "␣") for token in sentence]  # bleu_score itself joins and splits n-grams at spaces
+
+    value = 100 * bleu_score(
+        [without_spaces(hypothesis) for hypothesis in hypotheses],
+        [[without_spaces(reference)] for reference in references],
+    )
     return Score(value, "torchtext bleu_score, tokens as given, no smoothing")
 
 

@@ -1,5 +1,6 @@
 """What is kept on disk: one-file models that can be shared, and the state that a training resumes from."""
 
+import contextlib
 import io
 import json
 import os
@@ -16,6 +17,7 @@ from transformer_lib.transformer import Transformer, TransformerConfig
 MODEL_FILE = "model.safetensors"
 STATE_FILE = "training_state.pt"
 _FORMAT = "transformer_lib model, version 1"
+_STATE_FORMAT = "transformer_lib training state, version 1"
 
 
 class CheckpointError(RuntimeError):
@@ -53,8 +55,10 @@ def save_model(
         notes: anything worth knowing that JSON can hold.
 
     Raises:
+        ValueError: the vocabularies are not the model's; ``load_model`` would refuse the file.
         OSError: the file cannot be written.
     """
+    check_vocabularies(model.config, src_field, tgt_field)
     metadata = {
         "format": _FORMAT,
         "config": json.dumps(model.config.to_dict()),
@@ -66,12 +70,13 @@ def save_model(
     replace_file(path, safetensors.torch.save(tensors, metadata))
 
 
-def load_model(path: str | Path, device: torch.device | str = "cpu") -> SavedModel:
+def load_model(path: str | Path, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> SavedModel:
     """Read what ``save_model`` wrote. Reading a file never runs code that is in it.
 
     Args:
         path: the file, or the folder that training wrote.
         device: where the model is needed.
+        dtype: the precision to compute in, whatever the file's is.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -96,25 +101,34 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> SavedMod
         config = TransformerConfig.from_dict(json.loads(metadata["config"]))
         src_field = TextField.from_dict(json.loads(metadata["src_field"]))
         tgt_field = TextField.from_dict(json.loads(metadata["tgt_field"]))
-        notes = json.loads(metadata["notes"])
-        _check_shapes(config, src_field, tgt_field, tensors)
-    except (KeyError, TypeError, ValueError) as error:
+        notes = dict(json.loads(metadata["notes"]))
+        check_vocabularies(config, src_field, tgt_field)
+        _check_shapes(config, tensors)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a size that overflows
         raise CheckpointError(f"{path} does not hold a model that fits together ({error})") from error
-    model = Transformer(config)
+    model = Transformer(config).to(dtype)
     model.load_state_dict(tensors, strict=False)  # a tied matrix has several names, of which the file holds one
     return SavedModel(model.to(device).eval(), src_field, tgt_field, notes)
 
 
-def _check_shapes(
-    config: TransformerConfig, src_field: TextField, tgt_field: TextField, tensors: dict[str, torch.Tensor]
-) -> None:
-    """Compare what the file holds with what its configuration promises, before any memory is taken for it."""
-    for name, field, size in (
-        ("source", src_field, config.src_vocab_size),
-        ("target", tgt_field, config.tgt_vocab_size),
-    ):
+def check_vocabularies(config: TransformerConfig, src_field: TextField, tgt_field: TextField) -> None:
+    """Compare the vocabularies with the sizes that the model was built for.
+
+    Raises:
+        ValueError: they differ.
+    """
+    for side, field, size in (("src", src_field, config.src_vocab_size), ("tgt", tgt_field, config.tgt_vocab_size)):
         if len(field.vocab) != size:
-            raise ValueError(f"the {name} vocabulary has {len(field.vocab)} types, the configuration {size}")
+            raise ValueError(
+                f"{side}_field has a vocabulary of {len(field.vocab)} types, "
+                f"but the model's {side}_vocab_size is {size}"
+            )
+
+
+def _check_shapes(config: TransformerConfig, tensors: dict[str, torch.Tensor]) -> None:
+    """Compare what the file holds with what its configuration promises, before any memory is taken for it."""
+    if config.num_layers > len(tensors):
+        raise ValueError(f"num_layers is {config.num_layers}, but there are only {len(tensors)} tensors")
     with torch.device("meta"):
         expected = {name: list(parameter.shape) for name, parameter in Transformer(config).named_parameters()}
     found = {name: list(tensor.shape) for name, tensor in tensors.items()}
@@ -133,12 +147,12 @@ def save_training_state(path: str | Path, state: dict[str, Any]) -> None:
         OSError: the file cannot be written.
     """
     buffer = io.BytesIO()
-    torch.save(state, buffer)
+    torch.save({"format": _STATE_FORMAT, **state}, buffer)
     replace_file(path, buffer.getvalue())
 
 
-def load_training_state(path: str | Path, device: torch.device | str = "cpu") -> dict[str, Any]:
-    """Read what ``save_training_state`` wrote; only tensors and plain values, so that reading never runs code.
+def load_training_state(path: str | Path) -> dict[str, Any]:
+    """Read what ``save_training_state`` wrote, onto the CPU; only tensors and plain values: reading never runs code.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -148,10 +162,13 @@ def load_training_state(path: str | Path, device: torch.device | str = "cpu") ->
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: there is no training to resume")
     try:
-        return torch.load(path, map_location=device, weights_only=True)
+        state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises whatever its parsers stumble over
         reason = str(error).strip().split("\n")[0]
         raise CheckpointError(f"{path} is not a complete training state ({reason})") from error
+    if not isinstance(state, dict) or state.get("format") != _STATE_FORMAT:
+        raise CheckpointError(f"{path} is not a training state of this library: another program or version wrote it")
+    return state
 
 
 def replace_file(path: str | Path, content: bytes) -> None:
@@ -173,4 +190,5 @@ def replace_file(path: str | Path, content: bytes) -> None:
         reason = error.strerror or str(error)
         raise OSError(error.errno, f"{reason}; what was there before is unchanged", str(path)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what happened before matters more
+            temporary.unlink(missing_ok=True)

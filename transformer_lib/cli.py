@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +13,9 @@ from transformer_lib import bleu
 from transformer_lib.batching import Batches, make_dataset
 from transformer_lib.checkpoint import MODEL_FILE, CheckpointError, load_model, replace_file
 from transformer_lib.corpora import CORPORA, CorpusError, Pair, cache_folder, load_corpus
+from transformer_lib.recipes import RECIPES
 from transformer_lib.text import TextField, build_vocabularies
-from transformer_lib.training import RECIPES, evaluate, fit, pick_device, seed_everything
+from transformer_lib.training import evaluate, fit, perplexity, pick_device, seed_everything
 from transformer_lib.transformer import PRESETS, Transformer, TransformerConfig
 from transformer_lib.translator import Translator
 
@@ -55,6 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CorpusError, CheckpointError, ValueError, OSError, FloatingPointError) as error:
         print(f"transformer-lib {options.command}: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
+    except torch.OutOfMemoryError as error:
+        reason = str(error).split(". ")[0]
+        print(f"transformer-lib {options.command}: error: {reason}; try a smaller --batch-size", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -79,10 +83,9 @@ def train(options: argparse.Namespace) -> None:
     print(f"model     {options.preset}: {model.num_parameters():,} parameters, on {device}")
     print(f"output    {output}", flush=True)
 
-    train_batches = Batches(train_set, recipe.batch_size, train=True, seed=recipe.seed, device=device)
-    val_batches = Batches(val_set, recipe.batch_size, device=device)
-    notes = {"corpus": str(options.corpus), "preset": options.preset}
-    fit(model, train_batches, val_batches, recipe, output, options.resume, notes, log=_log)
+    named = options.corpus in CORPORA
+    notes = {"corpus": options.corpus if named else str(Path(options.corpus).resolve()), "preset": options.preset}
+    fit(model, train_set, val_set, recipe, output, options.resume, notes, log=_log)
 
     translator = Translator(model, src_field, tgt_field)
     for split in corpus.splits[2:3]:
@@ -101,19 +104,18 @@ def translate(options: argparse.Namespace) -> None:
     with_attention = options.attention is not None
     if with_attention and len(wanted) != 1:
         raise ValueError(f"--attention draws one sentence, but there are {len(wanted)}")
-    translations = iter(translator.translate(wanted, options.beam_size, options.alpha, attention=with_attention))
+    translations = translator.translate(wanted, options.beam_size, options.alpha, attention=with_attention)
+    remaining = iter(translations)
     for sentence in sentences:
-        translation = next(translations) if sentence.strip() else None
-        if translation is None:
+        if not sentence.strip():
             print()
-        elif options.scores:
-            print(f"{translation.text}\t{translation.log_prob:.3f}")
-        else:
-            print(translation.text)
+            continue
+        translation = next(remaining)
+        print(f"{translation.text}\t{translation.log_prob:.3f}" if options.scores else translation.text)
     if with_attention:
         from transformer_lib import plots  # matplotlib takes a while to load
 
-        plots.save(plots.attention_heads(translation), options.attention)
+        plots.save(plots.attention_heads(translations[0]), options.attention)
         print(f"attention of the last layer: {options.attention}", file=sys.stderr)
 
 
@@ -159,13 +161,13 @@ def info(options: argparse.Namespace) -> None:
 def _print_scores(
     translator: Translator, pairs: list[Pair], name: str, beam_size: int, alpha: float = 0.6
 ) -> list[str]:
-    dataset = make_dataset(pairs, translator.src_field, translator.tgt_field)
+    dataset = make_dataset(pairs, translator.src_field, translator.tgt_field, translator.model.config.max_len)
     device = next(translator.model.parameters()).device
-    perplexity = math.exp(evaluate(translator.model, Batches(dataset, 128, device=device)))
+    loss = evaluate(translator.model, Batches(dataset, 128, device=device))
     translations = translator.translate([pair.src for pair in pairs], beam_size, alpha)
     scores = bleu.score(translations, [pair.tgt for pair in pairs], translator.tgt_field)
     search = "greedy" if beam_size == 1 else f"beam {beam_size}, length penalty {alpha}"
-    print(f"{name}: {len(pairs):,} pairs, perplexity {perplexity:.3f}")
+    print(f"{name}: {len(pairs):,} pairs, perplexity {perplexity(loss):.3f}")
     for score in scores:
         print(f"BLEU, {search}: {score}")
     return [translation.text for translation in translations]

@@ -103,7 +103,7 @@ def load_corpus(name: str | Path = "sample", src: str = "de", tgt: str = "en") -
 def cache_folder() -> Path:
     """Return where downloads are looked for and kept: ``$TRANSFORMER_LIB_DATA``, else the project's or user's cache."""
     if folder := os.environ.get("TRANSFORMER_LIB_DATA"):
-        return Path(folder)
+        return Path(folder).expanduser()
     return _REPOSITORY_DATA / "cache" if _IN_REPOSITORY else Path(pooch.os_cache("transformer-lib"))
 
 
@@ -139,10 +139,10 @@ def read_lines(path: str | Path) -> list[str]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
+        line = error.object[: error.start].count(b"\n") + 1
         raise CorpusError(
-            f"{path} is not UTF-8: line {line} holds the byte 0x{content[error.start]:02x}; "
-            f"convert it, for example with `iconv -f latin1 -t utf-8`"
+            f"{path} is not UTF-8: line {line} holds the byte 0x{error.object[error.start]:02x}; "
+            f"convert it, for example with `iconv -f latin1 -t utf-8` if that is what it is"
         ) from None
     lines = [line.strip() for line in text.removesuffix("\n").split("\n")]
     if lines == [""]:
@@ -153,7 +153,9 @@ def read_lines(path: str | Path) -> list[str]:
 
 
 def _open_folder(name: str, folder: Path, src: str, tgt: str) -> Corpus:
-    files = sorted(path.name.removesuffix(".gz") for path in folder.iterdir())
+    if not folder.is_dir():
+        raise CorpusError(f"corpus {name!r} is not installed: {folder} does not exist")
+    files = sorted({path.name.removesuffix(".gz") for path in folder.iterdir()})
     tests = [file.removesuffix(f".{src}") for file in files if file.startswith("test") and file.endswith(f".{src}")]
     splits = ("train", "val", *tests)
 

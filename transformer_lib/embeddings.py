@@ -26,8 +26,8 @@ class TokenEmbedding(nn.Module):
             ValueError: an id lies outside the table. A GPU would report that later and elsewhere, as
                 ``CUBLAS_STATUS_NOT_INITIALIZED`` or a device-side assert.
         """
-        if ids.numel():
-            lowest, highest = (bound.item() for bound in ids.aminmax())
+        if ids.numel() and not ids.is_meta and not torch.compiler.is_compiling():
+            lowest, highest = torch.stack(ids.aminmax()).tolist()  # one transfer from a GPU, not two
             if lowest < 0 or highest >= self.table.num_embeddings:
                 raise ValueError(
                     f"ids holds {lowest if lowest < 0 else highest}, expected 0 to {self.table.num_embeddings - 1}: "
@@ -117,6 +117,8 @@ class Embedding(nn.Module):
         Raises:
             ValueError: ``ids`` is not ``[batch, seq_len]``, is longer than the positions or holds an unknown id.
         """
-        if ids.dim() != 2:
-            raise ValueError(f"ids has shape {list(ids.shape)}, expected [batch, seq_len]")
+        if ids.dim() != 2 or ids.shape[1] == 0:
+            raise ValueError(f"ids has shape {list(ids.shape)}, expected [batch, seq_len] with at least one position")
+        if ids.dtype not in (torch.int64, torch.int32):
+            raise ValueError(f"ids has dtype {ids.dtype}, expected torch.int64")
         return self.dropout(self.tokens(ids) + self.positions(ids.shape[1], start))

@@ -37,7 +37,7 @@ def causal_mask(length: int, device: torch.device | str | None = None) -> Tensor
 
 
 def target_mask(ids: Tensor, pad_id: int) -> Tensor:
-    """Combine both for the decoder's self-attention: real tokens only, and none that comes later.
+    """Apply both to the decoder's self-attention: real tokens only, and none that comes later.
 
     Args:
         ids: target token ids, ``[batch, tgt_len]``.
@@ -76,7 +76,11 @@ def to_key_padding_mask(mask: Tensor) -> Tensor:
 
     Returns:
         ``[batch, seq_len]``, True means "ignore".
+
+    Raises:
+        ValueError: the mask is not boolean, or has another shape.
     """
+    _check_boolean("mask", mask)
     if mask.dim() != 4 or mask.shape[1:3] != (1, 1):
         raise ValueError(
             f"mask has shape {list(mask.shape)}, expected [batch, 1, 1, seq_len] as padding_mask gives: "
@@ -93,7 +97,11 @@ def to_attn_mask(mask: Tensor) -> Tensor:
 
     Returns:
         ``[query_len, key_len]``, True means "ignore".
+
+    Raises:
+        ValueError: the mask is not boolean, or has another shape.
     """
+    _check_boolean("mask", mask)
     if mask.dim() != 2:
         raise ValueError(f"mask has shape {list(mask.shape)}, expected [query_len, key_len]")
     return ~mask
@@ -107,14 +115,15 @@ def from_torch_masks(key_padding_mask: Tensor | None = None, attn_mask: Tensor |
         attn_mask: ``[query_len, key_len]``, boolean, or None.
 
     Returns:
-        ``[batch, 1, 1, key_len]``, ``[query_len, key_len]`` or their union ``[batch, 1, query_len, key_len]``, True
-        means "may attend"; None if both are None.
+        ``[batch, 1, 1, key_len]``, ``[query_len, key_len]`` or both at once, ``[batch, 1, query_len, key_len]``; True
+        means "may attend". None if both are None.
+
+    Raises:
+        ValueError: a mask is not boolean.
     """
     for name, mask in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
-        if mask is not None and mask.dtype != torch.bool:
-            raise ValueError(
-                f"{name} has dtype {mask.dtype}, expected torch.bool; for an additive float mask, pass mask == -inf"
-            )
+        if mask is not None:
+            _check_boolean(name, mask)
     masks = []
     if key_padding_mask is not None:
         masks.append(~key_padding_mask[:, None, None, :])  # [batch, 1, 1, key_len]
@@ -123,3 +132,10 @@ def from_torch_masks(key_padding_mask: Tensor | None = None, attn_mask: Tensor |
     if not masks:
         return None
     return masks[0] if len(masks) == 1 else masks[0] & masks[1]
+
+
+def _check_boolean(name: str, mask: Tensor) -> None:
+    if mask.dtype != torch.bool:
+        raise ValueError(
+            f"{name} has dtype {mask.dtype}, expected torch.bool; of an additive float mask, take mask == -inf"
+        )

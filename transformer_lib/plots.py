@@ -68,7 +68,12 @@ def attention_heads(
     rows = {"encoder": translation.src_tokens, "decoder": inputs, "cross": translation.tgt_tokens}[kind]
     weights = layers[layer][0]  # [heads, rows, columns]
     titles = [f"head {head}" for head in range(1, len(weights) + 1)]
-    return _grid(weights, columns, rows, titles, columns_of_panels)
+    axis_labels = {
+        "encoder": ("source word looked at", "source word"),
+        "decoder": ("target word looked at", "target word"),
+        "cross": ("source word looked at", "target word being written"),
+    }[kind]
+    return _grid(weights, columns, rows, titles, columns_of_panels, axis_labels)
 
 
 def learning_curve(history: History) -> Figure:
@@ -103,7 +108,12 @@ def save(figure: Figure, path: str | Path) -> None:
 
 
 def _grid(
-    weights: Tensor, columns: Sequence[str], rows: Sequence[str], titles: Sequence[str], columns_of_panels: int
+    weights: Tensor,
+    columns: Sequence[str],
+    rows: Sequence[str],
+    titles: Sequence[str],
+    columns_of_panels: int,
+    axis_labels: tuple[str, str] = ("what is looked at", "what looks"),
 ) -> Figure:
     """Draw one panel for each map in ``weights``, ``[panels, rows, columns]``, all on the colour scale 0 to 1."""
     panels, num_rows, num_columns = weights.shape
@@ -127,12 +137,16 @@ def _grid(
         )
         for axes in grid.flat[panels:]:
             axes.remove()
-        for axes, panel, title in zip(grid.flat, weights.float().cpu().numpy(), titles, strict=False):
+        for axes, panel, title in zip(grid.flat, weights.detach().float().cpu().numpy(), titles, strict=False):
             image = axes.imshow(panel, vmin=0, vmax=1, cmap=COLOUR_MAP)
             axes.set_title(title, fontsize=10)
             axes.set_xticks(np.arange(num_columns), columns, rotation=60, ha="right", rotation_mode="anchor")
             axes.set_yticks(np.arange(num_rows), rows)
             axes.tick_params(length=0)
+            for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+                label.set_parse_math(False)  # a $ in a sentence is a dollar
+        figure.supxlabel(axis_labels[0])
+        figure.supylabel(axis_labels[1])
         figure.colorbar(image, ax=grid, label="attention weight", shrink=0.6, aspect=30, pad=0.01)
     return _close(figure)
 

@@ -1,5 +1,6 @@
 """Finding a good translation: greedy and beam search, batched, with a key/value cache (section 6.1)."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +18,8 @@ class Hypothesis:
 
     Attributes:
         ids: target ids without ``<sos>``; the last is ``<eos>``, unless the length ran out before.
-        log_prob: natural logarithm of the probability that the model gives them.
+        log_prob: natural logarithm of the probability that the model gives them, once ``<pad>`` and ``<sos>``, which
+            are never written, are ruled out.
         score: what beam search maximises: ``log_prob`` divided by the length penalty.
     """
 
@@ -111,6 +113,8 @@ def beam_search(
     Raises:
         ValueError: an argument does not fit.
     """
+    if not 0 <= alpha < math.inf:
+        raise ValueError(f"alpha is {alpha}, expected 0 (no length penalty) or more, such as 0.6")
     vocab_size = model.config.tgt_vocab_size
     if not 1 <= beam_size <= vocab_size:
         raise ValueError(f"beam_size is {beam_size}, expected 1 to {vocab_size}, the size of the target vocabulary")

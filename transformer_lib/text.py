@@ -23,8 +23,10 @@ def tokenizer(language: str) -> Callable[[str], list[str]]:
     """
     try:
         tokenize = spacy.blank(language).tokenizer
-    except ImportError:
-        raise ValueError(f"language is {language!r}, expected a code that spaCy knows, such as 'de' or 'en'") from None
+    except ImportError as error:
+        raise ValueError(
+            f"language is {language!r}, expected a code that spaCy can tokenise, such as 'de' or 'en' ({error})"
+        ) from error
     return lambda text: [token.text for token in tokenize(text)]
 
 
@@ -103,9 +105,16 @@ class TextField(Field):
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "TextField":
-        """Build the field that ``to_dict`` described."""
+        """Build the field that ``to_dict`` described.
+
+        Raises:
+            ValueError: the vocabulary is not one.
+        """
         field = cls(values["language"], values["lower"])
-        field.vocab = Vocab(Counter(), specials=list(values["tokens"]))
+        tokens = list(values["tokens"])
+        if tokens[: len(SPECIALS)] != SPECIALS or len(set(tokens)) < len(tokens):
+            raise ValueError(f"tokens is not a vocabulary: expected {SPECIALS} first, and no type twice")
+        field.vocab = Vocab(Counter(), specials=tokens)
         return field
 
 
@@ -127,11 +136,15 @@ def build_vocabularies(dataset: Dataset, min_freq: int = 2, joint: bool = False)
 
 
 def detokenize(tokens: Iterable[str]) -> str:
-    """Join spaCy tokens into a sentence as people write it: no space before a full stop, none around a hyphen."""
+    """Join spaCy tokens into a sentence as people write it: no space before a full stop, none around a hyphen.
+
+    What the tokens do not tell is lost: a dash that had spaces around it, for example, is taken for a hyphen.
+    """
     text = " ".join(tokens)
     text = re.sub(r" ([.,!?;:)\]}%…])", r"\1", text)
     text = re.sub(r"([(\[{#$]) ", r"\1", text)
     text = re.sub(r" (n't|'(?:s|m|re|ve|ll|d))\b", r"\1", text)
+    text = re.sub(r"\b(can) (not)\b|\b(gon) (na)\b", r"\1\2\3\4", text)
     text = re.sub(r"(?<=\w) ([-/]) (?=\w)", r"\1", text)
     text = re.sub(r'(["“”„]) (.*?) (["“”])', r"\1\2\3", text)
     return re.sub(r"\s+", " ", text)

@@ -1,8 +1,11 @@
 """Training: the loss, one epoch, evaluation, and a whole run that survives interruptions (section 5)."""
 
 import copy
+import hashlib
+import json
 import math
 import random
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -15,68 +18,22 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
-from transformer_lib.batching import Batches
+from transformer_lib.batching import Batches, Dataset
 from transformer_lib.checkpoint import (
     MODEL_FILE,
     STATE_FILE,
+    check_vocabularies,
     load_model,
     load_training_state,
     save_model,
     save_training_state,
 )
+from transformer_lib.recipes import Recipe
 from transformer_lib.transformer import Transformer
 
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to train. The defaults are the tutorials' recipe but for the batch size; ``RECIPES`` names others.
-
-    Attributes:
-        epochs: passes over the training split.
-        batch_size: sentences in a batch. The tutorials take 128 of any length; batches of about equal length are less
-            varied, and smaller ones make up for that.
-        learning_rate: Adam's, at its highest.
-        warmup_steps: steps over which the learning rate grows to its highest, before it falls with the inverse square
-            root of the step (section 5.3); 0 keeps it constant.
-        betas: decay rates of Adam's two moving averages (section 5.3: 0.9 and 0.98).
-        clip: gradients with a larger norm are scaled down to it.
-        label_smoothing: share of the probability that goes to all tokens alike (section 5.4).
-        seed: decides the initial weights, dropout and the order of the sentences.
-    """
-
-    epochs: int = 10
-    batch_size: int = 64
-    learning_rate: float = 5e-4
-    warmup_steps: int = 0
-    betas: tuple[float, float] = (0.9, 0.999)
-    clip: float = 1.0
-    label_smoothing: float = 0.0
-    seed: int = 1234
-
-    def __post_init__(self):
-        for name in ("epochs", "batch_size"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}, expected a positive whole number")
-        for name in ("learning_rate", "clip"):
-            value = getattr(self, name)
-            if not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"{name} is {value!r}, expected a positive number")
-        if self.warmup_steps < 0:
-            raise ValueError(f"warmup_steps is {self.warmup_steps!r}, expected 0 or more")
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing is {self.label_smoothing!r}, expected a number from 0 to below 1")
-
-
-RECIPES = {
-    "tutorial": Recipe(),
-    "small": Recipe(epochs=8, batch_size=128, learning_rate=2e-3, warmup_steps=200, betas=(0.9, 0.98)),
-    # peak learning rate d_model^-0.5 · warmup_steps^-0.5 (equation 3); the paper's own batches are far larger
-    "paper_base": Recipe(learning_rate=7e-4, warmup_steps=4000, betas=(0.9, 0.98), label_smoothing=0.1),
-    "paper_big": Recipe(learning_rate=5e-4, warmup_steps=4000, betas=(0.9, 0.98), label_smoothing=0.1),
-}
+_DIVERGED = "training has diverged; try a lower learning rate or a longer warm-up"
 
 
 @dataclass
@@ -95,7 +52,7 @@ class History:
 
     @property
     def best_epoch(self) -> int:
-        """The number, from 1, of the epoch with the lowest validation loss."""
+        """The number, from 1, of the epoch with the lowest validation loss; there must have been one."""
         return 1 + min(range(len(self.val_loss)), key=self.val_loss.__getitem__)
 
 
@@ -137,6 +94,7 @@ def sequence_loss(
         label_smoothing: share of the probability that goes to all tokens alike (section 5.4).
         reduction: ``"mean"`` over the real tokens, or their ``"sum"``.
     """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # sums of many halves would overflow
     return F.cross_entropy(
         logits.flatten(0, 1),  # [batch · tgt_len, tgt_vocab_size]
         targets.flatten(),
@@ -181,7 +139,7 @@ def train_epoch(
         schedule: what changes the learning rate after each step, if anything.
         clip: gradients with a larger norm are scaled down to it.
         label_smoothing: see ``sequence_loss``.
-        progress: show a progress bar; by default, on a terminal.
+        progress: show a progress bar; by default, on a terminal and in a notebook.
 
     Returns:
         The mean loss per target token, in nats.
@@ -208,16 +166,13 @@ def train_epoch(
         total_tokens += tokens
     mean_loss = (total_loss / total_tokens).item()
     if not math.isfinite(mean_loss):
-        raise FloatingPointError(
-            f"the training loss is {mean_loss} (learning rate {optimizer.param_groups[0]['lr']:.2g}): "
-            "try a lower learning rate or a longer warm-up"
-        )
+        raise FloatingPointError(f"the training loss is {mean_loss}: {_DIVERGED}")
     return mean_loss
 
 
 @torch.no_grad()
 def evaluate(model: Transformer, batches: Batches, progress: bool | None = None) -> float:
-    """Return the mean loss per target token, in nats, with dropout off; e to its power is the perplexity.
+    """Return the mean loss per target token, in nats, with dropout off (see ``perplexity``).
 
     The model keeps the mode (training or evaluation) that it was in.
     """
@@ -225,19 +180,26 @@ def evaluate(model: Transformer, batches: Batches, progress: bool | None = None)
     model.eval()
     pad_id = model.config.pad_id
     total_loss, total_tokens = 0.0, 0
-    for batch in _progress_bar(batches, "evaluating", progress):
-        targets = batch.tgt[:, 1:]
-        logits = model(batch.src, batch.tgt[:, :-1])
-        total_loss += sequence_loss(logits, targets, pad_id, reduction="sum").item()
-        total_tokens += (targets != pad_id).sum().item()
-    model.train(was_training)
+    try:
+        for batch in _progress_bar(batches, "evaluating", progress):
+            targets = batch.tgt[:, 1:]
+            logits = model(batch.src, batch.tgt[:, :-1])
+            total_loss += sequence_loss(logits, targets, pad_id, reduction="sum").item()
+            total_tokens += (targets != pad_id).sum().item()
+    finally:
+        model.train(was_training)
     return total_loss / total_tokens
+
+
+def perplexity(loss: float) -> float:
+    """Return e to the power of a loss in nats: among how many tokens the model might as well have guessed."""
+    return math.exp(loss) if loss < 700 else math.inf
 
 
 def fit(
     model: Transformer,
-    train_batches: Batches,
-    val_batches: Batches,
+    train_set: Dataset,
+    val_set: Dataset,
     recipe: Recipe,
     output: str | Path | None = None,
     resume: bool = False,
@@ -249,17 +211,17 @@ def fit(
     """Train for ``recipe.epochs`` epochs and leave the model with the weights that validated best.
 
     With ``output``, that folder holds after every epoch the best model so far (``model.safetensors``) and what
-    ``resume=True`` goes on from (``training_state.pt``). Each epoch's order and dropout follow from the seed and the
-    epoch's number, so that a resumed run ends with the same numbers as one that was never interrupted.
+    ``resume=True`` goes on from (``training_state.pt``). Each epoch's order and dropout follow from the recipe's seed
+    and the epoch's number, so that on a CPU a resumed run ends with the same numbers as one that was never interrupted.
 
     Args:
-        model: on the batches' device; its initial weights are yours to seed (``seed_everything``).
-        train_batches, val_batches: made from fields whose vocabularies the model was built for.
+        model: on the device to train on; its initial weights are yours to seed (``seed_everything``).
+        train_set, val_set: what ``make_dataset`` returned, with the vocabularies that the model was built for.
         recipe: how to train.
         output: folder to write to, if anything is to be kept.
         resume: go on with what ``output`` holds; ``recipe.epochs`` may have grown since.
         notes: anything to write down in the saved model, such as the corpus's name.
-        progress: show progress bars; by default, on a terminal.
+        progress: show progress bars; by default, on a terminal and in a notebook.
         on_epoch: called with the history after each epoch, to draw it, say.
         log: called with a line for each epoch.
 
@@ -269,22 +231,23 @@ def fit(
     Raises:
         FileExistsError: ``output`` holds a training already, and ``resume`` is False.
         ValueError: the training to resume had another configuration, vocabulary or recipe.
-        FloatingPointError: the loss is not a number any more; the best model so far stays on disk.
+        FloatingPointError: a loss is not a number any more; the folder keeps what it held before that epoch.
+        OSError: the folder cannot be written to; it keeps what it held before.
         KeyboardInterrupt: as always, but with a model and a state on disk that resuming goes on from.
     """
-    run = _Run(model, train_batches, recipe, None if output is None else Path(output), notes or {})
+    run = _Run(model, train_set, val_set, recipe, None if output is None else Path(output), notes or {})
     if resume:
         run.restore()
     else:
         run.start()
     try:
         while len(run.history.val_loss) < recipe.epochs:
-            run.epoch(train_batches, val_batches, progress)
+            run.epoch(progress)
             history = run.history
             log(
                 f"epoch {len(history.val_loss):3d}/{recipe.epochs}  {history.seconds[-1]:5.0f} s  "
                 f"train loss {history.train_loss[-1]:.3f}  val loss {history.val_loss[-1]:.3f}  "
-                f"val perplexity {math.exp(history.val_loss[-1]):.2f}"
+                f"val perplexity {perplexity(history.val_loss[-1]):.2f}"
                 + ("  (best)" if history.best_epoch == len(history.val_loss) else "")
             )
             if on_epoch is not None:
@@ -304,10 +267,20 @@ class _Run:
     """The state of one training, in memory and on disk."""
 
     def __init__(
-        self, model: Transformer, train_batches: Batches, recipe: Recipe, output: Path | None, notes: dict[str, Any]
+        self,
+        model: Transformer,
+        train_set: Dataset,
+        val_set: Dataset,
+        recipe: Recipe,
+        output: Path | None,
+        notes: dict[str, Any],
     ):
         self.model, self.recipe, self.output, self.notes = model, recipe, output, notes
-        self.fields = train_batches.dataset.fields
+        self.fields = train_set.fields
+        check_vocabularies(model.config, self.fields["src"], self.fields["tgt"])
+        device = next(model.parameters()).device
+        self.train_batches = Batches(train_set, recipe.batch_size, train=True, seed=recipe.seed, device=device)
+        self.val_batches = Batches(val_set, recipe.batch_size, device=device)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9)
         self.schedule = warmup_schedule(self.optimizer, recipe.warmup_steps)
         self.history = History()
@@ -316,19 +289,20 @@ class _Run:
     def start(self) -> None:
         """Write the untrained model down, so that an interruption in the first epoch loses nothing either."""
         if self.output is not None:
-            if existing := [file for file in (STATE_FILE, MODEL_FILE) if (self.output / file).exists()]:
+            if (self.output / STATE_FILE).exists():
                 raise FileExistsError(
-                    f"{self.output / existing[0]} exists: resume that training (--resume), "
-                    "or choose another output folder (--output)"
+                    f"{self.output} holds a training: resume it (--resume), or choose another output folder (--output)"
                 )
-            self.keep_best()
+            if (self.output / MODEL_FILE).exists():
+                raise FileExistsError(f"{self.output} holds a model: choose another output folder (--output)")
             self.save_state()
+            self.keep_best()
 
     def restore(self) -> None:
         """Go on where the folder's training stopped."""
         if self.output is None:
             raise ValueError("resume=True needs the output folder of the training to resume, but output is None")
-        state = load_training_state(self.output / STATE_FILE, self.device)
+        state = load_training_state(self.output / STATE_FILE)
         for name, mine in self.identity().items():
             theirs = state[name]
             if different := sorted(key for key in mine if mine[key] != theirs.get(key)):
@@ -341,23 +315,27 @@ class _Run:
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         self.history = History(**state["history"])
+        if not (self.output / MODEL_FILE).exists():  # interrupted between the first two files
+            self.keep_best()
 
-    def epoch(self, train_batches: Batches, val_batches: Batches, progress: bool | None) -> None:
+    def epoch(self, progress: bool | None) -> None:
         """Train one epoch, evaluate, and write down what came of it."""
         number = len(self.history.val_loss) + 1
         started = time.perf_counter()
-        train_batches.set_epoch(number)
+        self.train_batches.set_epoch(number)
         torch.manual_seed(self.recipe.seed + number)
         train_loss = train_epoch(
             self.model,
-            train_batches,
+            self.train_batches,
             self.optimizer,
             self.schedule,
             self.recipe.clip,
             self.recipe.label_smoothing,
             progress,
         )
-        val_loss = evaluate(self.model, val_batches, progress)
+        val_loss = evaluate(self.model, self.val_batches, progress)
+        if not math.isfinite(val_loss):
+            raise FloatingPointError(f"the validation loss is {val_loss}: {_DIVERGED}")
         self.history.train_loss.append(train_loss)
         self.history.val_loss.append(val_loss)
         self.history.seconds.append(time.perf_counter() - started)
@@ -366,6 +344,7 @@ class _Run:
         self.save_state()
 
     def keep_best(self) -> None:
+        """Put the model's present weights aside as the best so far."""
         if self.output is None:
             self.best_weights = copy.deepcopy(self.model.state_dict())
         else:
@@ -373,13 +352,14 @@ class _Run:
             save_model(self.output / MODEL_FILE, self.model, self.fields["src"], self.fields["tgt"], notes)
 
     def load_best(self) -> None:
-        if self.output is None:
-            self.model.load_state_dict(self.best_weights)
-        else:
-            best = load_model(self.output / MODEL_FILE).model
-            self.model.load_state_dict(best.state_dict())
+        """Give the model the best weights so far."""
+        if self.output is not None:
+            dtype = next(self.model.parameters()).dtype
+            self.best_weights = load_model(self.output / MODEL_FILE, dtype=dtype).model.state_dict()
+        self.model.load_state_dict(self.best_weights)
 
     def save_state(self) -> None:
+        """Write down everything that ``restore`` needs."""
         if self.output is not None:
             state = {
                 "model": self.model.state_dict(),
@@ -392,14 +372,17 @@ class _Run:
 
     def identity(self) -> dict[str, dict[str, Any]]:
         """Say what must be the same for a resumed training to be the same training."""
-        recipe = asdict(replace(self.recipe, epochs=1))
-        vocabulary = {side: field.to_dict() for side, field in self.fields.items()}
-        return {"configuration": self.model.config.to_dict(), "recipe": recipe, "vocabulary": vocabulary}
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+        digests = {
+            side: hashlib.sha256(json.dumps(field.to_dict()).encode()).hexdigest()[:12]
+            for side, field in self.fields.items()
+        }
+        recipe = asdict(replace(self.recipe, epochs=1))  # more epochs may be added
+        return {"configuration": self.model.config.to_dict(), "recipe": recipe, "vocabulary (SHA-256)": digests}
 
 
 def _progress_bar(batches: Batches, what: str, progress: bool | None) -> tqdm:
-    return tqdm(batches, desc=what, unit="batch", leave=False, disable=None if progress is None else not progress)
+    if progress is None:
+        ipython = sys.modules.get("IPython")
+        in_notebook = ipython is not None and ipython.get_ipython() is not None
+        progress = sys.stdout.isatty() or in_notebook
+    return tqdm(batches, desc=what, unit="batch", leave=False, disable=not progress, file=sys.stdout)

@@ -17,7 +17,14 @@ PRESETS: dict[str, dict[str, Any]] = {
     # the model that the tutorials teach; it is what the fields of TransformerConfig default to
     "tutorial": {},
     # for the sample corpus: learns it in two minutes on two cores
-    "small": {"d_model": 128, "num_heads": 4, "d_ff": 256, "num_layers": 2, "norm_first": True},
+    "small": {
+        "d_model": 128,
+        "num_heads": 4,
+        "d_ff": 256,
+        "num_layers": 2,
+        "norm_first": True,
+        "positions": "sinusoidal",
+    },
     # the paper's models (Table 3, rows "base" and "big")
     "paper_base": {
         "d_model": 512,
@@ -223,13 +230,19 @@ class Transformer(nn.Module):
 
         Returns:
             Logits, ``[batch, tgt_len, tgt_vocab_size]``.
+
+        Raises:
+            ValueError: ``tgt`` does not fit the memory, or brings several tokens to a cache.
         """
         if cache is None:
-            if len(tgt) != len(memory):
-                raise ValueError(f"tgt has {len(tgt)} sentences but src has {len(memory)}")
+            _check_batch_sizes(tgt, memory)
             x = self.tgt_embedding(tgt)
             x, _, _ = self.decoder(x, memory, target_mask(tgt, self.config.pad_id), memory_mask)
         else:
+            if tgt.shape[1] != 1:
+                raise ValueError(
+                    f"tgt has shape {list(tgt.shape)}, expected [rows, 1]: a cache takes one token at a time"
+                )
             x = self.tgt_embedding(tgt, start=cache[0].length)
             x, _, _ = self.decoder(x, None, None, memory_mask, cache=cache)
         return self.output(x)
@@ -245,14 +258,22 @@ class Transformer(nn.Module):
         Args:
             src: source ids, ``[batch, src_len]``.
             tgt: target ids, ``[batch, tgt_len]``.
+
+        Returns:
+            The maps of every layer; see ``AttentionMaps``.
+
+        Raises:
+            ValueError: as ``forward``.
         """
         was_training = self.training
         self.eval()
         try:
+            x = self.src_embedding(src)
             memory_mask = padding_mask(src, self.config.pad_id)
-            memory, encoder = self.encoder(self.src_embedding(src), memory_mask, need_weights=True)
-            tgt_mask = target_mask(tgt, self.config.pad_id)
+            memory, encoder = self.encoder(x, memory_mask, need_weights=True)
+            _check_batch_sizes(tgt, memory)
             x = self.tgt_embedding(tgt)
+            tgt_mask = target_mask(tgt, self.config.pad_id)
             _, decoder, cross = self.decoder(x, memory, tgt_mask, memory_mask, need_weights=True)
         finally:
             self.train(was_training)
@@ -261,3 +282,8 @@ class Transformer(nn.Module):
     def num_parameters(self) -> int:
         """Count the trainable numbers; a tied matrix counts once."""
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+
+
+def _check_batch_sizes(tgt: Tensor, memory: Tensor) -> None:
+    if len(tgt) != len(memory):
+        raise ValueError(f"tgt has {len(tgt)} sentences but src has {len(memory)}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from transformer_lib.checkpoint import load_model
+from transformer_lib.checkpoint import check_vocabularies, load_model
 from transformer_lib.search import Hypothesis, beam_search, greedy_search
 from transformer_lib.text import EOS, SOS, TextField, detokenize
 from transformer_lib.transformer import AttentionMaps, Transformer
@@ -50,9 +50,13 @@ class Translator:
     Args:
         model: trained; it is put into evaluation mode.
         src_field, tgt_field: the fields that it was trained with.
+
+    Raises:
+        ValueError: their vocabularies do not have the model's sizes.
     """
 
     def __init__(self, model: Transformer, src_field: TextField, tgt_field: TextField):
+        check_vocabularies(model.config, src_field, tgt_field)
         self.model = model.eval()
         self.src_field = src_field
         self.tgt_field = tgt_field
