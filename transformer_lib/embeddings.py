@@ -27,7 +27,7 @@ class TokenEmbedding(nn.Module):
                 ``CUBLAS_STATUS_NOT_INITIALIZED`` or a device-side assert.
         """
         if ids.numel() and not ids.is_meta and not torch.compiler.is_compiling():
-            lowest, highest = torch.stack(ids.aminmax()).tolist()  # one transfer from a GPU, not two
+            lowest, highest = torch.stack([ids.min(), ids.max()]).tolist()  # one transfer from a GPU, not two
             if lowest < 0 or highest >= self.table.num_embeddings:
                 raise ValueError(
                     f"ids holds {lowest if lowest < 0 else highest}, expected 0 to {self.table.num_embeddings - 1}: "
