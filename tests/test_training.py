@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import math
 
 import pytest
@@ -8,11 +9,11 @@ import torch.nn.functional as F
 from transformer_lib import Transformer, training
 from transformer_lib.batching import Batches
 from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state
-from transformer_lib.recipes import Recipe
+from transformer_lib.recipes import SCHEDULES, Recipe
 from transformer_lib.training import evaluate, fit, pick_device, seed_everything, sequence_loss, train_epoch
 
 PAD = 1
-RECIPE = Recipe(epochs=4, batch_size=3, learning_rate=2e-3, warmup_steps=5)
+RECIPE = Recipe(epochs=4, batch_size=3, learning_rate=2e-3, warmup_steps=5, schedule="inverse_sqrt")
 
 
 def silent(line):
@@ -46,26 +47,41 @@ def test_label_smoothing_spreads_its_share_over_all_tokens():
     torch.testing.assert_close(sequence_loss(logits, targets, PAD, label_smoothing=0.1), expected)
 
 
-def test_the_learning_rate_warms_up_and_falls_as_in_the_paper():
-    d_model, warmup = 512, 4000
-    peak = d_model**-0.5 * warmup**-0.5
+def learning_rates(kind, peak, warmup, total):
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=peak)
-    schedule = training.warmup_schedule(optimizer, warmup)
+    schedule = training.learning_rate_schedule(optimizer, kind, warmup, total)
     rates = []
-    for _ in range(10_000):
+    for _ in range(total):
         rates.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         schedule.step()
-    for step in (1, 100, 4000, 4001, 9999):
+    return rates
+
+
+def test_the_learning_rate_warms_up_and_falls_as_in_the_paper():
+    d_model, warmup = 512, 400
+    rates = learning_rates("inverse_sqrt", d_model**-0.5 * warmup**-0.5, warmup, 2000)
+    for step in (1, 100, 399, 400, 401, 2000):
         assert rates[step - 1] == pytest.approx(d_model**-0.5 * min(step**-0.5, step * warmup**-1.5))  # equation 3
 
 
-def test_no_warm_up_keeps_the_learning_rate():
-    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.3)
-    schedule = training.warmup_schedule(optimizer, 0)
-    optimizer.step()
-    schedule.step()
-    assert optimizer.param_groups[0]["lr"] == 0.3
+def test_a_linear_schedule_peaks_after_the_warm_up_and_ends_next_to_zero():
+    rates = learning_rates("linear", 0.5, warmup=10, total=100)
+    assert rates[9] == max(rates) == 0.5
+    steps_up, steps_down = rates[1:10], rates[10:]
+    assert [b - a for a, b in itertools.pairwise(steps_up)] == pytest.approx([0.05] * 8)
+    assert [a - b for a, b in itertools.pairwise(steps_down)] == pytest.approx([0.5 / 91] * 89)
+    assert rates[-1] == pytest.approx(0.5 / 91)
+
+
+@pytest.mark.parametrize("warmup", [0, 4])
+def test_a_constant_schedule_stays_at_its_peak(warmup):
+    assert learning_rates("constant", 0.3, warmup, 10)[warmup:] == [0.3] * (10 - warmup)
+
+
+@pytest.mark.parametrize("kind", SCHEDULES)
+def test_no_warm_up_starts_at_the_peak(kind):
+    assert learning_rates(kind, 0.3, 0, 5)[0] == pytest.approx(0.3, rel=0.2)
 
 
 def test_evaluation_does_not_depend_on_the_batches(dataset, tiny_config):
@@ -122,8 +138,12 @@ def test_the_best_model_is_not_the_last_one_if_that_is_worse(dataset, tiny_confi
 
 
 @pytest.mark.parametrize("stop_in", ["epoch", "evaluation"])
-def test_resuming_after_an_interruption_gives_the_same_numbers(dataset, tiny_config, tmp_path, monkeypatch, stop_in):
-    straight, straight_history = run(dataset, tiny_config, tmp_path / "straight")
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_resuming_after_an_interruption_gives_the_same_numbers(
+    dataset, tiny_config, tmp_path, monkeypatch, stop_in, schedule
+):
+    recipe = dataclasses.replace(RECIPE, schedule=schedule)
+    straight, straight_history = run(dataset, tiny_config, tmp_path / "straight", recipe)
     name = {"epoch": "train_epoch", "evaluation": "evaluate"}[stop_in]
     real, calls = getattr(training, name), []
 
@@ -136,12 +156,12 @@ def test_resuming_after_an_interruption_gives_the_same_numbers(dataset, tiny_con
 
     monkeypatch.setattr(training, name, interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run(dataset, tiny_config, tmp_path / "broken")
+        run(dataset, tiny_config, tmp_path / "broken", recipe)
     monkeypatch.undo()
     assert not load_model(tmp_path / "broken").model.training  # usable at once
 
     torch.manual_seed(99)  # whatever happened to the random numbers in between does not matter
-    resumed, history = run(dataset, tiny_config, tmp_path / "broken", resume=True)
+    resumed, history = run(dataset, tiny_config, tmp_path / "broken", recipe, resume=True)
     assert same_weights(resumed, straight)
     assert history.val_loss == straight_history.val_loss
     assert history.train_loss == straight_history.train_loss
@@ -153,6 +173,13 @@ def test_more_epochs_can_be_added_to_a_finished_training(dataset, tiny_config, t
     resumed, history = run(dataset, tiny_config, tmp_path, resume=True)
     assert len(history.val_loss) == 4
     assert same_weights(resumed, straight)
+
+
+def test_a_training_that_ended_at_a_learning_rate_of_zero_is_not_continued(dataset, tiny_config, tmp_path):
+    recipe = dataclasses.replace(RECIPE, epochs=2, schedule="linear")
+    run(dataset, tiny_config, tmp_path, recipe)
+    with pytest.raises(ValueError, match="another recipe: epochs was 2, now it is 4"):
+        run(dataset, tiny_config, tmp_path, dataclasses.replace(recipe, epochs=4), resume=True)
 
 
 def test_an_interruption_in_the_first_epoch_can_be_resumed_too(dataset, tiny_config, tmp_path, monkeypatch):
@@ -190,12 +217,14 @@ def test_resuming_another_training_is_refused(dataset, tiny_config, tmp_path):
 
 def test_a_loss_that_is_no_number_stops_training_and_the_best_model_stays(dataset, tiny_config, tmp_path):
     with pytest.raises(FloatingPointError, match=r"the training loss is nan: .*lower learning rate"):
-        run(dataset, tiny_config, tmp_path, Recipe(epochs=3, batch_size=3, learning_rate=1e30))
+        run(dataset, tiny_config, tmp_path, Recipe(epochs=3, batch_size=3, learning_rate=1e30, warmup_steps=0))
     assert all(weights.isfinite().all() for weights in load_model(tmp_path).model.state_dict().values())
 
 
 def test_a_model_that_breaks_in_an_epochs_last_step_is_not_written_down(dataset, tiny_config, tmp_path):
-    recipe = Recipe(epochs=3, batch_size=8, learning_rate=1e30)  # one step an epoch: its loss is still fine
+    recipe = Recipe(
+        epochs=3, batch_size=8, learning_rate=1e30, warmup_steps=0
+    )  # one step an epoch: its loss is still fine
     with pytest.raises(FloatingPointError, match="the validation loss is nan"):
         run(dataset, tiny_config, tmp_path, recipe)
     assert all(weights.isfinite().all() for weights in load_model(tmp_path).model.state_dict().values())
@@ -246,6 +275,7 @@ def test_on_epoch_sees_the_history_grow(dataset, tiny_config):
         ({"learning_rate": math.nan}, "learning_rate is nan, expected a positive number"),
         ({"clip": 0}, "clip is 0"),
         ({"warmup_steps": -1}, "warmup_steps is -1"),
+        ({"schedule": "cosine"}, "schedule is 'cosine', expected one of constant, inverse_sqrt, linear"),
         ({"label_smoothing": 1.0}, "label_smoothing is 1.0"),
     ],
 )

@@ -3,18 +3,24 @@
 import math
 from dataclasses import dataclass
 
+SCHEDULES = ("constant", "inverse_sqrt", "linear")
+
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train. The defaults are the tutorials' recipe but for the batch size; ``RECIPES`` names others.
+    """How to train. The defaults suit the tutorials' model; ``RECIPES`` names others.
+
+    The tutorials themselves take 128 sentences of any length at a constant 5e-4. Batches of sentences of about equal
+    length hold half as many positions, but pull the weights this way and that; a learning rate that falls to zero
+    settles them.
 
     Attributes:
         epochs: passes over the training split.
-        batch_size: sentences in a batch. The tutorials take 128 of any length; batches of about equal length are less
-            varied, and smaller ones make up for that.
+        batch_size: sentences in a batch.
         learning_rate: Adam's, at its highest. (Its ε is the paper's 1e-9, whatever the recipe.)
-        warmup_steps: steps over which the learning rate grows to its highest, before it falls with the inverse square
-            root of the step (section 5.3); 0 keeps it constant.
+        warmup_steps: steps over which the learning rate grows to its highest.
+        schedule: how it goes on from there: ``"constant"``, ``"inverse_sqrt"`` (falls with the inverse square root of
+            the step, section 5.3) or ``"linear"`` (falls in a straight line to zero at the end of the last epoch).
         betas: decay rates of Adam's two moving averages (section 5.3: 0.9 and 0.98).
         clip: gradients with a larger norm are scaled down to it.
         label_smoothing: share of the probability that goes to all tokens alike (section 5.4).
@@ -24,7 +30,8 @@ class Recipe:
     epochs: int = 10
     batch_size: int = 64
     learning_rate: float = 5e-4
-    warmup_steps: int = 0
+    warmup_steps: int = 400
+    schedule: str = "linear"
     betas: tuple[float, float] = (0.9, 0.999)
     clip: float = 1.0
     label_smoothing: float = 0.0
@@ -41,14 +48,18 @@ class Recipe:
                 raise ValueError(f"{name} is {value!r}, expected a positive number")
         if self.warmup_steps < 0:
             raise ValueError(f"warmup_steps is {self.warmup_steps!r}, expected 0 or more")
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"schedule is {self.schedule!r}, expected one of {', '.join(SCHEDULES)}")
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing is {self.label_smoothing!r}, expected a number from 0 to below 1")
 
 
+_PAPER = {"warmup_steps": 4000, "schedule": "inverse_sqrt", "betas": (0.9, 0.98), "label_smoothing": 0.1}
+
 RECIPES = {
     "tutorial": Recipe(),
-    "small": Recipe(epochs=12, learning_rate=2e-3, warmup_steps=200, betas=(0.9, 0.98)),
+    "small": Recipe(epochs=12, learning_rate=2e-3, warmup_steps=200, schedule="inverse_sqrt", betas=(0.9, 0.98)),
     # peak learning rate d_model^-0.5 · warmup_steps^-0.5 (equation 3); the paper's own batches are far larger
-    "paper_base": Recipe(learning_rate=7e-4, warmup_steps=4000, betas=(0.9, 0.98), label_smoothing=0.1),
-    "paper_big": Recipe(learning_rate=5e-4, warmup_steps=4000, betas=(0.9, 0.98), label_smoothing=0.1),
+    "paper_base": Recipe(learning_rate=7e-4, **_PAPER),
+    "paper_big": Recipe(learning_rate=5e-4, **_PAPER),
 }

@@ -8,7 +8,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -104,19 +104,28 @@ def sequence_loss(
     )
 
 
-def warmup_schedule(optimizer: Optimizer, warmup_steps: int) -> LambdaLR:
-    """Grow the learning rate linearly, then let it fall with the inverse square root of the step (equation 3).
+def learning_rate_schedule(optimizer: Optimizer, kind: str, warmup_steps: int, total_steps: int) -> LambdaLR:
+    """Grow the learning rate in a straight line to the optimiser's, then let it go on as ``kind`` says.
 
-    The paper writes the peak as ``d_model^-0.5 · warmup_steps^-0.5``; here it is the optimiser's learning rate.
+    ``"inverse_sqrt"`` is the paper's (section 5.3, equation 3), which writes the peak as
+    ``d_model^-0.5 · warmup_steps^-0.5``.
 
     Args:
         optimizer: its learning rate is the highest that will be reached.
-        warmup_steps: where it is reached; 0 keeps it constant.
+        kind: ``"constant"``, ``"inverse_sqrt"`` or ``"linear"``; see ``Recipe``.
+        warmup_steps: the step at which it is reached; 0 starts with it.
+        total_steps: the step at which ``"linear"`` reaches zero.
     """
 
-    def factor(step: int) -> float:
-        step += 1
-        return min(step / warmup_steps, math.sqrt(warmup_steps / step)) if warmup_steps else 1.0
+    def factor(steps_taken: int) -> float:
+        step = steps_taken + 1
+        if step < warmup_steps:
+            return step / warmup_steps
+        if kind == "inverse_sqrt":
+            return math.sqrt(max(warmup_steps, 1) / step)
+        if kind == "linear":
+            return max(0.0, (total_steps - steps_taken) / max(1, total_steps - warmup_steps + 1))
+        return 1.0
 
     return LambdaLR(optimizer, factor)
 
@@ -219,7 +228,8 @@ def fit(
         train_set, val_set: what ``make_dataset`` returned, with the vocabularies that the model was built for.
         recipe: how to train.
         output: folder to write to, if anything is to be kept.
-        resume: go on with what ``output`` holds; ``recipe.epochs`` may have grown since.
+        resume: go on with what ``output`` holds. ``recipe.epochs`` may have grown since, unless the recipe's schedule
+            is ``"linear"``, which ends where it was told to end.
         notes: anything to write down in the saved model, such as the corpus's name.
         progress: show progress bars; by default, on a terminal and in a notebook.
         on_epoch: called with the history after each epoch, to draw it, say.
@@ -282,7 +292,8 @@ class _Run:
         self.train_batches = Batches(train_set, recipe.batch_size, train=True, seed=recipe.seed, device=device)
         self.val_batches = Batches(val_set, recipe.batch_size, device=device)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9)
-        self.schedule = warmup_schedule(self.optimizer, recipe.warmup_steps)
+        steps = recipe.epochs * len(self.train_batches)
+        self.schedule = learning_rate_schedule(self.optimizer, recipe.schedule, recipe.warmup_steps, steps)
         self.history = History()
         self.best_weights: dict[str, Tensor] | None = None
 
@@ -376,7 +387,9 @@ class _Run:
             side: hashlib.sha256(json.dumps(field.to_dict()).encode()).hexdigest()[:12]
             for side, field in self.fields.items()
         }
-        recipe = asdict(replace(self.recipe, epochs=1))  # more epochs may be added
+        recipe = asdict(self.recipe)
+        if self.recipe.schedule != "linear":
+            del recipe["epochs"]  # more may be added, since the learning rate does not depend on when it ends
         return {"configuration": self.model.config.to_dict(), "recipe": recipe, "vocabulary (SHA-256)": digests}
 
 
