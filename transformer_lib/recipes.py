@@ -29,8 +29,8 @@ class Recipe:
 
     epochs: int = 10
     batch_size: int = 64
-    learning_rate: float = 5e-4
-    warmup_steps: int = 400
+    learning_rate: float = 8e-4
+    warmup_steps: int = 200
     schedule: str = "linear"
     betas: tuple[float, float] = (0.9, 0.999)
     clip: float = 1.0
