@@ -89,7 +89,7 @@ def learning_curve(history: History) -> Figure:
             axes.annotate(
                 "best", (best, history.val_loss[best - 1]), xytext=(0, 9), textcoords="offset points", ha="center"
             )
-        axes.set(xlabel="epoch", ylabel="loss (nats per token)", ylim=(0, None))
+        axes.set(xlabel="epoch", ylabel="loss (nats per token)", yscale="log")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend(frameon=False)
     return _close(figure)
