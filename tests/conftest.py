@@ -66,6 +66,6 @@ def trained():
         len(src_field.vocab), len(tgt_field.vocab), d_model=32, num_heads=4, d_ff=64, num_layers=2, dropout=0.0
     )
     model = Transformer(config)
-    recipe = Recipe(epochs=60, max_tokens=40, learning_rate=3e-3, warmup_steps=0, schedule="constant")
+    recipe = Recipe(epochs=60, batch_size=4, learning_rate=3e-3, warmup_steps=0, schedule="constant")
     fit(model, dataset, dataset, recipe, log=lambda line: None)
     return Translator(model, src_field, tgt_field)

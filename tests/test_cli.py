@@ -19,7 +19,7 @@ def corpus_folder(tmp_path, pairs):
 @pytest.fixture
 def trained_folder(corpus_folder, tmp_path, capsys):
     arguments = ["train", "--corpus", str(corpus_folder), "--output", str(tmp_path / "run"), "--min-freq", "1"]
-    assert cli.main([*arguments, "--epochs", "60", "--max-tokens", "40", "--device", "cpu"]) == 0
+    assert cli.main([*arguments, "--epochs", "60", "--batch-size", "4", "--device", "cpu"]) == 0
     return tmp_path / "run", capsys.readouterr().out
 
 
@@ -57,7 +57,7 @@ def test_from_training_to_translations(trained_folder, corpus_folder, capsys, tm
 
 def test_a_second_training_does_not_overwrite_the_first_but_can_resume_it(trained_folder, corpus_folder, capsys):
     folder, _ = trained_folder
-    again = ["train", "--corpus", str(corpus_folder), "--output", str(folder), "--min-freq", "1", "--max-tokens", "40"]
+    again = ["train", "--corpus", str(corpus_folder), "--output", str(folder), "--min-freq", "1", "--batch-size", "4"]
     assert cli.main(again) == 1
     assert "resume it (--resume)" in capsys.readouterr().err
     assert cli.main([*again, "--epochs", "61", "--resume"]) == 0

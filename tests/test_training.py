@@ -13,7 +13,7 @@ from transformer_lib.recipes import SCHEDULES, Recipe
 from transformer_lib.training import evaluate, fit, pick_device, seed_everything, sequence_loss, train_epoch
 
 PAD = 1
-RECIPE = Recipe(epochs=4, max_tokens=40, learning_rate=2e-3, warmup_steps=5, schedule="inverse_sqrt")
+RECIPE = Recipe(epochs=4, batch_size=3, learning_rate=2e-3, warmup_steps=5, schedule="inverse_sqrt")
 
 
 def silent(line):
@@ -217,13 +217,13 @@ def test_resuming_another_training_is_refused(dataset, tiny_config, tmp_path):
 
 def test_a_loss_that_is_no_number_stops_training_and_the_best_model_stays(dataset, tiny_config, tmp_path):
     with pytest.raises(FloatingPointError, match=r"the training loss is nan: .*lower learning rate"):
-        run(dataset, tiny_config, tmp_path, Recipe(epochs=3, max_tokens=40, learning_rate=1e30, warmup_steps=0))
+        run(dataset, tiny_config, tmp_path, Recipe(epochs=3, batch_size=3, learning_rate=1e30, warmup_steps=0))
     assert all(weights.isfinite().all() for weights in load_model(tmp_path).model.state_dict().values())
 
 
 def test_a_model_that_breaks_in_an_epochs_last_step_is_not_written_down(dataset, tiny_config, tmp_path):
     recipe = Recipe(
-        epochs=3, max_tokens=1000, learning_rate=1e30, warmup_steps=0
+        epochs=3, batch_size=8, learning_rate=1e30, warmup_steps=0
     )  # one step an epoch: its loss is still fine
     with pytest.raises(FloatingPointError, match="the validation loss is nan"):
         run(dataset, tiny_config, tmp_path, recipe)
@@ -271,7 +271,7 @@ def test_on_epoch_sees_the_history_grow(dataset, tiny_config):
     ("values", "message"),
     [
         ({"epochs": 0}, "epochs is 0, expected a positive whole number"),
-        ({"max_tokens": -1}, "max_tokens is -1"),
+        ({"batch_size": -1}, "batch_size is -1"),
         ({"learning_rate": math.nan}, "learning_rate is nan, expected a positive number"),
         ({"clip": 0}, "clip is 0"),
         ({"warmup_steps": -1}, "warmup_steps is -1"),

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except torch.OutOfMemoryError as error:
         reason = str(error).split(". ")[0]
-        print(f"transformer-lib {options.command}: error: {reason}; try a smaller --max-tokens", file=sys.stderr)
+        print(f"transformer-lib {options.command}: error: {reason}; try a smaller --batch-size", file=sys.stderr)
         return 1
     return 0
 
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def train(options: argparse.Namespace) -> None:
     """Train a model, then score it on the corpus's first test split."""
     device = pick_device(options.device)
-    changes = {name: getattr(options, name) for name in ("epochs", "max_tokens", "learning_rate", "seed")}
+    changes = {name: getattr(options, name) for name in ("epochs", "batch_size", "learning_rate", "seed")}
     recipe = dataclasses.replace(RECIPES[options.preset], **{k: v for k, v in changes.items() if v is not None})
     corpus = load_corpus(options.corpus, options.src, options.tgt)
     output = options.output or Path("runs") / f"{corpus.name}-{options.preset}"
@@ -214,7 +214,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--output", type=Path, help="folder for the model (runs/CORPUS-PRESET)")
     command.add_argument("--resume", action="store_true", help="go on with the training in the output folder")
     command.add_argument("--epochs", type=int, help="passes over the training split (the preset's)")
-    command.add_argument("--max-tokens", type=int, help="tokens in a batch, a side (the preset's)")
+    command.add_argument("--batch-size", type=int, help="sentences in a batch (the preset's)")
     command.add_argument("--learning-rate", type=float, help="the highest learning rate (the preset's)")
     command.add_argument("--min-freq", type=int, default=2, help="rarer words become <unk> (2)")
     command.add_argument("--seed", type=int, help="makes a run repeatable (1234)")

@@ -10,13 +10,13 @@ SCHEDULES = ("constant", "inverse_sqrt", "linear")
 class Recipe:
     """How to train. The defaults suit the tutorials' model; ``RECIPES`` names others.
 
-    Batches hold about as many tokens each, as the paper's do (section 5.1). With a fixed number of sentences instead,
-    all of about equal length, the mean over a batch would give a token in a long sentence far less weight than one in
-    a short sentence.
+    The tutorials themselves take 128 sentences of any length at a constant 5e-4. Batches of sentences of about equal
+    length hold half as many positions, but pull the weights this way and that; a learning rate that falls to zero
+    settles them.
 
     Attributes:
         epochs: passes over the training split.
-        max_tokens: most positions of a batch on its larger side, padding included.
+        batch_size: sentences in a batch.
         learning_rate: Adam's, at its highest. (Its ε is the paper's 1e-9, whatever the recipe.)
         warmup_steps: steps over which the learning rate grows to its highest.
         schedule: how it goes on from there: ``"constant"``, ``"inverse_sqrt"`` (falls with the inverse square root of
@@ -28,7 +28,7 @@ class Recipe:
     """
 
     epochs: int = 10
-    max_tokens: int = 1000
+    batch_size: int = 64
     learning_rate: float = 8e-4
     warmup_steps: int = 200
     schedule: str = "linear"
@@ -38,7 +38,7 @@ class Recipe:
     seed: int = 1234
 
     def __post_init__(self):
-        for name in ("epochs", "max_tokens"):
+        for name in ("epochs", "batch_size"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} is {value!r}, expected a positive whole number")

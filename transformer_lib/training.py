@@ -33,7 +33,6 @@ from transformer_lib.checkpoint import (
 from transformer_lib.recipes import Recipe
 from transformer_lib.transformer import Transformer
 
-_EVALUATION_BATCH = 128  # sentences; without gradients it only matters for speed
 _DIVERGED = "training has diverged; try a lower learning rate or a longer warm-up"
 
 
@@ -290,10 +289,8 @@ class _Run:
         self.fields = train_set.fields
         check_vocabularies(model.config, self.fields["src"], self.fields["tgt"])
         device = next(model.parameters()).device
-        self.train_batches = Batches(
-            train_set, max_tokens=recipe.max_tokens, train=True, seed=recipe.seed, device=device
-        )
-        self.val_batches = Batches(val_set, _EVALUATION_BATCH, device=device)
+        self.train_batches = Batches(train_set, recipe.batch_size, train=True, seed=recipe.seed, device=device)
+        self.val_batches = Batches(val_set, recipe.batch_size, device=device)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9)
         steps = recipe.epochs * len(self.train_batches)
         self.schedule = learning_rate_schedule(self.optimizer, recipe.schedule, recipe.warmup_steps, steps)
