@@ -85,10 +85,8 @@ def learning_curve(history: History) -> Figure:
         axes.plot(epochs, history.val_loss, marker="s", markersize=3, label="validation")
         if history.val_loss:
             best = history.best_epoch
-            axes.plot(best, history.val_loss[best - 1], "o", markersize=11, fillstyle="none", color="C1")
-            axes.annotate(
-                "best", (best, history.val_loss[best - 1]), xytext=(0, 9), textcoords="offset points", ha="center"
-            )
+            loss = history.val_loss[best - 1]
+            axes.plot(best, loss, "o", markersize=11, fillstyle="none", color="C1", label="best epoch")
         axes.set(xlabel="epoch", ylabel="loss (nats per token)", yscale="log")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend(frameon=False)
