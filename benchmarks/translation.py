@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("model", help="folder or file of a trained model")
     parser.add_argument("--corpus", default="sample")
     parser.add_argument("--split", help="which part of the corpus (the last)")
-    parser.add_argument("--sentences", type=int, default=200, help="test sentences to translate (200)")
+    parser.add_argument("--sentences", type=int, help="how many to translate, evenly picked (all)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--device", default="auto")
     options = parser.parse_args()
@@ -30,7 +30,8 @@ def main() -> None:
     translator = Translator.load(options.model, device)
     corpus = load_corpus(options.corpus, translator.src_field.language, translator.tgt_field.language)
     pairs = corpus[corpus.splits[-1] if options.split is None else options.split]
-    sentences = [pair.src for pair in pairs[:: max(1, len(pairs) // options.sentences)]][: options.sentences]
+    wanted = min(options.sentences or len(pairs), len(pairs))
+    sentences = [pairs[i * len(pairs) // wanted].src for i in range(wanted)]
 
     ways = {
         "one at a time, no cache": {"batch_size": 1, "use_cache": False},
