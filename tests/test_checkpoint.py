@@ -149,6 +149,17 @@ def test_a_disk_that_fills_up_leaves_what_was_there(tmp_path, trained, what):
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="open files cannot be replaced there")
+def test_whoever_has_the_old_file_open_reads_it_to_the_end(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old" * 1000)
+    with open(path, "rb", buffering=0) as reader:
+        reader.read(3)
+        replace_file(path, b"new")
+        assert reader.read() == b"old" * 999
+    assert path.read_bytes() == b"new"
+
+
 def test_an_interruption_while_writing_leaves_what_was_there(tmp_path, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
