@@ -10,9 +10,8 @@ SCHEDULES = ("constant", "inverse_sqrt", "linear")
 class Recipe:
     """How to train. The defaults suit the tutorials' model; ``RECIPES`` names others.
 
-    The tutorials themselves take 128 sentences of any length at a constant 5e-4. Batches of sentences of about equal
-    length hold half as many positions, but pull the weights this way and that; a learning rate that falls to zero
-    settles them.
+    The tutorials themselves take 128 sentences of any length at a constant 5e-4; here, the sentences of a batch are of
+    about equal length, and the learning rate falls to zero.
 
     Attributes:
         epochs: passes over the training split.
