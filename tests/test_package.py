@@ -27,6 +27,7 @@ ORDER = [
         "translator",
         "bleu",
         "plots",
+        "series",
         "cli",
     ),
 ]

@@ -30,6 +30,7 @@ _LAZY_MODULES = (
     "plots",
     "recipes",
     "search",
+    "series",
     "text",
     "training",
     "translator",

@@ -1,0 +1,146 @@
+"""What the notebooks of the series start with: a device, a corpus, a trained model, drawings, the library's source."""
+
+import inspect
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from IPython.display import SVG, Markdown
+
+from transformer_lib.batching import make_dataset
+from transformer_lib.checkpoint import MODEL_FILE, load_model
+from transformer_lib.corpora import Corpus, CorpusError, load_corpus
+from transformer_lib.recipes import RECIPES, Recipe
+from transformer_lib.text import TextField, build_vocabularies
+from transformer_lib.training import fit, pick_device, seed_everything
+from transformer_lib.transformer import Transformer, TransformerConfig
+from transformer_lib.translator import Translator
+
+TEST_SPLITS = {"sample": "test", "multi30k": "test_2016_flickr"}
+_FIGURES = Path(__file__).parent / "figures"  # in a wheel; in the repository, they lie in assets/
+if not _FIGURES.is_dir():
+    _FIGURES = Path(__file__).parent.parent / "assets" / "figures"
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a notebook works with.
+
+    Attributes:
+        device: the fastest that there is.
+        corpus: Multi30k where it can be had, else the sample corpus.
+        preset: the model that suits the corpus: ``"tutorial"`` or ``"small"``.
+        recipe: how to train it; a single epoch in a fast development run.
+        test: the corpus's test split.
+        runs: folder for what is trained on this corpus: below ``runs/``, or one that is thrown away after a fast
+            development run.
+        fast_dev_run: whether ``TRANSFORMER_LIB_FAST_DEV_RUN`` asks for tiny budgets, as the tests do.
+    """
+
+    device: torch.device
+    corpus: Corpus
+    preset: str
+    recipe: Recipe
+    test: str
+    runs: Path
+    fast_dev_run: bool
+
+
+def start(corpus: str = "multi30k", seed: int = 1234) -> Session:
+    """Seed the random numbers, pick the device, find the corpus, and print what came of it.
+
+    Args:
+        corpus: the corpus to work with. The sample corpus takes its place in a fast development run, where
+            ``TRANSFORMER_LIB_CORPUS`` says ``sample``, and where it cannot be had; a printed line says so.
+        seed: seed of all random numbers.
+    """
+    fast_dev_run = os.environ.get("TRANSFORMER_LIB_FAST_DEV_RUN", "") not in ("", "0")
+    seed_everything(seed)
+    device = pick_device()
+    wanted = "sample" if fast_dev_run else os.environ.get("TRANSFORMER_LIB_CORPUS", corpus)
+    found = load_corpus(wanted)
+    try:
+        for split in ("train", "val", TEST_SPLITS[wanted]):
+            found[split]  # fetches it
+    except CorpusError as error:
+        print(f"{wanted} cannot be had, so this notebook goes on with the sample corpus: {error}")
+        found = load_corpus("sample")
+    session = _session(device, found, fast_dev_run)
+    print(f"device: {device}, corpus: {found.name}" + (", fast development run" if fast_dev_run else ""))
+    return session
+
+
+def start_with_model(seed: int = 1234) -> tuple[Session, Translator]:
+    """Do what ``start`` does, and load the model that notebook 05 trained on the corpus.
+
+    Where there is none, a ``small`` model on the sample corpus takes its place: an earlier one, or a new one, which
+    takes two minutes to train on two cores. Printed lines say which.
+    """
+    session = start(seed=seed)
+    if not _is_trained(session.runs):
+        if session.corpus.name != "sample":
+            print(
+                f"There is no trained model in {session.runs} (notebook 05 trains it), so this notebook goes on with "
+                "a small one on the sample corpus."
+            )
+            session = _session(session.device, load_corpus("sample"), session.fast_dev_run)
+        if not _is_trained(session.runs):
+            _train(session)
+    saved = load_model(session.runs, session.device)
+    history = saved.notes["history"]["val_loss"]
+    print(f"model: {session.preset}, {len(history)} epochs to its best validation loss, {min(history):.3f}")
+    return session, Translator(saved.model, saved.src_field, saved.tgt_field)
+
+
+def show_source(*objects: Any) -> Markdown:
+    """Show the library's own source of functions, classes or methods."""
+    return Markdown("\n".join(f"```python\n{inspect.cleandoc(inspect.getsource(item))}\n```" for item in objects))
+
+
+def figure(name: str) -> SVG:
+    """Show one of the drawings of the series; see ``assets/figures``.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    path = _FIGURES / f"{name}.svg"
+    if not path.is_file():
+        raise ValueError(
+            f"name is {name!r}, expected one of {', '.join(sorted(p.stem for p in _FIGURES.glob('*.svg')))}"
+        )
+    return SVG(path.read_text(encoding="utf-8"))
+
+
+def _session(device: torch.device, corpus: Corpus, fast_dev_run: bool) -> Session:
+    preset = "small" if corpus.name == "sample" else "tutorial"
+    recipe = replace(RECIPES[preset], epochs=1) if fast_dev_run else RECIPES[preset]
+    runs = Path(tempfile.mkdtemp()) if fast_dev_run else Path("runs")
+    return Session(
+        device, corpus, preset, recipe, TEST_SPLITS[corpus.name], runs / f"{corpus.name}-{preset}", fast_dev_run
+    )
+
+
+def _is_trained(folder: Path) -> bool:
+    return (folder / MODEL_FILE).exists() and bool(load_model(folder).notes["history"]["val_loss"])
+
+
+def _train(session: Session) -> None:
+    print("training it first …")
+    src_field, tgt_field = TextField("de"), TextField("en")
+    train_set, val_set = (make_dataset(session.corpus[split], src_field, tgt_field) for split in ("train", "val"))
+    build_vocabularies(train_set)
+    seed_everything(session.recipe.seed)
+    config = TransformerConfig.preset(session.preset, len(src_field.vocab), len(tgt_field.vocab))
+    resume = (session.runs / MODEL_FILE).exists()  # interrupted before its first epoch was over
+    fit(
+        Transformer(config).to(session.device),
+        train_set,
+        val_set,
+        session.recipe,
+        session.runs,
+        resume,
+        notes={"corpus": session.corpus.name, "preset": session.preset},
+    )
