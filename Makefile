@@ -6,8 +6,11 @@ SERIES := $(sort $(wildcard notebooks/[0-9]*.ipynb))
 MODEL ?= runs/sample-small
 TRAIN_SMALL = $(BIN)/transformer-lib train $(if $(wildcard runs/sample-small/training_state.pt),--resume)
 NBCONVERT := $(BIN)/jupyter nbconvert --log-level ERROR
+ifdef TRANSFORMER_LIB_DATA  # notebooks run in other folders
+export TRANSFORMER_LIB_DATA := $(abspath $(TRANSFORMER_LIB_DATA))
+endif
 
-.PHONY: help notebooks test lab train bench lint outputs clean
+.PHONY: help notebooks test lab train bench lint outputs repository clean
 
 help:
 	@echo "make notebooks   run the whole series on the embedded corpus; HTML in build/"
@@ -17,6 +20,7 @@ help:
 	@echo "make bench       measure how fast translating is (MODEL=folder, CORPUS=name)"
 	@echo "make lint        put the code into shape with ruff"
 	@echo "make outputs     run the series in full and store the outputs in the notebooks"
+	@echo "make repository URL=https://github.com/OWNER/NAME   write your repository's address wherever it stands"
 	@echo "make clean       remove build/ and .venv/"
 
 $(READY): pyproject.toml constraints.txt
@@ -25,9 +29,11 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[notebooks,test]"
 	@touch $@
 
+# Notebooks run in a copy, so that neither they nor the models they train mix with what is yours.
 notebooks: $(READY)
-	$(NBCONVERT) --to notebook --execute --output-dir build $(SERIES)
-	$(NBCONVERT) --to html --CoalesceStreamsPreprocessor.enabled=True $(SERIES:notebooks/%=build/%)
+	@mkdir -p build && rm -rf build/runs && cp $(SERIES) build
+	cd build && TRANSFORMER_LIB_CORPUS=sample ../$(NBCONVERT) --to notebook --inplace --execute $(SERIES:notebooks/%=%)
+	$(BIN)/python notebooks/make_index.py build
 
 test: $(READY)
 	$(BIN)/ruff check .
@@ -50,8 +56,13 @@ lint: $(READY)
 	$(BIN)/ruff format .
 
 outputs: $(READY)
-	$(NBCONVERT) --to notebook --inplace --execute $(SERIES)
-	$(NBCONVERT) --inplace --coalesce-streams $(SERIES)  # progress bars keep only what they leave behind
+	@mkdir -p build/outputs && rm -rf build/outputs/runs && cp $(SERIES) build/outputs
+	cd build/outputs && ../../$(NBCONVERT) --to notebook --inplace --execute $(SERIES:notebooks/%=%)
+	cd build/outputs && ../../$(NBCONVERT) --inplace --coalesce-streams $(SERIES:notebooks/%=%)  # leaves progress bars out
+	cp $(SERIES:notebooks/%=build/outputs/%) notebooks
+
+repository: $(READY)
+	$(BIN)/python notebooks/set_repository.py $(URL)
 
 clean:
 	rm -rf build .venv

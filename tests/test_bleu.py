@@ -1,8 +1,10 @@
 import math
 import random
 
+import numpy as np
 import pytest
 import sacrebleu
+from sacrebleu.significance import PairedTest
 
 from transformer_lib import bleu
 
@@ -75,3 +77,52 @@ def test_different_numbers_of_sentences_are_refused():
         bleu.by_definition([["a"], ["b"]], [["a"]])
     with pytest.raises(ValueError, match="hypotheses is empty"):
         bleu.sacre_bleu([], [])
+
+
+def test_counts_add_up_to_the_score_of_any_part_of_the_test_set():
+    hypotheses, references = random_corpus(0)
+    counts = bleu.sentence_counts(hypotheses, references)
+    assert counts.shape == (60, 9)
+    for part in (slice(0, 60), slice(10, 30)):
+        expected = bleu.by_definition(hypotheses[part], references[part])
+        assert bleu.from_counts(counts[part].sum(axis=0)) == pytest.approx(expected)
+    assert bleu.from_counts(counts).shape == (60,)  # sentence by sentence: 0 where a precision is 0, without a warning
+    assert bleu.by_definition([[], ["a"]], [["a"], ["a"]]) == 0.0
+
+
+def test_the_bootstrap_is_sacrebleus():
+    hypotheses, references = random_corpus(1)
+    values = bleu.bootstrap(hypotheses, references, samples=400)
+    joined = [[" ".join(tokens) for tokens in side] for side in (hypotheses, references)]
+    metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
+    systems = [("ours", joined[0]), ("itself", joined[0])]
+    _, scores = PairedTest(systems, {"BLEU": metric}, [joined[1]], test_type="bs", n_samples=400)()
+    theirs = scores["BLEU"][0]
+    cut = np.sort(values)[10:-10]
+    assert values.shape == (400,)
+    assert values.mean() == pytest.approx(theirs.mean)
+    assert (cut[-1] - cut[0]) / 2 == pytest.approx(theirs.ci)
+
+
+def test_the_bootstrap_draws_the_same_sentences_for_every_system():
+    hypotheses, references = random_corpus(2)
+    reversed_words = [tokens[::-1] for tokens in hypotheses], [tokens[::-1] for tokens in references]
+    expected = bleu.bootstrap(hypotheses, references, samples=50)
+    assert bleu.bootstrap(*reversed_words, samples=50) == pytest.approx(expected)
+    assert bleu.bootstrap(hypotheses, references, samples=50, seed=1) != pytest.approx(expected)
+
+
+@pytest.mark.parametrize("measure", [bleu.by_definition, bleu.torchtext_bleu, bleu.bootstrap])
+def test_what_is_no_list_of_tokens_is_refused(measure):
+    tokens = [["a", "dog"], ["a", "cat"]]
+    with pytest.raises(TypeError, match=r"hypotheses\[0\] is the string 'a dog', expected a list of tokens"):
+        measure(["a dog", "a cat"], tokens)
+    with pytest.raises(TypeError, match=r"references\[0\] holds \['a', 'dog'\], expected strings"):
+        measure(tokens, [[sentence] for sentence in tokens])
+    with pytest.raises(TypeError, match=r"hypotheses\[1\] holds 7, expected strings"):
+        measure([["a"], ["a", 7]], tokens)
+
+
+def test_sacrebleu_wants_whole_sentences():
+    with pytest.raises(TypeError, match=r"references\[1\] is \['a'\], expected a string"):
+        bleu.sacre_bleu(["a", "a"], ["a", ["a"]])

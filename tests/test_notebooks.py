@@ -1,12 +1,29 @@
 """What must be true of every committed notebook; nbval, in `make test`, re-runs their cells."""
 
+import importlib.util
+import itertools
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("[0-9]*.ipynb"))
+ROOT = Path(__file__).parent.parent
+LIBRARY = ROOT / "transformer_lib"
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+
+
+def load_script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "notebooks" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+set_repository = load_script("set_repository")
+make_index = load_script("make_index")
+
 MACHINE_PATH = re.compile(r"/(?:root|home|work|tmp|Users)/|[A-Z]:\\\\|site-packages")
 
 
@@ -46,20 +63,114 @@ def test_progress_bars_left_nothing_behind(cells):
             assert "\r" not in "".join(output.get("text", ""))
 
 
-def test_it_opens_with_title_promise_and_badge(cells):
-    opening = "".join(cells[0]["source"]).splitlines()
-    assert re.match(r"# \d\d · \S", opening[0])
-    assert re.match(r"\*\*.+\*\*$", opening[2])
-    assert any("colab-badge.svg" in line for line in opening)
-    assert any("You will be able to" in "".join(cell["source"]) for cell in cells[:3])
+def text_of(cells):
+    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
+def test_it_opens_with_title_promise_time_badge_and_links_to_its_neighbours(cells, request):
+    path = request.node.callspec.params["cells"]
+    title, promise, time_and_badge, neighbours = "".join(cells[0]["source"]).split("\n\n")
+    assert re.fullmatch(rf"# {path.name[:2]} · \S.*", title)
+    assert re.fullmatch(r"\*\*[^*]+\*\*", promise)
+    assert re.match(r"Reading time: \d+ minutes", time_and_badge)
+    assert f"/blob/main/notebooks/{path.name})" in time_and_badge
+    where = NOTEBOOKS.index(path)
+    for word, neighbour in (("Previous", where - 1), ("Next", where + 1)):
+        if 0 <= neighbour < len(NOTEBOOKS):
+            assert f"{word}: [{titles()[neighbour]}]({NOTEBOOKS[neighbour].name})" in neighbours
+    assert re.match(r"(# |## What you built)", "".join(cells[-1]["source"]))
+    assert "".join(cells[-1]["source"]).splitlines()[-1] in neighbours  # it ends with the link to the next one
+
+
+def titles():
+    first_cells = [json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"] for path in NOTEBOOKS]
+    return ["".join(source).splitlines()[0].removeprefix("# ") for source in first_cells]
+
+
+def test_it_says_what_one_will_be_able_to_do_and_what_goes_wrong(cells):
+    assert "".join(cells[1]["source"]).startswith("## You will be able to …\n\n- ")
+    assert 3 <= re.match(r"## .+?\n\n((?:- .+\n?)+)", "".join(cells[1]["source"]))[1].count("- ") <= 5
+    assert "\n## What goes wrong\n" in text_of(cells)
+
+
+def test_headings_come_in_order(cells):
+    levels = [len(hashes) for hashes in re.findall(r"^(#+) ", text_of(cells), re.MULTILINE)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(later <= earlier + 1 for earlier, later in itertools.pairwise(levels))
+    numbers = re.findall(r"^## (\d+)\. ", text_of(cells), re.MULTILINE)
+    assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
+
+
+def test_links_lead_somewhere_and_images_have_alternative_texts(cells, request):
+    folder = request.node.callspec.params["cells"].parent
+    prose = re.sub(r"`[^`]*`", "", text_of(cells))
+    for alternative, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", prose):
+        assert alternative.strip(), f"{target} has no alternative text"
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if not target.startswith("https://"):
+            assert (folder / target.split("#")[0]).is_file(), target
+    for cell in code_of(cells):
+        for output in cell["outputs"]:
+            if svg := "".join(output.get("data", {}).get("image/svg+xml", "")):
+                assert "<title" in svg and "<desc" in svg
+
+
+def test_the_setup_cell_installs_the_library_only_where_it_is_missing(cells):
+    setup = "".join(code_of(cells)[0]["source"])
+    assert re.match(
+        r"import importlib\.util\n(import \w+\n)*\n"
+        r"if importlib\.util\.find_spec\(.transformer_lib.\) is None:\n    %pip install ",
+        setup,
+    )
+    assert "device: " in "".join("".join(output.get("text", "")) for output in code_of(cells)[0]["outputs"])
+
+
+def test_what_it_shows_is_stored(cells):
+    for cell in code_of(cells):
+        shows = re.search(r"^(print\(|plots\.|show_source\(|figure\()", "".join(cell["source"]), re.MULTILINE)
+        assert cell["outputs"] or not shows, "".join(cell["source"])
+
+
+def test_no_class_or_function_of_the_library_is_pasted(cells):
+    source = "\n".join("".join(cell["source"]) for cell in code_of(cells))
+    for name in re.findall(r"^(?:class|def) (\w+)", source, re.MULTILINE):
+        definition = re.compile(rf"^(?:class|def) {name}\b", re.MULTILINE)
+        owners = [path.stem for path in LIBRARY.glob("*.py") if definition.search(path.read_text(encoding="utf-8"))]
+        assert not owners, f"{name} is defined in {owners}"
 
 
 def test_badge_and_setup_lead_to_the_repository_that_pyproject_names(cells):
-    pyproject = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
-    repository = re.search(r'^Repository = "https://github.com/(.+)"', pyproject, re.MULTILINE)[1]
+    repository = set_repository.named_repository((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     text = "".join("".join(cell["source"]) for cell in cells)
     assert set(re.findall(r"colab\.research\.google\.com/github/([^/]+/[^/]+)/", text)) == {repository}
     assert set(re.findall(r"git\+https://github\.com/([^/]+/[^\"/]+)", text)) == {repository}
+
+
+def test_the_repository_is_written_wherever_it_stands_and_can_be_changed_again(tmp_path, capsys):
+    files = [ROOT / "pyproject.toml", ROOT / "README.md", *NOTEBOOKS]
+    for file in files:
+        copy = tmp_path / file.relative_to(ROOT)
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copy(file, copy)
+    before = set_repository.named_repository((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    set_repository.main("https://github.com/some-one/the.transformer.git", tmp_path)
+    for file in files:
+        changed = (tmp_path / file.relative_to(ROOT)).read_text(encoding="utf-8")
+        assert before not in changed and "some-one/the.transformer" in changed
+    set_repository.main(f"https://github.com/{before}", tmp_path)
+    for file in files:
+        assert (tmp_path / file.relative_to(ROOT)).read_text(encoding="utf-8") == file.read_text(encoding="utf-8")
+    with pytest.raises(SystemExit, match="URL is 'example', expected"):
+        set_repository.main("example", tmp_path)
+
+
+def test_the_index_names_it_and_pages_link_to_pages(request, cells):
+    path = request.node.callspec.params["cells"]
+    entry = make_index.describe(path)
+    assert entry["page"] == f"{path.stem}.html"
+    assert entry["title"] and entry["promise"].endswith(".") and re.match(r"Reading time: \d+ minutes", entry["time"])
+    page = make_index.link_pages(f'<a href="{path.name}">next</a> <a href="https://example.org/{path.name}">it</a>')
+    assert page == f'<a href="{path.stem}.html">next</a> <a href="https://example.org/{path.name}">it</a>'
 
 
 def test_something_in_it_is_compared_with_what_is_stored(cells):

@@ -1,6 +1,7 @@
 """What is true of the package as a whole: what importing it costs, and who imports whom."""
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -59,21 +60,54 @@ def test_every_name_that_is_offered_exists():
         assert getattr(transformer_lib, name) is not None
 
 
-def test_the_wheel_carries_the_sample_corpus(tmp_path):
-    """Built as pip would, unpacked elsewhere, and imported from another directory."""
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(build, cwd=PACKAGE.parent, capture_output=True, check=True)
-    (wheel,) = tmp_path.glob("*.whl")
+    return next(folder.glob("*.whl"))
+
+
+def test_the_wheel_carries_the_sample_corpus_and_the_figures(wheel, tmp_path):
+    """Built as pip would, unpacked elsewhere, and imported from another directory."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
-    code = "import transformer_lib as t; print(t.__file__, len(t.load_corpus()['train']), t.corpora.cache_folder())"
+    code = """
+import transformer_lib as t
+print(t.__file__, len(t.load_corpus()["train"]), t.corpora.cache_folder(), len(t.series.figure("transformer").data))
+"""
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "TRANSFORMER_LIB_DATA": ""}
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
-    path, size, cache = result.stdout.split()
+    path, size, cache, figure = result.stdout.split()
     assert path.startswith(str(tmp_path))
     assert size == "8000"
     assert not cache.startswith((str(tmp_path), str(PACKAGE.parent)))  # the user's own cache, not site-packages
+    assert int(figure) > 1000
+
+
+@pytest.mark.parametrize(("torch", "numpy"), [("2.6.0+cu124", "2.0.2"), ("2.5.1+cu121", "1.26.4")])
+def test_installing_leaves_torch_and_numpy_alone(wheel, tmp_path, torch, numpy):
+    """Ask pip what it would do where other versions are installed than constraints.txt names, as in Colab."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "colab")], check=True)
+    python = tmp_path / "colab" / "bin" / "python"
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = Path(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip())
+    for name, version in (("torch", torch), ("numpy", numpy)):  # all that pip looks at of an installed package
+        info = site / f"{name}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (info / "INSTALLER").write_text("pip")
+        (info / "RECORD").write_text("")
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--dry-run", "--quiet"]
+    report = tmp_path / "report.json"
+    result = subprocess.run([*pip, "--report", str(report), str(wheel)], capture_output=True, text=True)
+    if "connection" in result.stderr.lower() and result.returncode:
+        pytest.skip("the package index cannot be reached")
+    assert result.returncode == 0, result.stderr
+    installed = {package["metadata"]["name"].lower() for package in json.loads(report.read_text())["install"]}
+    assert {"transformer-lib", "torchtext", "spacy"} <= installed
+    assert not installed & {"torch", "numpy"}
 
 
 def imports_of(module):
@@ -114,6 +148,7 @@ def test_every_module_is_in_the_table():
         ("torchtext", {"text", "batching", "bleu"}),
         ("spacy", {"text"}),
         ("matplotlib", {"plots"}),
+        ("IPython", {"series"}),
         ("pooch", {"corpora"}),
         ("safetensors", {"checkpoint"}),
         ("sacrebleu", {"bleu"}),

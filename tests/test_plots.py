@@ -73,6 +73,19 @@ def test_the_learning_curve_marks_the_best_epoch():
     assert figure.axes[0].get_xlabel() and figure.axes[0].get_ylabel()
 
 
+def test_vectors_are_arrows_from_the_origin_with_their_names():
+    figure = plots.vectors({"query": (2, 1), "$key": (-1, 2)})
+    axes = figure.axes[0]
+    arrows = [text for text in axes.texts if text.arrow_patch]
+    assert [(arrow.xyann, arrow.xy) for arrow in arrows] == [((0, 0), (2, 1)), ((0, 0), (-1, 2))]
+    names = [text for text in axes.texts if text.get_text()]
+    assert [(name.get_text(), name.xy) for name in names] == [("query", (2, 1)), ("$key", (-1, 2))]
+    figure.draw_without_rendering()
+    assert axes.get_aspect() == 1  # angles can be read off
+    box = axes.get_window_extent()
+    assert all(box.contains(*corner) for name in names for corner in name.get_window_extent().corners())
+
+
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_a_figure_can_be_saved(translation, tmp_path, ending):
     plots.save(plots.attention_heads(translation), tmp_path / f"map.{ending}")

@@ -1,7 +1,8 @@
 """Every picture of the series, in one style. Each function returns a matplotlib figure and shows nothing by itself."""
 
 import io
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogFormatter, NullFormatter
 from torch import Tensor
 
@@ -30,10 +31,21 @@ STYLE = {
 }
 _INCHES_PER_TOKEN = 0.34
 _MASK_COLOURS = ListedColormap(["#e4e4ea", "#31568c"])
+_TREE_LOOKS = {  # text, box, line, line width
+    "best": ("white", "#31568c", "#31568c", 2.5),
+    "kept": ("black", "white", "#31568c", 1.2),
+    "cut": ("#8a8a94", "white", "#d0d0d8", 1.0),
+}
 _DASHES = ("-", "--", "-.", ":")  # curves can be told apart without their colours
 
 
-def attention_map(weights: Tensor, columns: Sequence[str], rows: Sequence[str], title: str = "") -> Figure:
+def attention_map(
+    weights: Tensor,
+    columns: Sequence[str],
+    rows: Sequence[str],
+    title: str = "",
+    marks: Collection[tuple[int, int]] = (),
+) -> Figure:
     """Draw one head's attention: each row shows where one query looks.
 
     Args:
@@ -41,11 +53,20 @@ def attention_map(weights: Tensor, columns: Sequence[str], rows: Sequence[str], 
         columns: a label for each key, ``key_len`` of them.
         rows: a label for each query, ``query_len`` of them.
         title: what stands above it.
+        marks: squares to frame, each as its row and its column, such as the links of a word alignment.
 
     Raises:
-        ValueError: the labels do not fit the weights.
+        ValueError: the labels do not fit the weights, or a mark lies outside them.
     """
-    return _grid(weights[None], columns, rows, [title], columns_of_panels=1)
+    figure = _grid(weights[None], columns, rows, [title], columns_of_panels=1)
+    for row, column in marks:
+        if not (0 <= row < len(rows) and 0 <= column < len(columns)):
+            raise ValueError(f"marks holds {(row, column)}, but weights has shape {list(weights.shape)}")
+        for colour, linewidth in (("black", 3.5), ("white", 1.5)):  # seen on every colour of the map
+            figure.axes[0].add_patch(
+                Rectangle((column - 0.42, row - 0.42), 0.84, 0.84, fill=False, edgecolor=colour, linewidth=linewidth)
+            )
+    return figure
 
 
 def attention_heads(
@@ -121,6 +142,37 @@ def positions(table: Tensor, title: str = "") -> Figure:
     return _close(figure)
 
 
+def vectors(vectors: Mapping[str, Sequence[float]], title: str = "") -> Figure:
+    """Draw two-dimensional vectors as arrows from the origin, each with its name at its tip.
+
+    Args:
+        vectors: each vector's name, and its two numbers.
+        title: what stands above it.
+    """
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+        for number, (name, (x, y)) in enumerate(vectors.items()):
+            length = math.hypot(x, y)
+            arrow = {"arrowstyle": "-|>", "color": f"C{number}", "linewidth": 1.8, "shrinkA": 0, "shrinkB": 0}
+            axes.annotate("", xy=(x, y), xytext=(0, 0), arrowprops=arrow, zorder=2 + 1 / (1 + length))
+            axes.annotate(
+                name,
+                (x, y),
+                xytext=(7 * y / (length or 1), -7 * x / (length or 1)),  # on the arrow's right-hand side
+                textcoords="offset points",
+                ha="left" if y >= 0 else "right",
+                va="top" if x >= 0 else "bottom",
+                parse_math=False,
+            )
+        ends = np.array([(0, 0), *vectors.values()], dtype=float)
+        (left, bottom), (right, top) = ends.min(0), ends.max(0)
+        margin = 0.25 * max(right - left, top - bottom)
+        axes.set(xlim=(left - 1.6 * margin, right + 1.6 * margin), ylim=(bottom - margin, top + margin))
+        axes.set(xlabel="first number", ylabel="second number", title=title)
+        axes.set_aspect("equal")
+    return _close(figure)
+
+
 def lines(
     x: Sequence[float],
     curves: Mapping[str, Sequence[float]],
@@ -193,6 +245,55 @@ def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, 
         axes.set(xlabel=xlabel, ylabel=ylabel)
         if len(samples) > 1:
             axes.legend(frameon=False)
+    return _close(figure)
+
+
+def beam_tree(log_probs: Mapping[tuple[str, ...], float], kept: Collection[tuple[str, ...]], best: tuple) -> Figure:
+    """Draw a beam search as a tree that grows from left to right, one column a step.
+
+    Args:
+        log_probs: every beginning to draw, as a tuple of its tokens, and its log-probability. The beginnings of a
+            beginning must be there too; the empty one, ``<sos>``, is drawn anyway.
+        kept: those that stayed in the beam or were finished; the others are pale.
+        best: the one that won; the path to it is dark, and runs along the top.
+
+    Raises:
+        ValueError: a beginning hangs in the air, or ``best`` is not there.
+    """
+    for path in (*log_probs, best):
+        for length in range(1, len(path) + 1):
+            if path[:length] not in log_probs:
+                raise ValueError(f"log_probs lacks {path[:length]}, the beginning of {path}")
+    children: dict[tuple[str, ...], list[tuple[str, ...]]] = {path: [] for path in ((), *log_probs)}
+    for path in sorted(log_probs, key=lambda path: (path != best[: len(path)], -log_probs[path])):
+        children[path[:-1]].append(path)
+    rows = _tree_rows(children)
+    widest = max(len(token) for path in log_probs for token in path)
+    pitch = 0.085 * max(widest, len(SOS)) + 0.5  # inches from one column to the next
+    steps, depth = max(map(len, log_probs)), max(rows.values())
+    with plt.rc_context({**STYLE, "axes.grid": False, "axes.spines.left": False}):
+        figure, axes = plt.subplots(figsize=(pitch * (steps + 1) + 0.3, 0.55 * (depth + 1) + 0.9), layout="constrained")
+        for path, row in rows.items():
+            look = "best" if path == best[: len(path)] else "kept" if path in kept else "cut"
+            text, fill, line, linewidth = _TREE_LOOKS[look]
+            if path:
+                axes.plot(*_branch(len(path), rows[path[:-1]], row), color=line, linewidth=linewidth, zorder=1)
+            axes.text(
+                len(path),
+                row,
+                f"{path[-1]}\n{log_probs[path]:.2f}" if path else SOS,
+                ha="center",
+                va="center",
+                fontsize=9,
+                linespacing=1.05,
+                color=text,
+                bbox={"boxstyle": "round,pad=0.25", "facecolor": fill, "edgecolor": line},
+                parse_math=False,
+            )
+        axes.set(xlim=(-0.55, steps + 0.55), ylim=(depth + 0.6, -0.6), yticks=[], xticks=range(1, steps + 1))
+        axes.set_xlabel("step (below each token: log-probability of the beginning that ends in it)")
+        handles = [Patch(facecolor=_TREE_LOOKS[look][1], edgecolor=_TREE_LOOKS[look][2]) for look in _TREE_LOOKS]
+        figure.legend(handles, ["best", "in the beam", "cut"], loc="outside upper right", ncols=3, frameon=False)
     return _close(figure)
 
 
@@ -281,6 +382,30 @@ def _grid(
         else:
             figure.colorbar(image, ax=grid, label="attention weight", shrink=0.6, aspect=30, pad=0.01)
     return _close(figure)
+
+
+def _tree_rows(children: Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]) -> dict[tuple[str, ...], int]:
+    """Place a tree's nodes on rows: a first child beside its parent, its siblings below as closely as they fit."""
+
+    def place(path: tuple[str, ...]) -> tuple[dict[tuple[str, ...], int], dict[int, int]]:
+        """Return the rows of a node and all below it, counted from its own, and the lowest of each column."""
+        rows, lowest = {path: 0}, {len(path): 0}
+        for child in children[path]:
+            its_rows, its_lowest = place(child)
+            shift = max((lowest[column] + 1 for column in its_lowest if column in lowest), default=0)
+            rows |= {node: row + shift for node, row in its_rows.items()}
+            lowest |= {column: row + shift for column, row in its_lowest.items()}
+        return rows, lowest
+
+    return place(())[0]
+
+
+def _branch(column: int, parent_row: int, row: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the points of a line that leaves its parent's box level, bends between the columns, and comes in level."""
+    bend = np.linspace(0, 1, 20)
+    x = np.concatenate([[column - 1], column - 0.62 + 0.24 * bend, [column]])
+    y = np.concatenate([[parent_row], parent_row + (row - parent_row) * (3 * bend**2 - 2 * bend**3), [row]])
+    return x, y
 
 
 def _close(figure: Figure) -> Figure:

@@ -73,13 +73,17 @@ def start(corpus: str = "multi30k", seed: int = 1234) -> Session:
     return session
 
 
-def start_with_model(seed: int = 1234) -> tuple[Session, Translator]:
+def start_with_model(corpus: str = "multi30k", seed: int = 1234) -> tuple[Session, Translator]:
     """Do what ``start`` does, and load the model that notebook 05 trained on the corpus.
 
     Where there is none, a ``small`` model on the sample corpus takes its place: an earlier one, or a new one, which
     takes two minutes to train on two cores. Printed lines say which.
+
+    Args:
+        corpus: as in ``start``; ``"sample"`` for the small model even where there is one on Multi30k.
+        seed: as in ``start``.
     """
-    session = start(seed=seed)
+    session = start(corpus, seed)
     if not _is_trained(session.runs):
         if session.corpus.name != "sample":
             print(

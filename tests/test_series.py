@@ -1,0 +1,104 @@
+import dataclasses
+import os
+
+import pytest
+import torch
+
+from transformer_lib import MultiHeadAttention, series
+from transformer_lib.checkpoint import MODEL_FILE
+from transformer_lib.corpora import load_corpus
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch, tmp_path):
+    """No settings of the user's, no cache, no network, an empty working folder."""
+    for name in [name for name in os.environ if name.startswith("TRANSFORMER_LIB_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TRANSFORMER_LIB_DATA", str(tmp_path / "cache"))
+    monkeypatch.setattr("transformer_lib.corpora.MULTI30K_URL", "http://127.0.0.1:9/")  # nothing listens there
+    monkeypatch.chdir(tmp_path)
+
+
+def test_where_multi30k_cannot_be_had_the_sample_corpus_takes_its_place_and_a_line_says_so(capsys):
+    session = series.start()
+    printed = capsys.readouterr().out
+    assert (session.corpus.name, session.preset, session.test) == ("sample", "small", "test")
+    assert printed.startswith("multi30k cannot be had, so this notebook goes on with the sample corpus: ")
+    assert f"device: {session.device}, corpus: sample" in printed
+
+
+def test_the_sample_corpus_can_be_asked_for(monkeypatch, capsys):
+    monkeypatch.setenv("TRANSFORMER_LIB_CORPUS", "sample")
+    assert series.start().corpus.name == "sample"
+    assert "cannot be had" not in capsys.readouterr().out
+
+
+def test_a_fast_development_run_takes_one_epoch_and_leaves_the_working_folder_alone(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("TRANSFORMER_LIB_FAST_DEV_RUN", "1")
+    session = series.start()
+    assert session.fast_dev_run
+    assert session.recipe.epochs == 1
+    assert not session.runs.is_relative_to(tmp_path)
+    monkeypatch.setenv("TRANSFORMER_LIB_FAST_DEV_RUN", "0")
+    assert not series.start().fast_dev_run
+
+
+def test_starting_seeds_the_random_numbers(capsys):
+    series.start("sample", seed=7)
+    first = torch.rand(3)
+    series.start("sample", seed=7)
+    assert torch.equal(first, torch.rand(3))
+
+
+@pytest.fixture
+def tiny_sample(monkeypatch, tmp_path, pairs):
+    """Training takes no time: the sample corpus is eight sentences."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    for split in ("train", "val", "test"):
+        for side in ("de", "en"):
+            lines = [pair.src if side == "de" else pair.tgt for pair in pairs]
+            (folder / f"{split}.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    corpus = dataclasses.replace(load_corpus(folder), name="sample")
+    monkeypatch.setattr(
+        "transformer_lib.series.load_corpus", lambda name: corpus if name == "sample" else load_corpus(name)
+    )
+
+
+def test_a_model_is_trained_where_there_is_none_and_loaded_where_there_is(tiny_sample, tmp_path, capsys):
+    session, translator = series.start_with_model()
+    printed = capsys.readouterr().out
+    assert session.corpus.name == "sample"
+    assert "epoch  12/12" in printed
+    assert (tmp_path / "runs" / "sample-small" / MODEL_FILE).exists()
+    again, reloaded = series.start_with_model()
+    assert "epoch  12/12" not in capsys.readouterr().out
+    assert again == session
+    assert reloaded("Ein Hund schläft.") == translator("Ein Hund schläft.")
+
+
+def test_without_a_trained_multi30k_model_the_sample_corpus_takes_its_place(tiny_sample, monkeypatch, tmp_path, capsys):
+    multi30k = dataclasses.replace(load_corpus(tmp_path / "tiny"), name="multi30k")
+    multi30k = dataclasses.replace(
+        multi30k,
+        splits=(*multi30k.splits, "test_2016_flickr"),
+        _locate=lambda file: tmp_path / "tiny" / file.replace("test_2016_flickr", "test"),
+    )
+    sample = series.load_corpus("sample")
+    monkeypatch.setattr("transformer_lib.series.load_corpus", lambda name: sample if name == "sample" else multi30k)
+    session, _ = series.start_with_model()
+    assert (session.corpus.name, session.preset) == ("sample", "small")
+    assert "There is no trained model in runs/multi30k-tutorial (notebook 05 trains it)" in capsys.readouterr().out
+
+
+def test_source_is_the_librarys_own():
+    shown = series.show_source(MultiHeadAttention.attend, series.figure).data
+    assert shown.count("```python") == 2
+    assert "self.query_projection(query)" in shown
+    assert "\n```python\ndef figure(" in "\n" + shown
+
+
+def test_a_figure_that_is_not_there_says_which_are():
+    assert series.figure("masks").data.startswith("<svg")
+    with pytest.raises(ValueError, match="name is 'mask', expected one of decoder_layer, encoder_layer, masks"):
+        series.figure("mask")
