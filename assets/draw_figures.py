@@ -19,18 +19,20 @@ BODY, SMALL = 14, 12  # font sizes
 CARD, CARD_EDGE = "#fcfcfa", "#d5d9de"
 PANEL, PANEL_EDGE = "#f1f3f5", "#b4bcc5"
 INK, FADED, LINE = "#1f2933", "#4d5966", "#3c4854"
-SEEN, HIDDEN = "#31568c", "#e4e4ea"  # as plots.masks has them
+SEEN, HIDDEN = "#31568c", "#e4e4ea"  # as in plots.py
+DASHED = "5 4"  # masks: they steer the flow, but do not flow themselves
 
 # fill and edge of each kind of box: Okabe and Ito's colour-blind-safe palette, softened
 KINDS = {
     "attention": ("#fbdcc4", "#b4521a"),  # vermilion
-    "heads": ("#fef1e6", "#b4521a"),  # the same, paler: what lies inside attention
+    "heads": ("#fef3ea", "#b4521a"),  # the same, paler: the background of what attention does
+    "step": ("#ffffff", "#b4521a"),  # one step of that
     "feed_forward": ("#cfe6f7", "#2b76a8"),  # sky blue
     "add_norm": ("#fbf3b4", "#8f8206"),  # yellow
     "embedding": ("#efd5e5", "#984b7c"),  # reddish purple
     "linear": ("#c5e6da", "#117a5b"),  # bluish green
     "operation": ("#e3e7eb", "#66727f"),  # grey: no parameters
-    "data": ("#ffffff", "#66727f"),  # white: tensors
+    "data": ("#ffffff", "#66727f"),  # white: a tensor
 }
 
 
@@ -179,134 +181,171 @@ def _towards(start: tuple[float, float], end: tuple[float, float], distance: flo
     return start[0] + dx / length * distance, start[1] + dy / length * distance
 
 
-DASHED = "5 4"  # masks: they steer the flow, but do not flow themselves
-LAYER_X, LAYER_BOX, RESIDUAL_X, OUTSIDE_X = 248, 280, 72, 572  # both layers: column, box width, detour, what comes in
-
-
-def _residual(figure: Figure, branch: float, add_norm: Box) -> None:
-    """Lead x from the branch, around the sub-layer, into its Add & Norm."""
-    figure.dot(LAYER_X, branch)
-    figure.arrow((LAYER_X, branch), (RESIDUAL_X, branch), (RESIDUAL_X, add_norm.middle), (add_norm.left, add_norm.middle))
-    figure.text(RESIDUAL_X + 12, (branch + add_norm.middle) / 2, "x", code=True)
-
-
-def _add_norm(figure: Figure, below: Box, name: str, shape: str) -> Box:
-    """Put Add & Norm on top of a sub-layer."""
-    box = figure.box("add_norm", LAYER_X, below.top - 36, LAYER_BOX, 48, "Add & Norm", name)
-    figure.up(below, box, f"y  {shape}")
-    figure.text(OUTSIDE_X - 112, box.middle, "LayerNorm(x + Dropout(y))", code=True)
-    return box
+LAYER_X, LAYER_BOX, RESIDUAL_X, OUTSIDE_X = 250, 300, 64, 594  # layers: column, box width, detour, what comes in
 
 
 def _attention(
-    figure: Figure, start: float, title: str, name: str, shape: str, mask: tuple[str, str], memory: bool = False
+    figure: Figure, start: float, title: str, call: str, shape: str, mask: tuple[str, str], memory: bool = False
 ) -> Box:
-    """Draw attention and its Add & Norm above the y of ``start``; keys and values are the queries' or the memory's."""
-    fork, columns = start - 58, {"query": LAYER_X, "key": LAYER_X + 54, "value": LAYER_X + 108}
-    box = figure.box("attention", LAYER_X, start - 100, LAYER_BOX, 52, title, name)
-    figure.text(LAYER_X + 12, start - 20, f"x  {shape}", code=True)
+    """Draw attention and its Add & Norm above the y of ``start``; keys and values are x's or the memory's."""
+    fork, key_x, value_x = start - 60, LAYER_X + 54, LAYER_X + 108
+    box = figure.box("attention", LAYER_X, start - 102, LAYER_BOX, 52, title, call)
     figure.arrow((LAYER_X, start), (LAYER_X, box.bottom))
+    left = LAYER_X
     if memory:
-        source = figure.box("data", OUTSIDE_X, fork + 22, 224, 44, "memory", "[batch, src_len, d_model]")
-        figure.arrow((source.left, fork), (columns["key"], fork), (columns["key"], box.bottom))
-        figure.arrow((columns["value"], fork), (columns["value"], box.bottom))
-        figure.dot(columns["value"], fork)
+        source = figure.box("data", OUTSIDE_X, fork + 22, 220, 44, "memory", "[batch, src_len, d_model]")
+        figure.arrow((source.left, fork), (key_x, fork), (key_x, box.bottom))
+        figure.arrow((value_x, fork), (value_x, box.bottom))
+        figure.dot(value_x, fork)
     else:
+        figure.arrow((LAYER_X, fork), (value_x, fork), (value_x, box.bottom))
+        figure.arrow((key_x, fork), (key_x, box.bottom))
         figure.dot(LAYER_X, fork)
-        figure.arrow((LAYER_X, fork), (columns["value"], fork), (columns["value"], box.bottom))
-        figure.arrow((columns["key"], fork), (columns["key"], box.bottom))
-        figure.dot(columns["key"], fork)
-    for label, x in columns.items():
+        figure.dot(key_x, fork)
+    for label, x in (("query", LAYER_X), ("key", key_x), ("value", value_x)):
         figure.text(x + 9, fork - 20, label)
-    allowed = figure.box("data", OUTSIDE_X, box.middle + 22, 224, 44, *mask, dash=DASHED)
+    allowed = figure.box("data", OUTSIDE_X, box.middle + 22, 220, 44, *mask, dash=DASHED)
     figure.arrow((allowed.left, box.middle), (box.right, box.middle), dash=DASHED)
-    add_norm = _add_norm(figure, box, f"{name}_add_norm", shape)
-    _residual(figure, start - 40, add_norm)
-    return add_norm
+    return _add_norm(figure, start, box, shape)
 
 
 def _feed_forward(figure: Figure, start: float, shape: str) -> Box:
     """Draw the feed-forward network and its Add & Norm above the y of ``start``."""
-    box = figure.box("feed_forward", LAYER_X, start - 72, LAYER_BOX, 52, "Feed-forward", "feed_forward")
-    figure.text(LAYER_X + 12, start - 20, f"x  {shape}", code=True)
+    box = figure.box("feed_forward", LAYER_X, start - 72, LAYER_BOX, 52, "Feed-forward", "y = feed_forward(x)")
     figure.arrow((LAYER_X, start), (LAYER_X, box.bottom))
-    figure.text(OUTSIDE_X - 112, box.middle - 9, "d_model → d_ff → d_model", code=True)
-    figure.text(OUTSIDE_X - 112, box.middle + 9, "each position by itself")
-    add_norm = _add_norm(figure, box, "feed_forward_add_norm", shape)
-    _residual(figure, start - 40, add_norm)
-    return add_norm
+    figure.text(OUTSIDE_X - 110, box.middle - 9, "d_model → d_ff → d_model,", code=True)
+    figure.text(OUTSIDE_X - 110, box.middle + 10, "at each position by itself")
+    return _add_norm(figure, start, box, shape)
+
+
+def _add_norm(figure: Figure, start: float, sublayer: Box, shape: str) -> Box:
+    """Put Add & Norm on top of a sub-layer, and lead x from below the sub-layer around it."""
+    box = figure.box(
+        "add_norm", LAYER_X, sublayer.top - 36, LAYER_BOX, 48, "Add & Norm", "x = LayerNorm(x + Dropout(y))"
+    )
+    figure.text(LAYER_X + 12, start - 19, f"x {shape}", code=True)
+    figure.up(sublayer, box, f"y {shape}")
+    branch = start - 40
+    figure.dot(LAYER_X, branch)
+    figure.arrow((LAYER_X, branch), (RESIDUAL_X, branch), (RESIDUAL_X, box.middle), (box.left, box.middle))
+    figure.text(RESIDUAL_X + 12, (branch + box.middle) / 2, "x", code=True)
+    return box
+
+
+def _layer_panel(figure: Figure, bottom: float, height: float, title: str, source: str, destination: str) -> None:
+    """Draw a layer's background, what enters it below, and where to its output goes above."""
+    panel = figure.panel(LAYER_X, bottom, 428, height)
+    figure.text(panel.left + 20, panel.top + 24, title, size=BODY, bold=True, colour=INK)
+    figure.line((LAYER_X, bottom + 28), (LAYER_X, bottom - 8))
+    figure.text(LAYER_X, bottom + 42, source, "middle")
+    figure.arrow((LAYER_X, panel.top + 48), (LAYER_X, panel.top - 28))
+    figure.text(LAYER_X, panel.top - 42, destination, "middle")
 
 
 def encoder_layer() -> Figure:
     """Draw one encoder layer, post-LN."""
     figure = Figure(
-        "encoder_layer", 712, 560, "An encoder layer",
+        "encoder_layer",
+        728,
+        642,
+        "An encoder layer",
         "From bottom to top: x, of shape [batch, src_len, d_model], enters multi-head self-attention as query, key and "
         "value; the padding mask says which positions may be attended to. Add & Norm computes LayerNorm(x + Dropout(y)) "
         "from the attention's output y and from x, which a residual path leads around the attention. The feed-forward "
         "network follows, with an Add & Norm and a residual path of its own. The result has the shape of x.",
-    )  # fmt: skip
-    shape = "[batch, src_len, d_model]"
-    start = figure.height - 52
-    figure.panel(240, start - 8, 400, 468)
-    figure.text(56, start - 456, "Encoder layer", size=BODY, bold=True, colour=INK)
-    figure.text(LAYER_X, start + 22, "from the embedding, or from the layer below", "middle")
-    box = _attention(
-        figure, start, "Multi-head self-attention", "self_attention", shape, ("padding mask", "[batch, 1, 1, src_len]")
     )
-    box = _feed_forward(figure, box.top, shape)
-    figure.arrow((LAYER_X, box.top), (LAYER_X, box.top - 60))
+    shape = "[batch, src_len, d_model]"
+    bottom = figure.height - 70
+    _layer_panel(
+        figure, bottom, 502, "Encoder layer", "from the embedding, or the layer below", "to the layer above, or the memory"
+    )
+    box = _attention(
+        figure,
+        bottom - 8,
+        "Multi-head self-attention",
+        "y = self_attention(x, x, x)",
+        shape,
+        ("padding mask", "[batch, 1, 1, src_len]"),
+    )
+    _feed_forward(figure, box.top, shape)
     return figure
 
 
 def decoder_layer() -> Figure:
     """Draw one decoder layer, post-LN."""
     figure = Figure(
-        "decoder_layer", 712, 790, "A decoder layer",
+        "decoder_layer",
+        728,
+        880,
+        "A decoder layer",
         "From bottom to top, each followed by Add & Norm with a residual path around it: masked multi-head "
         "self-attention, whose query, key and value all come from the target x of shape [batch, tgt_len, d_model] under "
         "the target mask; cross-attention, whose query comes from the target and whose key and value come from the "
         "memory of shape [batch, src_len, d_model] under the source's padding mask; the feed-forward network.",
-    )  # fmt: skip
+    )
     shape = "[batch, tgt_len, d_model]"
-    start = figure.height - 52
-    figure.panel(240, start - 8, 400, 700)
-    figure.text(56, start - 690, "Decoder layer", size=BODY, bold=True, colour=INK)
-    figure.text(LAYER_X, start + 22, "from the embedding, or from the layer below", "middle")
+    bottom = figure.height - 70
+    _layer_panel(
+        figure,
+        bottom,
+        740,
+        "Decoder layer",
+        "from the embedding, or the layer below",
+        "to the layer above, or the output layer",
+    )
     box = _attention(
-        figure, start, "Masked multi-head self-attention", "self_attention", shape,
+        figure,
+        bottom - 8,
+        "Masked multi-head self-attention",
+        "y = self_attention(x, x, x)",
+        shape,
         ("target mask", "[batch, 1, tgt_len, tgt_len]"),
-    )  # fmt: skip
+    )
     box = _attention(
-        figure, box.top, "Multi-head cross-attention", "cross_attention", shape,
-        ("padding mask", "[batch, 1, 1, src_len]"), memory=True,
-    )  # fmt: skip
-    box = _feed_forward(figure, box.top, shape)
-    figure.arrow((LAYER_X, box.top), (LAYER_X, box.top - 60))
+        figure,
+        box.top,
+        "Multi-head cross-attention",
+        "y = cross_attention(x, memory, memory)",
+        shape,
+        ("padding mask of the source", "[batch, 1, 1, src_len]"),
+        memory=True,
+    )
+    _feed_forward(figure, box.top, shape)
     return figure
 
 
-def _token_row(figure: Figure, x: float, bottom: float, tokens: Sequence[str]) -> Box:
-    """Draw tokens side by side, centred on x."""
-    left = x - (len(tokens) * 56 - 4) / 2
-    for number, token in enumerate(tokens):
-        figure.rectangle(left + number * 56, bottom - 26, 52, 26, *KINDS["data"], radius=5)
-        figure.text(left + number * 56 + 26, bottom - 13, token, "middle", code=True, colour=INK)
-    return Box(x, bottom, len(tokens) * 56 - 4, 26)
+# tokens with their ids in the sample corpus's vocabularies
+SOURCE = (("<sos>", 2), ("ein", 8), ("hund", 27), ("schläft", 199), ("<eos>", 3))
+TARGET = (("<sos>", 2), ("a", 7), ("dog", 24), ("sleeps", 623), ("<eos>", 3))
+ENCODER_LAYER = (("attention", "Self-attention"), ("feed_forward", "Feed-forward"))
+DECODER_LAYER = (
+    ("attention", "Masked self-attention"),
+    ("attention", "Cross-attention"),
+    ("feed_forward", "Feed-forward"),
+)
+
+
+def _tokens(figure: Figure, x: float, bottom: float, tokens: Sequence[tuple[str, int]]) -> Box:
+    """Draw tokens and their ids side by side, centred on x."""
+    row = Box(x, bottom, len(tokens) * 60 - 4, 42)
+    for number, (token, token_id) in enumerate(tokens):
+        middle = row.left + number * 60 + 28
+        figure.rectangle(middle - 28, row.top, 56, row.height, *KINDS["data"])
+        figure.text(middle, row.middle - 8, token, "middle", code=True, colour=INK)
+        figure.text(middle, row.middle + 9, str(token_id), "middle", code=True)
+    return row
 
 
 def _embedding(figure: Figure, tokens: Box, positions_x: float, length: str) -> Box:
-    """Draw the embedding of a row of tokens; return the sum of embeddings and positions."""
-    table = figure.box("embedding", tokens.x, tokens.top - 32, 200, 44, "Token embedding", "× √d_model")
+    """Draw the embedding of a row of tokens; return the circle in which positions are added."""
+    table = figure.box("embedding", tokens.x, tokens.top - 32, 200, 46, "Token embedding", "× √d_model")
     figure.up(tokens, table, f"[batch, {length}]")
-    total = Box(tokens.x, table.top - 22, 22, 22)
+    total = Box(tokens.x, table.top - 20, 22, 22)
     figure.up(table, total)
-    positions = figure.box("embedding", positions_x, total.middle + 15, 92, 30, "Positions")
-    inner, outer = (positions.right, total.left) if positions_x < tokens.x else (positions.left, total.right)
-    figure.arrow((inner, total.middle), (outer, total.middle))
-    figure.elements.append(
-        f'<circle cx="{total.x:g}" cy="{total.middle:g}" r="11" fill="#ffffff" stroke="{LINE}" stroke-width="1.5"/>'
-    )
+    positions = figure.box("embedding", positions_x, total.middle + 15, 96, 30, "Positions")
+    tip, tail = (total.left, positions.right) if positions_x < tokens.x else (total.right, positions.left)
+    figure.arrow((tail, total.middle), (tip, total.middle))
+    figure.rectangle(total.left, total.top, 22, 22, "#ffffff", LINE, radius=11)
     figure.line((total.x - 6, total.middle), (total.x + 6, total.middle))
     figure.line((total.x, total.middle - 6), (total.x, total.middle + 6))
     return total
@@ -316,42 +355,43 @@ def _layer(figure: Figure, x: float, bottom: float, sublayers: Sequence[tuple[st
     """Draw a layer's sub-layers, each with its Add & Norm on top; return all boxes from bottom to top."""
     boxes: list[Box] = []
     for kind, title in sublayers:
-        if boxes:
-            bottom = boxes[-1].top - 16
-        box = figure.box(kind, x, bottom, 200, 30, title)
+        box = figure.box(kind, x, boxes[-1].top - 18 if boxes else bottom, 200, 32, title)
         if boxes:
             figure.up(boxes[-1], box)
-        boxes += [box, figure.box("add_norm", x, box.top, 200, 24, "Add & Norm")]
+        boxes += [box, figure.box("add_norm", x, box.top, 200, 26, "Add & Norm")]
     return boxes
 
 
 def _stack(
-    figure: Figure, x: float, start: Box, sublayers: Sequence[tuple[str, str]], name: str, gap: float, label_x: float
+    figure: Figure, x: float, start: Box, side: tuple[float, float], name: str, sublayers: Sequence, gap: float
 ) -> tuple[list[Box], list[Box]]:
-    """Draw the first and the last of N layers, with dots between; return the boxes of both."""
-    height = len(sublayers) * 70 - 16 + 24
-    panel_x = (label_x + x) / 2 + (12 if label_x > x else -12)
-    layers, bottom = [], start.top - 24
+    """Draw the first and the last of N layers with dots between; ``side`` is the left and right edge of both."""
+    height = len(sublayers) * 76 - 18 + 24
+    label_x = (side[0] + x - 100) / 2 if x - side[0] > side[1] - x else (x + 100 + side[1]) / 2
+    layers, bottom = [], start.top - 26
     for number in ("1", "N"):
-        figure.panel(panel_x, bottom, 312, height)
-        figure.text(label_x, bottom - height / 2 - 9, name, "middle", BODY, bold=True, colour=INK)
-        figure.text(label_x, bottom - height / 2 + 10, f"layer {number}", "middle")
+        panel = figure.panel((side[0] + side[1]) / 2, bottom, side[1] - side[0], height)
+        figure.text(label_x, panel.middle - 10, name, "middle", BODY, bold=True, colour=INK)
+        figure.text(label_x, panel.middle + 10, f"layer {number}", "middle")
         layers.append(_layer(figure, x, bottom - 12, sublayers))
-        bottom -= height + gap
+        bottom = panel.top - gap
     first, last = layers
     figure.up(start, first[0])
-    below, above = first[-1].top, last[0].bottom
-    figure.line((x, below), (x, below - 12 - 8))
-    for step in (-8, 0, 8):
-        figure.dot(x, (below - 20 + above + 26) / 2 + step, 2)
-    figure.arrow((x, above + 26), (x, above))
+    lower, upper = first[-1].top - 12, last[0].bottom + 12  # the edges of the panels
+    figure.line((x, first[-1].top), (x, lower - 12))
+    figure.arrow((x, upper + 12), (x, last[0].bottom))
+    for step in (-7, 0, 7):
+        figure.dot(x, (lower + upper) / 2 + step, 2)
     return first, last
 
 
 def transformer() -> Figure:
     """Draw the whole model."""
     figure = Figure(
-        "transformer", 760, 985, "The Transformer",
+        "transformer",
+        760,
+        1042,
+        "The Transformer",
         "Left, from bottom to top: the German source's token ids are embedded, multiplied by √d_model and added to "
         "positions, then pass N encoder layers, each of self-attention and feed-forward, each with Add & Norm. What "
         "leaves the last one is the memory. Right: the English target, shifted right so that it begins with <sos>, is "
@@ -359,92 +399,93 @@ def transformer() -> Figure:
         "feed-forward, each with Add & Norm. The memory flows into the cross-attention of every decoder layer. A linear "
         "layer turns the last decoder layer's output into logits over the target vocabulary; softmax turns these into "
         "probabilities of the next token at every position.",
-    )  # fmt: skip
-    encoder = [("attention", "Self-attention"), ("feed_forward", "Feed-forward")]
-    decoder = [("attention", "Masked self-attention"), ("attention", "Cross-attention"), ("feed_forward", "Feed-forward")]
-    source_x, target_x, bottom = 214, 500, figure.height - 52
+    )
+    source_x, target_x, bottom = 228, 500, figure.height - 50
 
-    source = _token_row(figure, source_x, bottom, ["<sos>", "ein", "hund", "schläft", "<eos>"])
+    source = _tokens(figure, source_x, bottom, SOURCE)
     figure.text(source_x, bottom + 20, "German source", "middle", bold=True, colour=INK)
-    start = _embedding(figure, source, 78, "src_len")
-    _, last = _stack(figure, source_x, start, encoder, "Encoder", 56, 70)
-    memory = figure.box("data", source_x, last[-1].top - 40, 200, 44, "memory", "[batch, src_len, d_model]")
+    start = _embedding(figure, source, 76, "src_len")
+    _, last = _stack(figure, source_x, start, (24, 340), "Encoder", ENCODER_LAYER, 48)
+    memory = figure.box("data", source_x, last[-1].top - 34, 200, 46, "memory", "[batch, src_len, d_model]")
     figure.up(last[-1], memory)
+    figure.text(source_x, memory.top - 34, "computed once,", "middle")
+    figure.text(source_x, memory.top - 16, "read by every decoder layer", "middle")
 
-    target = _token_row(figure, target_x, bottom, ["<sos>", "a", "dog", "sleeps"])
+    target = _tokens(figure, target_x, bottom, TARGET[:-1])
     figure.text(target_x, bottom + 20, "English target, shifted right", "middle", bold=True, colour=INK)
-    start = _embedding(figure, target, 664, "tgt_len")
-    first, last = _stack(figure, target_x, start, decoder, "Decoder", 56, 664)
+    start = _embedding(figure, target, 672, "tgt_len")
+    first, last = _stack(figure, target_x, start, (388, 736), "Decoder", DECODER_LAYER, 75)
 
-    bus = 360
     for cross in (last[2], first[2]):
-        figure.arrow((memory.right, memory.middle), (bus, memory.middle), (bus, cross.middle), (cross.left, cross.middle))
+        corners = [] if cross.middle == memory.middle else [(364, memory.middle), (364, cross.middle)]
+        figure.arrow((memory.right, memory.middle), *corners, (cross.left, cross.middle))
+    figure.dot(364, memory.middle)
 
-    linear = figure.box("linear", target_x, last[-1].top - 50, 200, 44, "Linear", "output")
-    figure.up(last[-1], linear, "[batch, tgt_len, d_model]")
-    softmax = figure.box("operation", target_x, linear.top - 32, 200, 30, "Softmax")
+    linear = figure.box("linear", target_x, last[-1].top - 46, 200, 46, "Linear", "output")
+    figure.up(last[-1], linear)
+    figure.text(target_x + 12, linear.bottom + 17, "[batch, tgt_len, d_model]", code=True)
+    softmax = figure.box("operation", target_x, linear.top - 34, 200, 32, "Softmax")
     figure.up(linear, softmax, "[batch, tgt_len, tgt_vocab_size]")
-    predicted = _token_row(figure, target_x, softmax.top - 28, ["a", "dog", "sleeps", "<eos>"])
+    predicted = _tokens(figure, target_x, softmax.top - 28, TARGET[1:])
     figure.up(softmax, predicted)
-    figure.text(target_x, predicted.top - 14, "the next token, at every position", "middle", bold=True, colour=INK)
+    figure.text(target_x, predicted.top - 16, "at every position: the next token", "middle", bold=True, colour=INK)
     return figure
 
 
 def multi_head_attention() -> Figure:
     """Draw multi-head attention, with the scaled dot product of every head opened up."""
     figure = Figure(
-        "multi_head_attention", 750, 960, "Multi-head attention",
+        "multi_head_attention",
+        750,
+        960,
+        "Multi-head attention",
         "From bottom to top: query, key and value, of shapes [batch, query_len, d_model] and [batch, key_len, d_model], "
         "each pass a linear projection and are split into heads of d_k = d_model / heads dimensions. In every head, "
         "queries times transposed keys give scores of shape [batch, heads, query_len, key_len]; these are divided by "
         "√d_k, masked, and turned by softmax into weights, which are multiplied with the values. The heads' outputs are "
         "concatenated to [batch, query_len, d_model] and pass the output projection.",
-    )  # fmt: skip
-    columns, middle, scores_x = (160, 375, 590), 375, 267
-    bottom = figure.height - 24
-    lengths = ("query_len", "key_len", "key_len")
-    split_top = 0.0
-    split = Box(middle, bottom - 172, 630, 32)
-    for x, name, length in zip(columns, ("query", "key", "value"), lengths, strict=True):
-        data = figure.box("data", x, bottom, 200, 44, name, f"[batch, {length}, d_model]")
-        projection = figure.box("linear", x, data.top - 28, 200, 44, "Linear", f"{name}_projection")
+    )
+    columns, middle, scores_x, bottom = (150, 375, 600), 375, 262, figure.height - 24
+    split = Box(middle, bottom - 150, 662, 32)
+    for x, name, length in zip(columns, ("query", "key", "value"), ("query_len", "key_len", "key_len"), strict=True):
+        data = figure.box("data", x, bottom, 212, 46, name, f"[batch, {length}, d_model]")
+        projection = figure.box("linear", x, data.top - 28, 212, 46, "Linear", f"{name}_projection")
         figure.up(data, projection)
         figure.up(projection, split, x=x)
         figure.line((x, split.top), (x, split.top - 12))
         figure.text(x, split.top - 22, f"[batch, heads, {length}, d_k]", "middle", code=True)
     figure.box("operation", split.x, split.bottom, split.width, split.height, "Split into heads")
 
-    panel_bottom, panel_height = split.top - 48, 384
     for offset in (16, 8, 0):
-        panel = figure.panel(middle + offset, panel_bottom - offset, 560, panel_height, "heads")
-    figure.text(panel.left + 16, panel.top + 22, "Scaled dot-product attention, in every head", size=BODY, bold=True, colour=INK)
-
-    scores = figure.box("data", scores_x, panel_bottom - 28, 240, 36, "queries × keysᵀ")
-    scaled = figure.box("data", scores_x, scores.top - 40, 180, 32, "÷ √d_k")
-    masked = figure.box("data", scores_x, scaled.top - 22, 180, 32, "mask")
-    softmax = figure.box("data", scores_x, masked.top - 22, 180, 32, "softmax over keys")
-    weighted = figure.box("data", middle, softmax.top - 40, 500, 36, "weights × values")
+        panel = figure.panel(middle + offset, split.top - 50 - offset, 570, 402, "heads")
+    figure.text(panel.left + 20, panel.top + 26, "Scaled dot-product attention", size=BODY, bold=True, colour=INK)
+    figure.text(panel.left + 20, panel.top + 46, "in every head at once")
+    scores = figure.box("step", scores_x, panel.bottom - 30, 250, 34, "queries × keysᵀ")
+    scaled = figure.box("step", scores_x, scores.top - 38, 250, 34, "÷ √d_k")
+    masked = figure.box("step", scores_x, scaled.top - 24, 250, 34, "−∞ where mask is False")
+    softmax = figure.box("step", scores_x, masked.top - 24, 250, 34, "softmax over keys")
+    weighted = figure.box("step", middle, softmax.top - 38, 510, 34, "weights × values")
     for x, box in zip(columns, (scores, scores, weighted), strict=True):
         figure.arrow((x, split.top - 32), (x, box.bottom))
-    figure.up(scores, scaled, "[batch, heads, query_len, key_len]")
+    figure.up(scores, scaled, "scores [batch, heads, query_len, key_len]")
     figure.up(scaled, masked)
     figure.up(masked, softmax)
-    figure.up(softmax, weighted, "[batch, heads, query_len, key_len]")
-    mask = figure.box("data", 482, masked.middle + 22, 180, 44, "mask", "True: may attend", dash=DASHED)
-    figure.arrow((mask.left, mask.middle), (masked.right, masked.middle), dash=DASHED)
+    figure.up(softmax, weighted, "weights [batch, heads, query_len, key_len]", x=scores_x)
+    mask = figure.box("data", 501, masked.middle + 23, 150, 46, "mask", "True: may attend", dash=DASHED)
+    figure.arrow((mask.left, mask.middle), (masked.right, mask.middle), dash=DASHED)
 
-    concatenate = figure.box("operation", middle, panel.top - 50, 260, 32, "Concatenate heads")
+    concatenate = figure.box("operation", middle, panel.top - 56, 270, 32, "Concatenate heads")
     figure.up(weighted, concatenate)
-    figure.text(middle + 12, panel.top - 30, "[batch, heads, query_len, d_k]", code=True)
-    output = figure.box("linear", middle, concatenate.top - 32, 260, 44, "Linear", "output_projection")
-    figure.up(concatenate, output, "[batch, query_len, d_model]")
-    figure.arrow((middle, output.top), (middle, output.top - 40))
-    figure.text(middle + 12, output.top - 20, "[batch, query_len, d_model]", code=True)
+    figure.text(middle + 12, concatenate.bottom + 20, "[batch, heads, query_len, d_k]", code=True)
+    projection = figure.box("linear", middle, concatenate.top - 34, 270, 46, "Linear", "output_projection")
+    figure.up(concatenate, projection, "[batch, query_len, d_model]")
+    output = figure.box("data", middle, projection.top - 28, 270, 46, "output", "[batch, query_len, d_model]")
+    figure.up(projection, output)
     return figure
 
 
 BATCH = (("<sos>", "a", "dog", "runs", "home", "."), ("<sos>", "look", "!", "<eos>", "<pad>", "<pad>"))
-CELL, ROW = 46, 24
+CELL, ROW = 46, 26
 
 
 def padding_mask(tokens: Sequence[str]) -> list[bool]:
@@ -463,48 +504,73 @@ def target_mask(tokens: Sequence[str]) -> list[list[bool]]:
     return [[a and b for a, b in zip(real, row, strict=True)] for row in causal_mask(len(tokens))]
 
 
+def _cell(figure: Figure, left: float, top: float, seen: bool) -> None:
+    """Draw one entry of a mask."""
+    fill = SEEN if seen else HIDDEN
+    figure.rectangle(left + 1.5, top + 1.5, CELL - 3, ROW - 3, fill, fill, radius=3)
+
+
 def _grid(
-    figure: Figure, left: float, top: float, mask: Sequence[Sequence[bool]], columns: Sequence[str], rows: Sequence[str]
+    figure: Figure, left: float, top: float, mask: Sequence[Sequence[bool]], keys: Sequence[str], queries: Sequence[str]
 ) -> None:
     """Draw a mask with its upper left corner at (left, top), keys above it and queries to its left."""
-    for number, label in enumerate(columns):
-        figure.text(left + number * CELL + CELL / 2, top - 12, label, "middle", code=True, colour=INK)
-    for number, label in enumerate(rows):
-        figure.text(left - 8, top + number * ROW + ROW / 2, label, "end", code=True, colour=INK)
+    for number, label in enumerate(keys):
+        figure.text(left + (number + 0.5) * CELL, top - 12, label, "middle", code=True, colour=INK)
+    for number, label in enumerate(queries):
+        figure.text(left - 8, top + (number + 0.5) * ROW, label, "end", code=True, colour=INK)
     for y, row in enumerate(mask):
         for x, seen in enumerate(row):
-            fill = SEEN if seen else HIDDEN
-            figure.elements.append(
-                f'<rect x="{left + x * CELL + 1:g}" y="{top + y * ROW + 1:g}" width="{CELL - 2}" height="{ROW - 2}" '
-                f'rx="3" fill="{fill}"/>'
-            )
+            _cell(figure, left + x * CELL, top + y * ROW, seen)
+
+
+def _mask_heading(figure: Figure, y: float, sign: str, title: str, call: str, shape: str, note: str) -> None:
+    """Write what a row of the picture shows, with the sign that joins it to the row above."""
+    if sign:
+        figure.rectangle(28, y - 13, 26, 26, "#ffffff", LINE, radius=13)
+        figure.text(41, y, sign, "middle", BODY + 2, bold=True, colour=INK)
+    figure.text(68, y, title, size=BODY, bold=True, colour=INK)
+    figure.text(210, y, call, code=True)
+    figure.text(722, y, shape, "end", code=True, colour=INK)
+    figure.text(68, y + 22, note)
 
 
 def masks() -> Figure:
     """Draw the masks of a batch of two sentences."""
     figure = Figure(
-        "masks", 750, 620, "The masks of a batch",
+        "masks",
+        750,
+        718,
+        "The masks of a batch",
         "A batch of two target sentences, '<sos> a dog runs home .' and '<sos> look ! <eos> <pad> <pad>'. The padding "
         "mask, [batch, 1, 1, len], is one row a sentence: filled, that is True or 'may attend', at real tokens, empty at "
         "padding. The look-ahead mask, [len, len], is the same for all sentences: a filled lower triangle, so that a "
         "query sees itself and earlier keys. The target mask, [batch, 1, len, len], is filled where both are: what "
         "either mask hides stays hidden.",
+    )
+    lefts, positions = (76, 446), "012345"
+    _mask_heading(
+        figure, 40, "", "Padding mask", "padding_mask(ids, pad_id)", "[batch, 1, 1, len]",
+        "one row for each sentence, whatever the head and the query",
     )  # fmt: skip
-    width = CELL * 6
-    lefts = (80, 450)
-
-    def heading(y: float, title: str, code: str) -> None:
-        figure.text(28, y, title, size=BODY, bold=True, colour=INK)
-        figure.text(722, y, code, "end", code=True)
-
-    heading(34, "Padding mask", "padding_mask(ids, pad_id)  [batch, 1, 1, len]")
     for left, tokens in zip(lefts, BATCH, strict=True):
-        _grid(figure, left, 84, [padding_mask(tokens)], tokens, [])
-    heading(150, "Look-ahead mask", "causal_mask(len)  [len, len]")
-    _grid(figure, 375 - width / 2, 200, causal_mask(6), "012345", "012345")
-    heading(386, "Both: the target mask", "target_mask(ids, pad_id)  [batch, 1, len, len]")
+        _grid(figure, left, 104, [padding_mask(tokens)], tokens, [])
+    _mask_heading(
+        figure, 174, "&", "Look-ahead mask", "causal_mask(len)", "[len, len]",
+        "one square for all sentences and heads: a query sees itself and what comes before it",
+    )  # fmt: skip
+    left, top = 375 - 3 * CELL, 238
+    _grid(figure, left, top, causal_mask(6), positions, positions)
+    figure.text(left - 26, top + 3 * ROW, "query", "end")
+    figure.text(left + 3 * CELL, top - 30, "key", "middle")
+    for number, (seen, meaning) in enumerate(((True, "True: may attend"), (False, "False: hidden"))):
+        _cell(figure, 550, top + (2 + number) * ROW, seen)
+        figure.text(604, top + (2.5 + number) * ROW, meaning)
+    _mask_heading(
+        figure, 442, "=", "Target mask", "target_mask(ids, pad_id)", "[batch, 1, len, len]",
+        "one square for each sentence, for all heads: seen where both allow it, so what either hides stays hidden",
+    )  # fmt: skip
     for left, tokens in zip(lefts, BATCH, strict=True):
-        _grid(figure, left, 436, target_mask(tokens), tokens, tokens)
+        _grid(figure, left, 506, target_mask(tokens), tokens, tokens)
     return figure
 
 

@@ -26,6 +26,7 @@ ORDER = [
         "training",
         "search",
         "translator",
+        "pipeline",
         "bleu",
         "plots",
         "series",

@@ -27,6 +27,7 @@ _LAZY_MODULES = (
     "checkpoint",
     "cli",
     "corpora",
+    "pipeline",
     "plots",
     "recipes",
     "search",
@@ -35,7 +36,7 @@ _LAZY_MODULES = (
     "training",
     "translator",
 )
-_LAZY_NAMES = {"Translator": "translator", "load_corpus": "corpora"}
+_LAZY_NAMES = {"Translator": "translator", "load_corpus": "corpora", "train_translator": "pipeline"}
 
 __all__ = [
     "AddNorm",

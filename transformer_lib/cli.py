@@ -13,9 +13,9 @@ from transformer_lib import bleu
 from transformer_lib.batching import Batches, make_dataset
 from transformer_lib.checkpoint import MODEL_FILE, CheckpointError, load_model, replace_file
 from transformer_lib.corpora import CORPORA, CorpusError, Pair, cache_folder, load_corpus
+from transformer_lib.pipeline import train_translator
 from transformer_lib.recipes import RECIPES
-from transformer_lib.text import TextField, build_vocabularies
-from transformer_lib.training import evaluate, fit, perplexity, pick_device, seed_everything
+from transformer_lib.training import evaluate, perplexity, pick_device
 from transformer_lib.transformer import PRESETS, Transformer, TransformerConfig
 from transformer_lib.translator import Translator
 
@@ -64,30 +64,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def train(options: argparse.Namespace) -> None:
     """Train a model, then score it on the corpus's first test split."""
-    device = pick_device(options.device)
     changes = {name: getattr(options, name) for name in ("epochs", "batch_size", "learning_rate", "seed")}
     recipe = dataclasses.replace(RECIPES[options.preset], **{k: v for k, v in changes.items() if v is not None})
+    device = pick_device(options.device)
     corpus = load_corpus(options.corpus, options.src, options.tgt)
     output = options.output or Path("runs") / f"{corpus.name}-{options.preset}"
-
-    seed_everything(recipe.seed)
-    src_field, tgt_field = TextField(options.src), TextField(options.tgt)
-    max_len = PRESETS[options.preset].get("max_len", TransformerConfig.max_len)
-    train_set = make_dataset(corpus["train"], src_field, tgt_field, max_len)
-    val_set = make_dataset(corpus["val"], src_field, tgt_field, max_len)
-    build_vocabularies(train_set, options.min_freq, joint=PRESETS[options.preset].get("tie_embeddings", False))
-    config = TransformerConfig.preset(options.preset, len(src_field.vocab), len(tgt_field.vocab))
-    model = Transformer(config).to(device)
-    print(f"corpus    {corpus.name}: {len(train_set):,} pairs to train on, {len(val_set):,} to validate")
-    print(f"words     {len(src_field.vocab):,} {options.src} and {len(tgt_field.vocab):,} {options.tgt} types")
-    print(f"model     {options.preset}: {model.num_parameters():,} parameters, on {device}")
-    print(f"output    {output}", flush=True)
-
-    named = options.corpus in CORPORA
-    notes = {"corpus": options.corpus if named else str(Path(options.corpus).resolve()), "preset": options.preset}
-    fit(model, train_set, val_set, recipe, output, options.resume, notes, log=_log)
-
-    translator = Translator(model, src_field, tgt_field)
+    own = {} if options.corpus in CORPORA else {"corpus": str(Path(options.corpus).resolve())}
+    translator = train_translator(
+        corpus, options.preset, recipe, output, options.resume, device, options.min_freq, notes=own, log=_log
+    )
     for split in corpus.splits[2:3]:
         pairs = corpus[split]
         _print_scores(translator, pairs, split, beam_size=1)

@@ -183,6 +183,7 @@ def _fetch(corpus: str, file: str, base_url: str, sha256: str) -> Path:
                 "Remove it, and it will be downloaded again"
             )
         return path
+    pooch.get_logger().setLevel("WARNING")  # the progress bar says enough
     try:
         pooch.retrieve(
             base_url + file,

@@ -10,13 +10,11 @@ from typing import Any
 import torch
 from IPython.display import SVG, Markdown
 
-from transformer_lib.batching import make_dataset
-from transformer_lib.checkpoint import MODEL_FILE, load_model
+from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model
 from transformer_lib.corpora import Corpus, CorpusError, load_corpus
+from transformer_lib.pipeline import train_translator
 from transformer_lib.recipes import RECIPES, Recipe
-from transformer_lib.text import TextField, build_vocabularies
-from transformer_lib.training import fit, pick_device, seed_everything
-from transformer_lib.transformer import Transformer, TransformerConfig
+from transformer_lib.training import pick_device, seed_everything
 from transformer_lib.translator import Translator
 
 TEST_SPLITS = {"sample": "test", "multi30k": "test_2016_flickr"}
@@ -92,7 +90,8 @@ def start_with_model(corpus: str = "multi30k", seed: int = 1234) -> tuple[Sessio
             )
             session = _session(session.device, load_corpus("sample"), session.fast_dev_run)
         if not _is_trained(session.runs):
-            _train(session)
+            interrupted = (session.runs / STATE_FILE).exists()
+            train_translator(session.corpus, session.preset, session.recipe, session.runs, interrupted, session.device)
     saved = load_model(session.runs, session.device)
     history = saved.notes["history"]["val_loss"]
     print(f"model: {session.preset}, {len(history)} epochs to its best validation loss, {min(history):.3f}")
@@ -129,22 +128,3 @@ def _session(device: torch.device, corpus: Corpus, fast_dev_run: bool) -> Sessio
 
 def _is_trained(folder: Path) -> bool:
     return (folder / MODEL_FILE).exists() and bool(load_model(folder).notes["history"]["val_loss"])
-
-
-def _train(session: Session) -> None:
-    print("training it first …")
-    src_field, tgt_field = TextField("de"), TextField("en")
-    train_set, val_set = (make_dataset(session.corpus[split], src_field, tgt_field) for split in ("train", "val"))
-    build_vocabularies(train_set)
-    seed_everything(session.recipe.seed)
-    config = TransformerConfig.preset(session.preset, len(src_field.vocab), len(tgt_field.vocab))
-    resume = (session.runs / MODEL_FILE).exists()  # interrupted before its first epoch was over
-    fit(
-        Transformer(config).to(session.device),
-        train_set,
-        val_set,
-        session.recipe,
-        session.runs,
-        resume,
-        notes={"corpus": session.corpus.name, "preset": session.preset},
-    )

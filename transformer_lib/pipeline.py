@@ -1,0 +1,64 @@
+"""A corpus in, a translator out: the whole way in one call."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transformer_lib.batching import make_dataset
+from transformer_lib.corpora import Corpus
+from transformer_lib.recipes import RECIPES, Recipe
+from transformer_lib.text import TextField, build_vocabularies
+from transformer_lib.training import fit, pick_device, seed_everything
+from transformer_lib.transformer import PRESETS, Transformer, TransformerConfig
+from transformer_lib.translator import Translator
+
+
+def train_translator(
+    corpus: Corpus,
+    preset: str = "small",
+    recipe: Recipe | None = None,
+    output: str | Path | None = None,
+    resume: bool = False,
+    device: torch.device | str = "auto",
+    min_freq: int = 2,
+    notes: dict[str, Any] | None = None,
+    log: Callable[[str], None] = print,
+) -> Translator:
+    """Build vocabularies from a corpus's training split and a model for them, and train it.
+
+    Args:
+        corpus: with the splits ``train`` and ``val``.
+        preset: the model; one of ``PRESETS``.
+        recipe: how to train; by default, the one that is named like the preset.
+        output, resume: what to keep, and whether to go on with it; see ``fit``.
+        device: where to train; see ``pick_device``.
+        min_freq: a word must occur this often in the training split to get an id of its own.
+        notes: anything to write down in the saved model besides the names of corpus and preset.
+        log: called with a line for each thing that happens.
+
+    Raises:
+        ValueError: the preset is unknown, or a sentence does not fit the model.
+        CorpusError: the corpus cannot be had.
+        OSError, FileExistsError, FloatingPointError, KeyboardInterrupt: as ``fit``.
+    """
+    if preset not in PRESETS:
+        raise ValueError(f"preset is {preset!r}, expected one of {', '.join(PRESETS)}")
+    recipe = recipe or RECIPES[preset]
+    device = pick_device(str(device))
+    seed_everything(recipe.seed)
+    src_field, tgt_field = TextField(corpus.src), TextField(corpus.tgt)
+    max_len = PRESETS[preset].get("max_len", TransformerConfig.max_len)
+    train_set, val_set = (make_dataset(corpus[split], src_field, tgt_field, max_len) for split in ("train", "val"))
+    build_vocabularies(train_set, min_freq, joint=PRESETS[preset].get("tie_embeddings", False))
+    config = TransformerConfig.preset(preset, len(src_field.vocab), len(tgt_field.vocab))
+    model = Transformer(config).to(device)
+    log(f"corpus    {corpus.name}: {len(train_set):,} pairs to train on, {len(val_set):,} to validate")
+    log(f"words     {len(src_field.vocab):,} {corpus.src} and {len(tgt_field.vocab):,} {corpus.tgt} types")
+    log(f"model     {preset}: {model.num_parameters():,} parameters, on {device}")
+    if output is not None:
+        log(f"output    {output}")
+    notes = {"corpus": corpus.name, "preset": preset, **(notes or {})}
+    fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
+    return Translator(model, src_field, tgt_field)
