@@ -10,7 +10,15 @@ from transformer_lib import Transformer, training
 from transformer_lib.batching import Batches
 from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state
 from transformer_lib.recipes import SCHEDULES, Recipe
-from transformer_lib.training import evaluate, fit, pick_device, seed_everything, sequence_loss, train_epoch
+from transformer_lib.training import (
+    average_weights,
+    evaluate,
+    fit,
+    pick_device,
+    seed_everything,
+    sequence_loss,
+    train_epoch,
+)
 
 PAD = 1
 RECIPE = Recipe(epochs=4, batch_size=3, learning_rate=2e-3, warmup_steps=5, schedule="inverse_sqrt")
@@ -116,6 +124,34 @@ def test_a_step_is_clipped_gradient_descent_on_the_shifted_target(dataset, tiny_
         torch.testing.assert_close(mine, theirs - 0.1 * theirs.grad * 0.5 / norm, atol=1e-5, rtol=1e-4)
 
 
+def test_the_average_of_the_weights_is_what_arithmetic_says(tiny_config):
+    model = Transformer(tiny_config)
+    average = average_weights(model, decay=0.3)
+    weights, averaged = model.output.bias, average.module.output.bias
+    by_hand = None
+    for n, value in enumerate([1.0, 5.0, 2.0, -4.0]):
+        with torch.no_grad():
+            weights.fill_(value)
+        average.update_parameters(model)
+        keep = min(0.3, (1 + n) / (10 + n))  # 2/11, 3/12, then 0.3
+        by_hand = value if n == 0 else keep * by_hand + (1 - keep) * value
+        torch.testing.assert_close(averaged, torch.full_like(averaged, by_hand))
+
+
+def test_an_averaged_training_validates_and_keeps_the_average_and_goes_on_with_the_weights(
+    dataset, tiny_config, tmp_path
+):
+    recipe = dataclasses.replace(RECIPE, average=0.99)
+    averaged, history = run(dataset, tiny_config, tmp_path, recipe)
+    plain, plain_history = run(dataset, tiny_config)
+    assert history.train_loss == plain_history.train_loss  # the average is a bystander
+    assert history.val_loss != plain_history.val_loss
+    assert evaluate(averaged, Batches(dataset, 8)) == pytest.approx(min(history.val_loss))
+    assert not same_weights(averaged, plain)
+    state = load_training_state(tmp_path / STATE_FILE)
+    assert all(state["model"][name].equal(weights) for name, weights in plain.state_dict().items())
+
+
 def test_training_lowers_the_loss_and_keeps_the_best_model(dataset, tiny_config, tmp_path):
     model, history = run(dataset, tiny_config, tmp_path)
     assert len(history.train_loss) == len(history.val_loss) == len(history.seconds) == 4
@@ -138,11 +174,11 @@ def test_the_best_model_is_not_the_last_one_if_that_is_worse(dataset, tiny_confi
 
 
 @pytest.mark.parametrize("stop_in", ["epoch", "evaluation"])
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("schedule", "average"), [*((schedule, 0.0) for schedule in SCHEDULES), ("constant", 0.9)])
 def test_resuming_after_an_interruption_gives_the_same_numbers(
-    dataset, tiny_config, tmp_path, monkeypatch, stop_in, schedule
+    dataset, tiny_config, tmp_path, monkeypatch, stop_in, schedule, average
 ):
-    recipe = dataclasses.replace(RECIPE, schedule=schedule)
+    recipe = dataclasses.replace(RECIPE, schedule=schedule, average=average)
     straight, straight_history = run(dataset, tiny_config, tmp_path / "straight", recipe)
     name = {"epoch": "train_epoch", "evaluation": "evaluate"}[stop_in]
     real, calls = getattr(training, name), []
@@ -277,6 +313,7 @@ def test_on_epoch_sees_the_history_grow(dataset, tiny_config):
         ({"warmup_steps": -1}, "warmup_steps is -1"),
         ({"schedule": "cosine"}, "schedule is 'cosine', expected one of constant, inverse_sqrt, linear"),
         ({"label_smoothing": 1.0}, "label_smoothing is 1.0"),
+        ({"average": 1.0}, "average is 1.0"),
     ],
 )
 def test_an_impossible_recipe_says_why(values, message):

@@ -23,6 +23,8 @@ class Recipe:
         betas: decay rates of Adam's two moving averages (section 5.3: 0.9 and 0.98).
         clip: gradients with a larger norm are scaled down to it.
         label_smoothing: share of the probability that goes to all tokens alike (section 5.4).
+        average: keep a moving average of the weights instead of the weights themselves: the highest decay rate, per
+            step, of the old average; 0 for none. (Section 6.1 averages the last checkpoints, to the same end.)
         seed: decides the initial weights, dropout and the order of the sentences.
     """
 
@@ -34,6 +36,7 @@ class Recipe:
     betas: tuple[float, float] = (0.9, 0.999)
     clip: float = 1.0
     label_smoothing: float = 0.0
+    average: float = 0.0
     seed: int = 1234
 
     def __post_init__(self):
@@ -49,8 +52,10 @@ class Recipe:
             raise ValueError(f"warmup_steps is {self.warmup_steps!r}, expected 0 or more")
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule is {self.schedule!r}, expected one of {', '.join(SCHEDULES)}")
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing is {self.label_smoothing!r}, expected a number from 0 to below 1")
+        for name in ("label_smoothing", "average"):
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise ValueError(f"{name} is {value!r}, expected a number from 0 to below 1")
 
 
 _PAPER = {"warmup_steps": 4000, "schedule": "inverse_sqrt", "betas": (0.9, 0.98), "label_smoothing": 0.1}

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
 from transformer_lib.batching import Batches, Dataset
@@ -130,6 +131,24 @@ def learning_rate_schedule(optimizer: Optimizer, kind: str, warmup_steps: int, t
     return LambdaLR(optimizer, factor)
 
 
+def average_weights(model: Transformer, decay: float) -> AveragedModel:
+    """Keep an exponential moving average of a model's weights: what its ``update_parameters(model)`` is given.
+
+    The average forgets the random beginning quickly: its n-th update keeps (1 + n) / (10 + n) of it, at most ``decay``,
+    so that it reaches back over about the last tenth of the training.
+
+    Args:
+        model: what to average; the average, ``.module``, starts as a copy of it.
+        decay: share of the old average that an update keeps, in the long run.
+    """
+
+    def update(average: Tensor, weights: Tensor, updates: Tensor) -> Tensor:
+        keep = ((1 + updates) / (10 + updates)).clamp(max=decay)  # a tensor: reading it would stop a GPU
+        return average.lerp(weights, 1 - keep.to(weights.dtype))
+
+    return AveragedModel(model, avg_fn=update)
+
+
 def train_epoch(
     model: Transformer,
     batches: Batches,
@@ -137,6 +156,7 @@ def train_epoch(
     schedule: LRScheduler | None = None,
     clip: float = 1.0,
     label_smoothing: float = 0.0,
+    average: AveragedModel | None = None,
     progress: bool | None = None,
 ) -> float:
     """Train on every batch once.
@@ -148,6 +168,7 @@ def train_epoch(
         schedule: what changes the learning rate after each step, if anything.
         clip: gradients with a larger norm are scaled down to it.
         label_smoothing: see ``sequence_loss``.
+        average: what ``average_weights`` returned, to be updated after each step.
         progress: show a progress bar; by default, on a terminal and in a notebook.
 
     Returns:
@@ -170,6 +191,8 @@ def train_epoch(
         optimizer.step()
         if schedule is not None:
             schedule.step()
+        if average is not None:
+            average.update_parameters(model)
         tokens = (targets != pad_id).sum()
         total_loss += loss.detach() * tokens
         total_tokens += tokens
@@ -217,7 +240,7 @@ def fit(
     on_epoch: Callable[[History], None] | None = None,
     log: Callable[[str], None] = print,
 ) -> History:
-    """Train for ``recipe.epochs`` epochs and leave the model with the weights that validated best.
+    """Train for ``recipe.epochs`` epochs and leave the model with the weights (or their average) that validated best.
 
     With ``output``, that folder holds after every epoch the best model so far (``model.safetensors``) and what
     ``resume=True`` goes on from (``training_state.pt``). Each epoch's order and dropout follow from the recipe's seed
@@ -294,6 +317,7 @@ class _Run:
         self.optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9)
         steps = recipe.epochs * len(self.train_batches)
         self.schedule = learning_rate_schedule(self.optimizer, recipe.schedule, recipe.warmup_steps, steps)
+        self.average = average_weights(model, recipe.average) if recipe.average else None
         self.history = History()
         self.best_weights: dict[str, Tensor] | None = None
 
@@ -325,6 +349,8 @@ class _Run:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
         self.history = History(**state["history"])
         if not (self.output / MODEL_FILE).exists():  # interrupted between the first two files
             self.keep_best()
@@ -342,9 +368,10 @@ class _Run:
             self.schedule,
             self.recipe.clip,
             self.recipe.label_smoothing,
+            self.average,
             progress,
         )
-        val_loss = evaluate(self.model, self.val_batches, progress)
+        val_loss = evaluate(self.candidate, self.val_batches, progress)
         if not math.isfinite(val_loss):
             raise FloatingPointError(f"the validation loss is {val_loss}: {_DIVERGED}")
         self.history.train_loss.append(train_loss)
@@ -354,13 +381,18 @@ class _Run:
             self.keep_best()
         self.save_state()
 
+    @property
+    def candidate(self) -> Transformer:
+        """What is validated and kept: the averaged model, if there is one, else the model that is being trained."""
+        return self.model if self.average is None else self.average.module
+
     def keep_best(self) -> None:
-        """Put the model's present weights aside as the best so far."""
+        """Put the candidate's present weights aside as the best so far."""
         if self.output is None:
-            self.best_weights = copy.deepcopy(self.model.state_dict())
+            self.best_weights = copy.deepcopy(self.candidate.state_dict())
         else:
             notes = {**self.notes, "recipe": asdict(self.recipe), "history": asdict(self.history)}
-            save_model(self.output / MODEL_FILE, self.model, self.fields["src"], self.fields["tgt"], notes)
+            save_model(self.output / MODEL_FILE, self.candidate, self.fields["src"], self.fields["tgt"], notes)
 
     def load_best(self) -> None:
         """Give the model the best weights so far."""
@@ -376,6 +408,7 @@ class _Run:
                 "model": self.model.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
                 "schedule": self.schedule.state_dict(),
+                "average": None if self.average is None else self.average.state_dict(),
                 "history": asdict(self.history),
                 **self.identity(),
             }
