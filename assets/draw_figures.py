@@ -24,14 +24,14 @@ DASHED = "5 4"  # masks: they steer the flow, but do not flow themselves
 
 # fill and edge of each kind of box: Okabe and Ito's colour-blind-safe palette, softened
 KINDS = {
-    "attention": ("#fbdcc4", "#b4521a"),  # vermilion
+    "attention": ("#f8c5a0", "#b4521a"),  # vermilion
     "heads": ("#fef3ea", "#b4521a"),  # the same, paler: the background of what attention does
     "step": ("#ffffff", "#b4521a"),  # one step of that
-    "feed_forward": ("#cfe6f7", "#2b76a8"),  # sky blue
-    "add_norm": ("#fbf3b4", "#8f8206"),  # yellow
-    "embedding": ("#efd5e5", "#984b7c"),  # reddish purple
-    "linear": ("#c5e6da", "#117a5b"),  # bluish green
-    "operation": ("#e3e7eb", "#66727f"),  # grey: no parameters
+    "feed_forward": ("#b9def7", "#2b76a8"),  # sky blue
+    "add_norm": ("#fcf4ae", "#8f8206"),  # yellow
+    "embedding": ("#dcafcd", "#8a3f6e"),  # reddish purple
+    "linear": ("#92d0b7", "#0f6d51"),  # bluish green
+    "operation": ("#eceef0", "#66727f"),  # grey: no parameters
     "data": ("#ffffff", "#66727f"),  # white: a tensor
 }
 
@@ -92,8 +92,15 @@ class Figure:
         )
 
     def text(
-        self, x: float, y: float, words: str, align: str = "start", size: int = SMALL, bold: bool = False,
-        code: bool = False, colour: str = FADED,
+        self,
+        x: float,
+        y: float,
+        words: str,
+        align: str = "start",
+        size: int = SMALL,
+        bold: bool = False,
+        code: bool = False,
+        colour: str = FADED,
     ) -> None:
         """Write one line, vertically centred on y."""
         weight = ' font-weight="600"' if bold else ""
@@ -104,7 +111,14 @@ class Figure:
         )
 
     def box(
-        self, kind: str, x: float, bottom: float, width: float, height: float, title: str, code: str = "",
+        self,
+        kind: str,
+        x: float,
+        bottom: float,
+        width: float,
+        height: float,
+        title: str,
+        code: str = "",
         dash: str = "",
     ) -> Box:
         """Draw a box of a kind with its title and, under that, its name in the code or its shape."""
@@ -112,7 +126,7 @@ class Figure:
         self.rectangle(box.left, box.top, width, height, *KINDS[kind], dash=dash)
         if code:
             self.text(x, box.middle - 9, title, "middle", BODY, bold=True, colour=INK)
-            self.text(x, box.middle + 10, code, "middle", code=True)
+            self.text(x, box.middle + 10, code, "middle", code=True, colour=INK)
         else:
             self.text(x, box.middle, title, "middle", BODY, bold=True, colour=INK)
         return box
@@ -124,7 +138,7 @@ class Figure:
         self.rectangle(panel.left, panel.top, width, height, fill, edge, radius=10)
         return panel
 
-    def line(self, *points: tuple[float, float], dash: str = "") -> None:
+    def line(self, *points: tuple[float, float], dash: str = "", colour: str = LINE) -> None:
         """Draw a line from point to point, with rounded corners."""
         steps = [f"M{points[0][0]:g} {points[0][1]:g}"]
         for before, corner, after in zip(points, points[1:], points[2:], strict=False):
@@ -132,7 +146,7 @@ class Figure:
             steps.append(f"L{x1:g} {y1:g} Q{corner[0]:g} {corner[1]:g} {x2:g} {y2:g}")
         steps.append(f"L{points[-1][0]:g} {points[-1][1]:g}")
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
-        self.elements.append(f'<path d="{" ".join(steps)}" fill="none" stroke="{LINE}" stroke-width="1.5"{dashes}/>')
+        self.elements.append(f'<path d="{" ".join(steps)}" fill="none" stroke="{colour}" stroke-width="1.5"{dashes}/>')
 
     def arrow(self, *points: tuple[float, float], dash: str = "") -> None:
         """Draw a line whose last point is the tip of an arrowhead."""
@@ -153,7 +167,7 @@ class Figure:
         x = above.x if x is None else x
         self.arrow((x, below.top), (x, above.bottom))
         if shape:
-            self.text(x + 12, (below.top + above.bottom) / 2, shape, code=True)
+            self.text(x + 10, (below.top + above.bottom) / 2, shape, code=True)
 
     def svg(self) -> str:
         """Return the whole file."""
@@ -191,7 +205,6 @@ def _attention(
     fork, key_x, value_x = start - 60, LAYER_X + 54, LAYER_X + 108
     box = figure.box("attention", LAYER_X, start - 102, LAYER_BOX, 52, title, call)
     figure.arrow((LAYER_X, start), (LAYER_X, box.bottom))
-    left = LAYER_X
     if memory:
         source = figure.box("data", OUTSIDE_X, fork + 22, 220, 44, "memory", "[batch, src_len, d_model]")
         figure.arrow((source.left, fork), (key_x, fork), (key_x, box.bottom))
@@ -223,7 +236,7 @@ def _add_norm(figure: Figure, start: float, sublayer: Box, shape: str) -> Box:
     box = figure.box(
         "add_norm", LAYER_X, sublayer.top - 36, LAYER_BOX, 48, "Add & Norm", "x = LayerNorm(x + Dropout(y))"
     )
-    figure.text(LAYER_X + 12, start - 19, f"x {shape}", code=True)
+    figure.text(LAYER_X + 10, start - 19, f"x {shape}", code=True)
     figure.up(sublayer, box, f"y {shape}")
     branch = start - 40
     figure.dot(LAYER_X, branch)
@@ -233,9 +246,10 @@ def _add_norm(figure: Figure, start: float, sublayer: Box, shape: str) -> Box:
 
 
 def _layer_panel(figure: Figure, bottom: float, height: float, title: str, source: str, destination: str) -> None:
-    """Draw a layer's background, what enters it below, and where to its output goes above."""
+    """Draw a layer's background, what enters it from below, and where its output goes."""
     panel = figure.panel(LAYER_X, bottom, 428, height)
     figure.text(panel.left + 20, panel.top + 24, title, size=BODY, bold=True, colour=INK)
+    figure.text(panel.right - 20, panel.top + 24, "norm_first=False", "end", code=True)
     figure.line((LAYER_X, bottom + 28), (LAYER_X, bottom - 8))
     figure.text(LAYER_X, bottom + 42, source, "middle")
     figure.arrow((LAYER_X, panel.top + 48), (LAYER_X, panel.top - 28))
@@ -249,15 +263,21 @@ def encoder_layer() -> Figure:
         728,
         642,
         "An encoder layer",
-        "From bottom to top: x, of shape [batch, src_len, d_model], enters multi-head self-attention as query, key and "
-        "value; the padding mask says which positions may be attended to. Add & Norm computes LayerNorm(x + Dropout(y)) "
-        "from the attention's output y and from x, which a residual path leads around the attention. The feed-forward "
-        "network follows, with an Add & Norm and a residual path of its own. The result has the shape of x.",
+        "From bottom to top: x, of shape [batch, src_len, d_model], enters multi-head self-attention as query, key "
+        "and value; the source padding mask says which positions may be attended to. Add & Norm computes LayerNorm(x "
+        "+ Dropout(y)) from the attention's output y and from x, which a residual path leads around the attention. "
+        "The feed-forward network follows, with an Add & Norm and a residual path of its own. The result has the "
+        "shape of x.",
     )
     shape = "[batch, src_len, d_model]"
     bottom = figure.height - 70
     _layer_panel(
-        figure, bottom, 502, "Encoder layer", "from the embedding, or the layer below", "to the layer above, or the memory"
+        figure,
+        bottom,
+        502,
+        "Encoder layer",
+        "from the embedding, or the layer below",
+        "to the layer above, or the memory",
     )
     box = _attention(
         figure,
@@ -265,7 +285,7 @@ def encoder_layer() -> Figure:
         "Multi-head self-attention",
         "y = self_attention(x, x, x)",
         shape,
-        ("padding mask", "[batch, 1, 1, src_len]"),
+        ("source padding mask", "[batch, 1, 1, src_len]"),
     )
     _feed_forward(figure, box.top, shape)
     return figure
@@ -279,9 +299,9 @@ def decoder_layer() -> Figure:
         880,
         "A decoder layer",
         "From bottom to top, each followed by Add & Norm with a residual path around it: masked multi-head "
-        "self-attention, whose query, key and value all come from the target x of shape [batch, tgt_len, d_model] under "
-        "the target mask; cross-attention, whose query comes from the target and whose key and value come from the "
-        "memory of shape [batch, src_len, d_model] under the source's padding mask; the feed-forward network.",
+        "self-attention, whose query, key and value all come from the target x of shape [batch, tgt_len, d_model], "
+        "under the target mask; cross-attention, whose query comes from the target and whose key and value come from "
+        "the memory of shape [batch, src_len, d_model], under the source's padding mask; the feed-forward network.",
     )
     shape = "[batch, tgt_len, d_model]"
     bottom = figure.height - 70
@@ -307,7 +327,7 @@ def decoder_layer() -> Figure:
         "Multi-head cross-attention",
         "y = cross_attention(x, memory, memory)",
         shape,
-        ("padding mask of the source", "[batch, 1, 1, src_len]"),
+        ("source padding mask", "[batch, 1, 1, src_len]"),
         memory=True,
     )
     _feed_forward(figure, box.top, shape)
@@ -315,8 +335,8 @@ def decoder_layer() -> Figure:
 
 
 # tokens with their ids in the sample corpus's vocabularies
-SOURCE = (("<sos>", 2), ("ein", 8), ("hund", 27), ("schläft", 199), ("<eos>", 3))
-TARGET = (("<sos>", 2), ("a", 7), ("dog", 24), ("sleeps", 623), ("<eos>", 3))
+SOURCE = (("<sos>", 2), ("ein", 8), ("hund", 27), ("läuft", 155), ("<eos>", 3))
+TARGET = (("<sos>", 2), ("a", 7), ("dog", 24), ("runs", 621), ("<eos>", 3))
 ENCODER_LAYER = (("attention", "Self-attention"), ("feed_forward", "Feed-forward"))
 DECODER_LAYER = (
     ("attention", "Masked self-attention"),
@@ -326,13 +346,15 @@ DECODER_LAYER = (
 
 
 def _tokens(figure: Figure, x: float, bottom: float, tokens: Sequence[tuple[str, int]]) -> Box:
-    """Draw tokens and their ids side by side, centred on x."""
-    row = Box(x, bottom, len(tokens) * 60 - 4, 42)
+    """Draw a row of tokens and their ids, centred on x."""
+    row = Box(x, bottom, len(tokens) * 54, 42)
+    figure.rectangle(row.left, row.top, row.width, row.height, *KINDS["data"])
     for number, (token, token_id) in enumerate(tokens):
-        middle = row.left + number * 60 + 28
-        figure.rectangle(middle - 28, row.top, 56, row.height, *KINDS["data"])
-        figure.text(middle, row.middle - 8, token, "middle", code=True, colour=INK)
-        figure.text(middle, row.middle + 9, str(token_id), "middle", code=True)
+        left = row.left + number * 54
+        if number:
+            figure.line((left, row.top), (left, row.bottom), colour=CARD_EDGE)
+        figure.text(left + 27, row.middle - 8, token, "middle", code=True, colour=INK)
+        figure.text(left + 27, row.middle + 9, str(token_id), "middle", code=True)
     return row
 
 
@@ -363,20 +385,36 @@ def _layer(figure: Figure, x: float, bottom: float, sublayers: Sequence[tuple[st
 
 
 def _stack(
-    figure: Figure, x: float, start: Box, side: tuple[float, float], name: str, sublayers: Sequence, gap: float
+    figure: Figure,
+    start: Box,
+    edges: tuple[float, float],
+    label: tuple[float, str],
+    shape: str,
+    sublayers: Sequence[tuple[str, str]],
+    gap: float,
 ) -> tuple[list[Box], list[Box]]:
-    """Draw the first and the last of N layers with dots between; ``side`` is the left and right edge of both."""
-    height = len(sublayers) * 76 - 18 + 24
-    label_x = (side[0] + x - 100) / 2 if x - side[0] > side[1] - x else (x + 100 + side[1]) / 2
-    layers, bottom = [], start.top - 26
+    """Draw the first and the last of N layers, ``gap`` apart, with dots between; return the boxes of both.
+
+    Args:
+        figure: where to draw.
+        start: what enters the first layer from below.
+        edges: the left and the right edge of the layers' background.
+        label: the middle and the words of what stands beside each layer.
+        shape: of what enters.
+        sublayers: the kind and the title of each.
+        gap: between the layers.
+    """
+    x, height = start.x, len(sublayers) * 76 - 18 + 24
+    layers, bottom = [], start.top - 38
     for number in ("1", "N"):
-        panel = figure.panel((side[0] + side[1]) / 2, bottom, side[1] - side[0], height)
-        figure.text(label_x, panel.middle - 10, name, "middle", BODY, bold=True, colour=INK)
-        figure.text(label_x, panel.middle + 10, f"layer {number}", "middle")
+        panel = figure.panel(sum(edges) / 2, bottom, edges[1] - edges[0], height)
+        figure.text(label[0], panel.middle - 10, label[1], "middle", BODY, bold=True, colour=INK)
+        figure.text(label[0], panel.middle + 10, f"layer {number}", "middle")
         layers.append(_layer(figure, x, bottom - 12, sublayers))
         bottom = panel.top - gap
     first, last = layers
     figure.up(start, first[0])
+    figure.text(x + 10, start.top - 21, shape, code=True)
     lower, upper = first[-1].top - 12, last[0].bottom + 12  # the edges of the panels
     figure.line((x, first[-1].top), (x, lower - 12))
     figure.arrow((x, upper + 12), (x, last[0].bottom))
@@ -390,22 +428,22 @@ def transformer() -> Figure:
     figure = Figure(
         "transformer",
         760,
-        1042,
+        1056,
         "The Transformer",
         "Left, from bottom to top: the German source's token ids are embedded, multiplied by √d_model and added to "
         "positions, then pass N encoder layers, each of self-attention and feed-forward, each with Add & Norm. What "
         "leaves the last one is the memory. Right: the English target, shifted right so that it begins with <sos>, is "
         "embedded likewise and passes N decoder layers, each of masked self-attention, cross-attention and "
-        "feed-forward, each with Add & Norm. The memory flows into the cross-attention of every decoder layer. A linear "
-        "layer turns the last decoder layer's output into logits over the target vocabulary; softmax turns these into "
-        "probabilities of the next token at every position.",
+        "feed-forward, each with Add & Norm. The memory flows into the cross-attention of every decoder layer. A "
+        "linear layer turns the last decoder layer's output into logits over the target vocabulary; softmax turns "
+        "these into probabilities of the next token at every position.",
     )
     source_x, target_x, bottom = 228, 500, figure.height - 50
 
     source = _tokens(figure, source_x, bottom, SOURCE)
     figure.text(source_x, bottom + 20, "German source", "middle", bold=True, colour=INK)
     start = _embedding(figure, source, 76, "src_len")
-    _, last = _stack(figure, source_x, start, (24, 340), "Encoder", ENCODER_LAYER, 48)
+    _, last = _stack(figure, start, (24, 340), (76, "Encoder"), "[batch, src_len, d_model]", ENCODER_LAYER, 56)
     memory = figure.box("data", source_x, last[-1].top - 34, 200, 46, "memory", "[batch, src_len, d_model]")
     figure.up(last[-1], memory)
     figure.text(source_x, memory.top - 34, "computed once,", "middle")
@@ -413,19 +451,21 @@ def transformer() -> Figure:
 
     target = _tokens(figure, target_x, bottom, TARGET[:-1])
     figure.text(target_x, bottom + 20, "English target, shifted right", "middle", bold=True, colour=INK)
-    start = _embedding(figure, target, 672, "tgt_len")
-    first, last = _stack(figure, target_x, start, (388, 736), "Decoder", DECODER_LAYER, 75)
+    start = _embedding(figure, target, 668, "tgt_len")
+    first, last = _stack(figure, start, (388, 736), (668, "Decoder"), "[batch, tgt_len, d_model]", DECODER_LAYER, 79)
 
-    for cross in (last[2], first[2]):
-        corners = [] if cross.middle == memory.middle else [(364, memory.middle), (364, cross.middle)]
-        figure.arrow((memory.right, memory.middle), *corners, (cross.left, cross.middle))
-    figure.dot(364, memory.middle)
+    bus = (memory.right + last[2].left) / 2
+    figure.arrow((memory.right, memory.middle), (last[2].left, last[2].middle))
+    figure.arrow((bus, memory.middle), (bus, first[2].middle), (first[2].left, first[2].middle))
+    figure.dot(bus, memory.middle)
 
     linear = figure.box("linear", target_x, last[-1].top - 46, 200, 46, "Linear", "output")
     figure.up(last[-1], linear)
-    figure.text(target_x + 12, linear.bottom + 17, "[batch, tgt_len, d_model]", code=True)
+    figure.text(target_x + 10, linear.bottom + 17, "[batch, tgt_len, d_model]", code=True)
     softmax = figure.box("operation", target_x, linear.top - 34, 200, 32, "Softmax")
     figure.up(linear, softmax, "[batch, tgt_len, tgt_vocab_size]")
+    figure.text(softmax.right + 14, softmax.middle - 9, "part of the loss")
+    figure.text(softmax.right + 14, softmax.middle + 9, "and of the search")
     predicted = _tokens(figure, target_x, softmax.top - 28, TARGET[1:])
     figure.up(softmax, predicted)
     figure.text(target_x, predicted.top - 16, "at every position: the next token", "middle", bold=True, colour=INK)
@@ -437,16 +477,17 @@ def multi_head_attention() -> Figure:
     figure = Figure(
         "multi_head_attention",
         750,
-        960,
+        946,
         "Multi-head attention",
-        "From bottom to top: query, key and value, of shapes [batch, query_len, d_model] and [batch, key_len, d_model], "
-        "each pass a linear projection and are split into heads of d_k = d_model / heads dimensions. In every head, "
-        "queries times transposed keys give scores of shape [batch, heads, query_len, key_len]; these are divided by "
-        "√d_k, masked, and turned by softmax into weights, which are multiplied with the values. The heads' outputs are "
-        "concatenated to [batch, query_len, d_model] and pass the output projection.",
+        "From bottom to top: query, of shape [batch, query_len, d_model], and key and value, of shape [batch, "
+        "key_len, d_model], each pass a linear projection and are split into heads of d_k = d_model / num_heads "
+        "dimensions. In every head, queries times transposed keys, divided by √d_k, are scores of shape [batch, "
+        "heads, query_len, key_len]; these become minus infinity where the mask is False; softmax turns them into "
+        "weights, which are multiplied with the values. The heads' outputs are concatenated to [batch, query_len, "
+        "d_model] and pass the output projection.",
     )
     columns, middle, scores_x, bottom = (150, 375, 600), 375, 262, figure.height - 24
-    split = Box(middle, bottom - 150, 662, 32)
+    split = Box(middle, bottom - 150, 662, 46)
     for x, name, length in zip(columns, ("query", "key", "value"), ("query_len", "key_len", "key_len"), strict=True):
         data = figure.box("data", x, bottom, 212, 46, name, f"[batch, {length}, d_model]")
         projection = figure.box("linear", x, data.top - 28, 212, 46, "Linear", f"{name}_projection")
@@ -454,21 +495,23 @@ def multi_head_attention() -> Figure:
         figure.up(projection, split, x=x)
         figure.line((x, split.top), (x, split.top - 12))
         figure.text(x, split.top - 22, f"[batch, heads, {length}, d_k]", "middle", code=True)
-    figure.box("operation", split.x, split.bottom, split.width, split.height, "Split into heads")
+    figure.box(
+        "operation", split.x, split.bottom, split.width, split.height, "Split into heads", "d_k = d_model / num_heads"
+    )
 
     for offset in (16, 8, 0):
-        panel = figure.panel(middle + offset, split.top - 50 - offset, 570, 402, "heads")
+        panel = figure.panel(middle + offset, split.top - 50 - offset, 570, 408, "heads")
     figure.text(panel.left + 20, panel.top + 26, "Scaled dot-product attention", size=BODY, bold=True, colour=INK)
     figure.text(panel.left + 20, panel.top + 46, "in every head at once")
-    scores = figure.box("step", scores_x, panel.bottom - 30, 250, 34, "queries × keysᵀ")
-    scaled = figure.box("step", scores_x, scores.top - 38, 250, 34, "÷ √d_k")
-    masked = figure.box("step", scores_x, scaled.top - 24, 250, 34, "−∞ where mask is False")
+    products = figure.box("step", scores_x, panel.bottom - 30, 250, 34, "queries × keysᵀ")
+    scores = figure.box("step", scores_x, products.top - 24, 250, 34, "÷ √d_k")
+    masked = figure.box("step", scores_x, scores.top - 44, 250, 34, "−∞ where mask is False")
     softmax = figure.box("step", scores_x, masked.top - 24, 250, 34, "softmax over keys")
     weighted = figure.box("step", middle, softmax.top - 38, 510, 34, "weights × values")
-    for x, box in zip(columns, (scores, scores, weighted), strict=True):
+    for x, box in zip(columns, (products, products, weighted), strict=True):
         figure.arrow((x, split.top - 32), (x, box.bottom))
-    figure.up(scores, scaled, "scores [batch, heads, query_len, key_len]")
-    figure.up(scaled, masked)
+    figure.up(products, scores)
+    figure.up(scores, masked, "scores [batch, heads, query_len, key_len]")
     figure.up(masked, softmax)
     figure.up(softmax, weighted, "weights [batch, heads, query_len, key_len]", x=scores_x)
     mask = figure.box("data", 501, masked.middle + 23, 150, 46, "mask", "True: may attend", dash=DASHED)
@@ -476,7 +519,7 @@ def multi_head_attention() -> Figure:
 
     concatenate = figure.box("operation", middle, panel.top - 56, 270, 32, "Concatenate heads")
     figure.up(weighted, concatenate)
-    figure.text(middle + 12, concatenate.bottom + 20, "[batch, heads, query_len, d_k]", code=True)
+    figure.text(middle + 10, concatenate.bottom + 20, "[batch, heads, query_len, d_k]", code=True)
     projection = figure.box("linear", middle, concatenate.top - 34, 270, 46, "Linear", "output_projection")
     figure.up(concatenate, projection, "[batch, query_len, d_model]")
     output = figure.box("data", middle, projection.top - 28, 270, 46, "output", "[batch, query_len, d_model]")
@@ -529,7 +572,7 @@ def _mask_heading(figure: Figure, y: float, sign: str, title: str, call: str, sh
         figure.rectangle(28, y - 13, 26, 26, "#ffffff", LINE, radius=13)
         figure.text(41, y, sign, "middle", BODY + 2, bold=True, colour=INK)
     figure.text(68, y, title, size=BODY, bold=True, colour=INK)
-    figure.text(210, y, call, code=True)
+    figure.text(232, y, call, code=True)
     figure.text(722, y, shape, "end", code=True, colour=INK)
     figure.text(68, y + 22, note)
 
@@ -539,38 +582,32 @@ def masks() -> Figure:
     figure = Figure(
         "masks",
         750,
-        718,
+        716,
         "The masks of a batch",
         "A batch of two target sentences, '<sos> a dog runs home .' and '<sos> look ! <eos> <pad> <pad>'. The padding "
-        "mask, [batch, 1, 1, len], is one row a sentence: filled, that is True or 'may attend', at real tokens, empty at "
-        "padding. The look-ahead mask, [len, len], is the same for all sentences: a filled lower triangle, so that a "
-        "query sees itself and earlier keys. The target mask, [batch, 1, len, len], is filled where both are: what "
+        "mask, [batch, 1, 1, len], is one row a sentence: filled, that is True or 'may attend', at real tokens, empty "
+        "at padding. The look-ahead mask, [len, len], is the same for all sentences: a filled lower triangle, so that "
+        "a query sees itself and earlier keys. The target mask, [batch, 1, len, len], is filled where both are: what "
         "either mask hides stays hidden.",
     )
     lefts, positions = (76, 446), "012345"
-    _mask_heading(
-        figure, 40, "", "Padding mask", "padding_mask(ids, pad_id)", "[batch, 1, 1, len]",
-        "one row for each sentence, whatever the head and the query",
-    )  # fmt: skip
+    note = "one row for each sentence, whatever the head and the query"
+    _mask_heading(figure, 40, "", "Padding mask", "padding_mask(ids, pad_id)", "[batch, 1, 1, len]", note)
     for left, tokens in zip(lefts, BATCH, strict=True):
         _grid(figure, left, 104, [padding_mask(tokens)], tokens, [])
-    _mask_heading(
-        figure, 174, "&", "Look-ahead mask", "causal_mask(len)", "[len, len]",
-        "one square for all sentences and heads: a query sees itself and what comes before it",
-    )  # fmt: skip
-    left, top = 375 - 3 * CELL, 238
+    note = "one grid for all sentences and heads: a query sees itself and what comes before it"
+    _mask_heading(figure, 176, "&", "Look-ahead mask", "causal_mask(len)", "[len, len]", note)
+    left, top = 375 - 3 * CELL, 262
     _grid(figure, left, top, causal_mask(6), positions, positions)
-    figure.text(left - 26, top + 3 * ROW, "query", "end")
-    figure.text(left + 3 * CELL, top - 30, "key", "middle")
-    for number, (seen, meaning) in enumerate(((True, "True: may attend"), (False, "False: hidden"))):
-        _cell(figure, 550, top + (2 + number) * ROW, seen)
-        figure.text(604, top + (2.5 + number) * ROW, meaning)
-    _mask_heading(
-        figure, 442, "=", "Target mask", "target_mask(ids, pad_id)", "[batch, 1, len, len]",
-        "one square for each sentence, for all heads: seen where both allow it, so what either hides stays hidden",
-    )  # fmt: skip
+    figure.text(left + 3 * CELL, top - 34, "key", "middle")
+    figure.text(left - 28, top + 3 * ROW, "query", "end")
+    for row, seen, meaning in ((2, True, "True: may attend"), (3, False, "False: hidden")):
+        _cell(figure, 550, top + row * ROW, seen)
+        figure.text(604, top + (row + 0.5) * ROW, meaning)
+    note = "one grid for each sentence, for all heads: what either mask hides stays hidden"
+    _mask_heading(figure, 464, "=", "Target mask", "target_mask(ids, pad_id)", "[batch, 1, len, len]", note)
     for left, tokens in zip(lefts, BATCH, strict=True):
-        _grid(figure, left, 506, target_mask(tokens), tokens, tokens)
+        _grid(figure, left, 528, target_mask(tokens), tokens, tokens)
     return figure
 
 
