@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from transformer_lib import plots
+from transformer_lib import SinusoidalPositions, plots
 from transformer_lib.training import History
 
 
@@ -73,6 +73,19 @@ def test_the_learning_curve_marks_the_best_epoch():
     assert figure.axes[0].get_xlabel() and figure.axes[0].get_ylabel()
 
 
+def test_waves_are_columns_of_the_table_one_below_the_other():
+    table = SinusoidalPositions(30, 8).table
+    figure = plots.waves(table, [0, 5])
+    assert [axes.get_title() for axes in figure.axes] == ["dimension 0", "dimension 5"]
+    for axes, dimension in zip(figure.axes, [0, 5], strict=True):
+        torch.testing.assert_close(torch.tensor(axes.lines[0].get_ydata()), table[:, dimension])
+        assert axes.get_ylim() == figure.axes[0].get_ylim()  # heights can be compared
+    assert figure.axes[-1].get_xlabel() == "position" and figure.get_supylabel() == "value"
+    figure.draw_without_rendering()
+    upper, lower = figure.axes
+    assert not lower.title.get_window_extent().overlaps(upper.get_window_extent())
+
+
 def test_vectors_are_arrows_from_the_origin_with_their_names():
     figure = plots.vectors({"query": (2, 1), "$key": (-1, 2)})
     axes = figure.axes[0]
@@ -93,3 +106,64 @@ def test_a_figure_can_be_saved(translation, tmp_path, ending):
     with pytest.raises(ValueError, match="xyz"):
         plots.save(plots.attention_heads(translation), tmp_path / "map.xyz")
     assert [path.name for path in tmp_path.iterdir()] == [f"map.{ending}"]
+
+
+TREE = {
+    ("the",): -0.92,
+    ("a",): -0.51,
+    ("the", "dog"): -1.02,
+    ("a", "dog"): -1.43,
+    ("a", "cat"): -1.56,
+    ("the", "dog", "<eos>"): -1.02,
+}
+BEST = ("the", "dog", "<eos>")
+
+
+def tree_labels(figure):
+    """Return each box's text with its place: step and row."""
+    return {text.get_text().replace("\n", " "): text.get_position() for text in figure.axes[0].texts}
+
+
+def test_a_beam_tree_shows_every_beginning_at_its_step_and_the_best_along_the_top():
+    figure = plots.beam_tree(TREE, kept={path for path in TREE if path != ("a", "cat")}, best=BEST)
+    assert tree_labels(figure) == {
+        "<sos>": (0, 0),
+        "the -0.92": (1, 0),
+        "dog -1.02": (2, 0),
+        "<eos> -1.02": (3, 0),
+        "a -0.51": (1, 1),
+        "dog -1.43": (2, 1),
+        "cat -1.56": (2, 2),
+    }
+    fills = {text.get_text(): text.get_bbox_patch().get_facecolor() for text in figure.axes[0].texts}
+    edges = {text.get_text(): text.get_bbox_patch().get_edgecolor() for text in figure.axes[0].texts}
+    assert fills["the\n-0.92"] == fills["<eos>\n-1.02"] != fills["a\n-0.51"] == fills["cat\n-1.56"]
+    assert edges["a\n-0.51"] == edges["dog\n-1.43"] != edges["cat\n-1.56"]
+    assert len(figure.axes[0].lines) == len(TREE)
+
+
+def test_no_box_of_a_beam_tree_overlaps_another_or_is_clipped():
+    tokens = ["a", "$", "children", "extraordinarily"]
+    tree = {(a, *rest): -1.0 for a in tokens for rest in [(), *((b,) for b in tokens), *((b, "x") for b in tokens)]}
+    figure = plots.beam_tree(tree, kept=list(tree)[::2], best=("$", "children", "x"))
+    figure.draw_without_rendering()
+    boxes = [text.get_bbox_patch().get_window_extent() for text in figure.axes[0].texts]
+    assert not [(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :] if a.overlaps(b)]
+    box = figure.get_tightbbox().padded(-0.01)
+    assert box.xmin >= 0 and box.ymin >= 0
+    assert box.xmax <= figure.get_figwidth() and box.ymax <= figure.get_figheight()
+
+
+def test_a_beam_tree_with_a_branch_in_the_air_says_so():
+    with pytest.raises(ValueError, match=r"log_probs lacks \('the',\), the beginning of"):
+        plots.beam_tree({("the", "dog"): -1.0}, kept=[], best=("the", "dog"))
+    with pytest.raises(ValueError, match="log_probs lacks"):
+        plots.beam_tree(TREE, kept=[], best=("a", "pet"))
+
+
+def test_marks_frame_squares_of_an_attention_map():
+    figure = plots.attention_map(torch.eye(2, 3), ["ein", "hund", "."], ["a", "dog"], marks={(0, 0), (1, 2)})
+    frames = {tuple(float(v) for v in patch.get_center()) for patch in figure.axes[0].patches}
+    assert frames == {(0.0, 0.0), (2.0, 1.0)}  # column, row
+    with pytest.raises(ValueError, match=r"marks holds \(2, 0\), but weights has shape \[2, 3\]"):
+        plots.attention_map(torch.eye(2, 3), ["ein", "hund", "."], ["a", "dog"], marks=[(2, 0)])

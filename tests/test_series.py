@@ -1,5 +1,7 @@
+import ast
 import dataclasses
 import os
+import re
 
 import pytest
 import torch
@@ -91,11 +93,12 @@ def test_without_a_trained_multi30k_model_the_sample_corpus_takes_its_place(tiny
     assert "There is no trained model in runs/multi30k-tutorial (notebook 05 trains it)" in capsys.readouterr().out
 
 
-def test_source_is_the_librarys_own():
-    shown = series.show_source(MultiHeadAttention.attend, series.figure).data
-    assert shown.count("```python") == 2
-    assert "self.query_projection(query)" in shown
-    assert "\n```python\ndef figure(" in "\n" + shown
+def test_source_is_the_librarys_own_and_still_python():
+    shown = series.show_source(MultiHeadAttention, MultiHeadAttention.attend, series.figure).data
+    listings = re.findall(r"```python\n(.*?)\n```", shown, re.DOTALL)
+    assert len(listings) == 3
+    assert [ast.parse(listing).body[0].name for listing in listings] == ["MultiHeadAttention", "attend", "figure"]
+    assert "self.query_projection(query)" in listings[1]
 
 
 def test_a_figure_that_is_not_there_says_which_are():

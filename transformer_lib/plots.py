@@ -103,20 +103,26 @@ def attention_heads(
     return _grid(weights, columns, rows, titles, columns_of_panels, axis_labels)
 
 
-def masks(masks: Mapping[str, Tensor], columns: Sequence[str], rows: Sequence[str] | None = None) -> Figure:
+def masks(
+    masks: Mapping[str, Tensor],
+    columns: Sequence[str],
+    rows: Sequence[str] | None = None,
+    axis_labels: tuple[str, str] = ("key", "query"),
+) -> Figure:
     """Draw masks side by side: a filled square where the row's token may attend to the column's.
 
     Args:
         masks: each mask's title, and the mask, boolean, ``[query_len, key_len]``; True means "may attend".
         columns: a label for each key.
         rows: a label for each query; those of the keys by default.
+        axis_labels: what columns and rows are.
 
     Raises:
         ValueError: the labels do not fit a mask.
     """
     stacked = torch.stack(list(masks.values()))  # [panels, rows, columns]
     return _grid(
-        stacked, columns, rows or columns, list(masks), len(masks), ("key", "query"), _MASK_COLOURS, ("hidden", "seen")
+        stacked, columns, rows or columns, list(masks), len(masks), axis_labels, _MASK_COLOURS, ("hidden", "seen")
     )
 
 
@@ -139,6 +145,23 @@ def positions(table: Tensor, title: str = "") -> Figure:
         image = axes.imshow(values, aspect="auto", interpolation="none", cmap="RdBu_r", vmin=-limit, vmax=limit)
         axes.set(xlabel="dimension", ylabel="position", title=title)
         figure.colorbar(image, ax=axes, label="value")
+    return _close(figure)
+
+
+def waves(table: Tensor, dimensions: Sequence[int]) -> Figure:
+    """Draw some columns of a table of position vectors, ``[positions, d_model]``, one below the other."""
+    values = table.detach().float().cpu()
+    limit = 1.15 * float(values[:, list(dimensions)].abs().max())
+    with plt.rc_context(STYLE):
+        size = (6.4, 0.9 + 0.95 * len(dimensions))
+        figure, panels = plt.subplots(len(dimensions), sharex=True, sharey=True, squeeze=False, figsize=size)
+        figure.set_layout_engine("constrained")
+        for axes, dimension in zip(panels.flat, dimensions, strict=True):
+            axes.plot(values[:, dimension], marker=".", markersize=3, linewidth=1.2)
+            axes.set_title(f"dimension {dimension}", fontsize=10)
+            axes.set_ylim(-limit, limit)
+        panels.flat[-1].set_xlabel("position")
+        figure.supylabel("value", fontsize=10)
     return _close(figure)
 
 
@@ -269,10 +292,10 @@ def beam_tree(log_probs: Mapping[tuple[str, ...], float], kept: Collection[tuple
         children[path[:-1]].append(path)
     rows = _tree_rows(children)
     widest = max(len(token) for path in log_probs for token in path)
-    pitch = 0.085 * max(widest, len(SOS)) + 0.5  # inches from one column to the next
+    pitch = 0.085 * max(widest, len(SOS)) + 0.4  # inches from one column to the next
     steps, depth = max(map(len, log_probs)), max(rows.values())
     with plt.rc_context({**STYLE, "axes.grid": False, "axes.spines.left": False}):
-        figure, axes = plt.subplots(figsize=(pitch * (steps + 1) + 0.3, 0.55 * (depth + 1) + 0.9), layout="constrained")
+        figure, axes = plt.subplots(figsize=(pitch * (steps + 1) + 0.3, 0.5 * (depth + 1) + 0.9), layout="constrained")
         for path, row in rows.items():
             look = "best" if path == best[: len(path)] else "kept" if path in kept else "cut"
             text, fill, line, linewidth = _TREE_LOOKS[look]
@@ -281,7 +304,7 @@ def beam_tree(log_probs: Mapping[tuple[str, ...], float], kept: Collection[tuple
             axes.text(
                 len(path),
                 row,
-                f"{path[-1]}\n{log_probs[path]:.2f}" if path else SOS,
+                f"{path[-1]}\n{round(log_probs[path], 2) + 0.0:.2f}" if path else SOS,
                 ha="center",
                 va="center",
                 fontsize=9,

@@ -3,6 +3,7 @@
 import inspect
 import os
 import tempfile
+import textwrap
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,8 @@ def start_with_model(corpus: str = "multi30k", seed: int = 1234) -> tuple[Sessio
 
 def show_source(*objects: Any) -> Markdown:
     """Show the library's own source of functions, classes or methods."""
-    return Markdown("\n".join(f"```python\n{inspect.cleandoc(inspect.getsource(item))}\n```" for item in objects))
+    listings = (textwrap.dedent(inspect.getsource(item)).rstrip() for item in objects)
+    return Markdown("\n\n".join(f"```python\n{listing}\n```" for listing in listings))
 
 
 def figure(name: str) -> SVG:
