@@ -167,3 +167,15 @@ def test_marks_frame_squares_of_an_attention_map():
     assert frames == {(0.0, 0.0), (2.0, 1.0)}  # column, row
     with pytest.raises(ValueError, match=r"marks holds \(2, 0\), but weights has shape \[2, 3\]"):
         plots.attention_map(torch.eye(2, 3), ["ein", "hund", "."], ["a", "dog"], marks=[(2, 0)])
+
+
+def test_masks_stand_side_by_side_or_in_rows_with_their_axes_named():
+    two = {"first": torch.eye(3, dtype=torch.bool), "second": torch.ones(3, 3, dtype=torch.bool)}
+    for columns, same_row in ((None, True), (1, False)):
+        figure = plots.masks(two, list("abc"), axis_labels=("input", "output"), columns_of_panels=columns)
+        first, second = panels(figure)
+        assert (first.get_title(), second.get_title()) == ("first", "second")
+        assert (figure.get_supxlabel(), figure.get_supylabel()) == ("input", "output")
+        figure.draw_without_rendering()
+        assert (abs(first.get_position().y0 - second.get_position().y0) < 0.01) == same_row
+        assert second.images[0].get_array().all() and not first.images[0].get_array().all()

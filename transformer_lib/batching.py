@@ -42,8 +42,8 @@ def make_dataset(
 class Batches(BucketIterator):
     """Iterate over a dataset in batches that hold little padding; each has ``src`` and ``tgt``, ``[batch, seq_len]``.
 
-    torchtext's own sort key for translation interleaves the bits of both lengths, which leaves half of Multi30k's
-    source positions to padding. This one sorts by source length in steps of two, then by target length.
+    torchtext's ``BucketIterator`` sorts what it trains on only if told to (``sort_within_batch=True``); without that,
+    half of Multi30k's positions are padding. This one does, by source length in steps of two, then by target length.
 
     Args:
         dataset: what ``make_dataset`` returned.

@@ -108,6 +108,7 @@ def masks(
     columns: Sequence[str],
     rows: Sequence[str] | None = None,
     axis_labels: tuple[str, str] = ("key", "query"),
+    columns_of_panels: int | None = None,
 ) -> Figure:
     """Draw masks side by side: a filled square where the row's token may attend to the column's.
 
@@ -116,13 +117,21 @@ def masks(
         columns: a label for each key.
         rows: a label for each query; those of the keys by default.
         axis_labels: what columns and rows are.
+        columns_of_panels: panels side by side; all of them by default.
 
     Raises:
         ValueError: the labels do not fit a mask.
     """
     stacked = torch.stack(list(masks.values()))  # [panels, rows, columns]
     return _grid(
-        stacked, columns, rows or columns, list(masks), len(masks), axis_labels, _MASK_COLOURS, ("hidden", "seen")
+        stacked,
+        columns,
+        rows or columns,
+        list(masks),
+        columns_of_panels or len(masks),
+        axis_labels,
+        _MASK_COLOURS,
+        ("hidden", "seen"),
     )
 
 
@@ -131,6 +140,8 @@ def padding(ids: Tensor, pad_id: int, title: str = "") -> Figure:
     with plt.rc_context({**STYLE, "axes.grid": False}):
         figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
         axes.imshow((ids != pad_id).cpu(), aspect="auto", interpolation="none", cmap=_MASK_COLOURS, vmin=0, vmax=1)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.yaxis.get_major_locator().set_params(integer=True)
         axes.set(xlabel="position", ylabel="sentence in the batch", title=title)
         axes.set_facecolor("white")
     return _close(figure)
