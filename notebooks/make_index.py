@@ -27,6 +27,10 @@ PAGE = """<!doctype html>
 </html>
 """
 ITEM = '<li><a href="{page}"><strong>{title}</strong></a><br>{promise}<br><small>{time}</small></li>'
+SOURCE_STYLE = """<style>
+.jp-RenderedMarkdown .highlight pre { font: 13px/1.4 monospace; padding: 0.5em; border-left: 3px solid #31568c }
+</style>
+"""
 
 
 def describe(notebook: Path) -> dict[str, str]:
@@ -41,8 +45,9 @@ def describe(notebook: Path) -> dict[str, str]:
     return {"page": f"{notebook.stem}.html", **{name: html.escape(value) for name, value in found.items()}}
 
 
-def link_pages(page: str) -> str:
-    """Let links to the series' notebooks lead to their HTML pages."""
+def finish_page(page: str) -> str:
+    """Let links to the series' notebooks lead to their HTML pages, and show the library's source as code."""
+    page = page.replace("</head>", f"{SOURCE_STYLE}</head>", 1)
     return re.sub(r'(href="\d\d_\w+)\.ipynb', r"\1.html", page)
 
 
@@ -53,7 +58,7 @@ def main(folder: Path) -> None:
     subprocess.run([*convert, "--CoalesceStreamsPreprocessor.enabled=True", *notebooks], check=True)
     for notebook in notebooks:
         page = notebook.with_suffix(".html")
-        page.write_text(link_pages(page.read_text(encoding="utf-8")), encoding="utf-8")
+        page.write_text(finish_page(page.read_text(encoding="utf-8")), encoding="utf-8")
     items = "\n".join(ITEM.format(**describe(notebook)) for notebook in notebooks)
     (folder / "index.html").write_text(PAGE.format(items=items), encoding="utf-8")
     print(f"{folder / 'index.html'}: {len(notebooks)} notebooks")

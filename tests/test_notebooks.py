@@ -169,7 +169,7 @@ def test_the_index_names_it_and_pages_link_to_pages(request, cells):
     entry = make_index.describe(path)
     assert entry["page"] == f"{path.stem}.html"
     assert entry["title"] and entry["promise"].endswith(".") and re.match(r"Reading time: \d+ minutes", entry["time"])
-    page = make_index.link_pages(f'<a href="{path.name}">next</a> <a href="https://example.org/{path.name}">it</a>')
+    page = make_index.finish_page(f'<a href="{path.name}">next</a> <a href="https://example.org/{path.name}">it</a>')
     assert page == f'<a href="{path.stem}.html">next</a> <a href="https://example.org/{path.name}">it</a>'
 
 

@@ -91,6 +91,9 @@ def test_without_a_trained_multi30k_model_the_sample_corpus_takes_its_place(tiny
     session, _ = series.start_with_model()
     assert (session.corpus.name, session.preset) == ("sample", "small")
     assert "There is no trained model in runs/multi30k-tutorial (notebook 05 trains it)" in capsys.readouterr().out
+    again, _ = series.start_with_model("sample")
+    assert again == session
+    assert "no trained model" not in capsys.readouterr().out
 
 
 def test_source_is_the_librarys_own_and_still_python():

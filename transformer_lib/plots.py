@@ -235,6 +235,8 @@ def lines(
                 axes.set(**{f"{name}scale": "log"})
                 axis.set_major_formatter("{x:g}")
                 axis.set_minor_formatter(NullFormatter() if name == "x" else LogFormatter(minor_thresholds=(1, 0.4)))
+        if "x" not in log and all(isinstance(value, int) for value in x):
+            axes.xaxis.get_major_locator().set_params(integer=True)
         if "x" in log and len(x) <= 12:
             axes.set_xticks(x)
         if len(curves) > 1:

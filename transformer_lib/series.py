@@ -59,7 +59,7 @@ def start(corpus: str = "multi30k", seed: int = 1234) -> Session:
     fast_dev_run = os.environ.get("TRANSFORMER_LIB_FAST_DEV_RUN", "") not in ("", "0")
     seed_everything(seed)
     device = pick_device()
-    wanted = "sample" if fast_dev_run else os.environ.get("TRANSFORMER_LIB_CORPUS", corpus)
+    wanted = "sample" if fast_dev_run or os.environ.get("TRANSFORMER_LIB_CORPUS") == "sample" else corpus
     found = load_corpus(wanted)
     try:
         for split in ("train", "val", TEST_SPLITS[wanted]):
