@@ -28,7 +28,8 @@ PAGE = """<!doctype html>
 """
 ITEM = '<li><a href="{page}"><strong>{title}</strong></a><br>{promise}<br><small>{time}</small></li>'
 SOURCE_STYLE = """<style>
-.jp-RenderedMarkdown .highlight pre { font: 13px/1.4 monospace; padding: 0.5em; border-left: 3px solid #31568c }
+.jp-RenderedMarkdown .highlight pre {
+  font: 13px/1.4 monospace; padding: 0.5em; border-left: 3px solid #31568c; white-space: pre; overflow-x: auto }
 </style>
 """
 

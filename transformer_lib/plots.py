@@ -8,6 +8,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
@@ -230,15 +231,8 @@ def lines(
             style = _DASHES[number % len(_DASHES)]
             axes.plot(x, values, linestyle=style, marker="o" if len(x) <= 20 else None, markersize=4, label=name)
         axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
-        for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
-            if name in log:
-                axes.set(**{f"{name}scale": "log"})
-                axis.set_major_formatter("{x:g}")
-                axis.set_minor_formatter(NullFormatter() if name == "x" else LogFormatter(minor_thresholds=(1, 0.4)))
-        if "x" not in log and all(isinstance(value, int) for value in x):
-            axes.xaxis.get_major_locator().set_params(integer=True)
-        if "x" in log and len(x) <= 12:
-            axes.set_xticks(x)
+        axes.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
+        _label_ticks(axes, x, log)
         if len(curves) > 1:
             axes.legend(frameon=False)
     return _close(figure)
@@ -345,7 +339,7 @@ def learning_curve(history: History) -> Figure:
             loss = history.val_loss[best - 1]
             axes.plot(best, loss, "o", markersize=11, fillstyle="none", color="C1", label="best epoch")
         axes.set(xlabel="epoch", ylabel="loss (nats per token)", yscale="log")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        _label_ticks(axes, epochs, log="y")
         axes.legend(frameon=False)
     return _close(figure)
 
@@ -442,6 +436,21 @@ def _branch(column: int, parent_row: int, row: int) -> tuple[np.ndarray, np.ndar
     x = np.concatenate([[column - 1], column - 0.62 + 0.24 * bend, [column]])
     y = np.concatenate([[parent_row], parent_row + (row - parent_row) * (3 * bend**2 - 2 * bend**3), [row]])
     return x, y
+
+
+def _label_ticks(axes: Axes, x: Sequence[float], log: str) -> None:
+    """Write plain numbers, at the values of ``x`` if they are few, and whole ones if those are whole."""
+    if "y" in log:
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
+    if "x" in log:
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    if all(isinstance(value, int) for value in x):
+        if len(x) <= 12:
+            axes.set_xticks(x)
+        elif "x" not in log:
+            axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _close(figure: Figure) -> Figure:
