@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import LogFormatter, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
 from transformer_lib.checkpoint import replace_file
@@ -440,12 +440,11 @@ def _branch(column: int, parent_row: int, row: int) -> tuple[np.ndarray, np.ndar
 
 def _label_ticks(axes: Axes, x: Sequence[float], log: str) -> None:
     """Write plain numbers, at the values of ``x`` if they are few, and whole ones if those are whole."""
-    if "y" in log:
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
-    if "x" in log:
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter(NullFormatter())
+    for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+        if name in log:
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(NullFormatter())
     if all(isinstance(value, int) for value in x):
         if len(x) <= 12:
             axes.set_xticks(x)
