@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from torch.optim.swa_utils import AveragedModel
@@ -131,7 +131,7 @@ def learning_rate_schedule(optimizer: Optimizer, kind: str, warmup_steps: int, t
     return LambdaLR(optimizer, factor)
 
 
-def average_weights(model: Transformer, decay: float) -> AveragedModel:
+def average_weights(model: nn.Module, decay: float) -> AveragedModel:
     """Keep an exponential moving average of a model's weights: what its ``update_parameters(model)`` is given.
 
     The average forgets the random beginning quickly: its n-th update keeps (1 + n) / (10 + n) of it, at most ``decay``,
