@@ -179,3 +179,53 @@ def test_masks_stand_side_by_side_or_in_rows_with_their_axes_named():
         figure.draw_without_rendering()
         assert (abs(first.get_position().y0 - second.get_position().y0) < 0.01) == same_row
         assert second.images[0].get_array().all() and not first.images[0].get_array().all()
+
+
+def test_padding_is_light_and_tokens_are_dark():
+    figure = plots.padding(torch.tensor([[2, 5, 3], [2, 3, 1]]), pad_id=1, title="a batch")
+    axes = figure.axes[0]
+    assert axes.images[0].get_array().tolist() == [[True, True, True], [True, True, False]]
+    light, dark = (sum(axes.images[0].cmap(value)[:3]) for value in (0, 1))
+    assert light > dark
+    assert axes.get_title() == "a batch" and axes.get_xlabel() and axes.get_ylabel()
+
+
+def test_positions_are_drawn_as_they_are_on_a_scale_that_is_even_around_zero():
+    table = torch.tensor([[0.5, -2.0], [1.0, 0.0]])
+    image = plots.positions(table).axes[0].images[0]
+    torch.testing.assert_close(torch.tensor(image.get_array()), table)
+    assert image.get_clim() == (-2, 2)
+
+
+def test_lines_are_the_curves_with_plain_numbers_on_logarithmic_axes():
+    figure = plots.lines([1, 10, 100], {"up": [0.1, 1, 10], "down": [10, 1, 0.1]}, "x", "y", log="xy")
+    axes = figure.axes[0]
+    assert [list(line.get_ydata()) for line in axes.lines] == [[0.1, 1, 10], [10, 1, 0.1]]
+    assert axes.lines[0].get_linestyle() != axes.lines[1].get_linestyle()  # told apart without colours
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["up", "down"]
+    figure.draw_without_rendering()
+    assert labels(axes)[0] == ["1", "10", "100"]
+    assert {"0.1", "1", "10"} <= set(labels(axes)[1])
+    assert plots.lines([1, 2], {"one": [1, 2]}, "x", "y").axes[0].get_yscale() == "linear"
+
+
+def test_axes_of_whole_numbers_have_whole_ticks():
+    for length in (3, 30):
+        axes = plots.lines(range(length), {"a": range(length)}, "step", "loss").axes[0]
+        assert all(tick == round(tick) for tick in axes.get_xticks())
+
+
+def test_bars_stand_from_top_to_bottom_with_their_numbers():
+    axes = plots.bars({"random": 49.04, "sorted": 8.0}, "padding (%)", label="{:.2f}").axes[0]
+    assert [bar.get_width() for bar in axes.patches] == [49.04, 8.0]
+    assert [text.get_text() for text in axes.texts] == ["49.04", "8.00"]
+    assert labels(axes)[1] == ["random", "sorted"]
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first is on top
+
+
+def test_a_histogram_counts_every_sample_over_the_same_bins():
+    axes = plots.histogram({"de": [1, 1, 2], "en": [2, 2, 2, 3]}, "tokens", "sentences", bins=[1, 2, 3, 4]).axes[0]
+    outlines = [patch.get_xy() for patch in axes.patches]
+    assert [{float(y) for y in outline[:, 1]} for outline in outlines] == [{0, 1, 2}, {0, 1, 3}]
+    assert outlines[0][:, 0].min() == 1 and outlines[1][:, 0].max() == 4

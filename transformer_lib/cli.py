@@ -66,12 +66,11 @@ def train(options: argparse.Namespace) -> None:
     """Train a model, then score it on the corpus's first test split."""
     changes = {name: getattr(options, name) for name in ("epochs", "batch_size", "learning_rate", "seed")}
     recipe = dataclasses.replace(RECIPES[options.preset], **{k: v for k, v in changes.items() if v is not None})
-    device = pick_device(options.device)
     corpus = load_corpus(options.corpus, options.src, options.tgt)
     output = options.output or Path("runs") / f"{corpus.name}-{options.preset}"
     own = {} if options.corpus in CORPORA else {"corpus": str(Path(options.corpus).resolve())}
     translator = train_translator(
-        corpus, options.preset, recipe, output, options.resume, device, options.min_freq, notes=own, log=_log
+        corpus, options.preset, recipe, output, options.resume, options.device, options.min_freq, notes=own, log=_log
     )
     for split in corpus.splits[2:3]:
         pairs = corpus[split]

@@ -140,7 +140,9 @@ def padding(ids: Tensor, pad_id: int, title: str = "") -> Figure:
     """Draw a batch of ids, ``[batch, seq_len]``, one sentence a row: dark where there is a token, light for padding."""
     with plt.rc_context({**STYLE, "axes.grid": False}):
         figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
-        axes.imshow((ids != pad_id).cpu(), aspect="auto", interpolation="none", cmap=_MASK_COLOURS, vmin=0, vmax=1)
+        axes.imshow(
+            (ids != pad_id).cpu().numpy(), aspect="auto", interpolation="none", cmap=_MASK_COLOURS, vmin=0, vmax=1
+        )
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.yaxis.get_major_locator().set_params(integer=True)
         axes.set(xlabel="position", ylabel="sentence in the batch", title=title)

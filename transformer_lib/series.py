@@ -18,7 +18,6 @@ from transformer_lib.recipes import RECIPES, Recipe
 from transformer_lib.training import pick_device, seed_everything
 from transformer_lib.translator import Translator
 
-TEST_SPLITS = {"sample": "test", "multi30k": "test_2016_flickr"}
 _FIGURES = Path(__file__).parent / "figures"  # in a wheel; in the repository, they lie in assets/
 if not _FIGURES.is_dir():
     _FIGURES = Path(__file__).parent.parent / "assets" / "figures"
@@ -33,7 +32,7 @@ class Session:
         corpus: Multi30k where it can be had, else the sample corpus.
         preset: the model that suits the corpus: ``"tutorial"`` or ``"small"``.
         recipe: how to train it; a single epoch in a fast development run.
-        test: the corpus's test split.
+        test: the corpus's first test split.
         runs: folder for what is trained on this corpus: below ``runs/``, or one that is thrown away after a fast
             development run.
         fast_dev_run: whether ``TRANSFORMER_LIB_FAST_DEV_RUN`` asks for tiny budgets, as the tests do.
@@ -48,21 +47,20 @@ class Session:
     fast_dev_run: bool
 
 
-def start(corpus: str = "multi30k", seed: int = 1234) -> Session:
+def start(corpus: str = "multi30k") -> Session:
     """Seed the random numbers, pick the device, find the corpus, and print what came of it.
 
     Args:
         corpus: the corpus to work with. The sample corpus takes its place in a fast development run, where
             ``TRANSFORMER_LIB_CORPUS`` says ``sample``, and where it cannot be had; a printed line says so.
-        seed: seed of all random numbers.
     """
     fast_dev_run = os.environ.get("TRANSFORMER_LIB_FAST_DEV_RUN", "") not in ("", "0")
-    seed_everything(seed)
+    seed_everything(Recipe.seed)
     device = pick_device()
     wanted = "sample" if fast_dev_run or os.environ.get("TRANSFORMER_LIB_CORPUS") == "sample" else corpus
     found = load_corpus(wanted)
     try:
-        for split in ("train", "val", TEST_SPLITS[wanted]):
+        for split in found.splits[:3]:
             found[split]  # fetches it
     except CorpusError as error:
         print(f"{wanted} cannot be had, so this notebook goes on with the sample corpus: {error}")
@@ -72,7 +70,7 @@ def start(corpus: str = "multi30k", seed: int = 1234) -> Session:
     return session
 
 
-def start_with_model(corpus: str = "multi30k", seed: int = 1234) -> tuple[Session, Translator]:
+def start_with_model(corpus: str = "multi30k") -> tuple[Session, Translator]:
     """Do what ``start`` does, and load the model that notebook 05 trained on the corpus.
 
     Where there is none, a ``small`` model on the sample corpus takes its place: an earlier one, or a new one, which
@@ -80,9 +78,8 @@ def start_with_model(corpus: str = "multi30k", seed: int = 1234) -> tuple[Sessio
 
     Args:
         corpus: as in ``start``; ``"sample"`` for the small model even where there is one on Multi30k.
-        seed: as in ``start``.
     """
-    session = start(corpus, seed)
+    session = start(corpus)
     if not _is_trained(session.runs):
         if session.corpus.name != "sample":
             print(
@@ -123,9 +120,7 @@ def _session(device: torch.device, corpus: Corpus, fast_dev_run: bool) -> Sessio
     preset = "small" if corpus.name == "sample" else "tutorial"
     recipe = replace(RECIPES[preset], epochs=1) if fast_dev_run else RECIPES[preset]
     runs = Path(tempfile.mkdtemp()) if fast_dev_run else Path("runs")
-    return Session(
-        device, corpus, preset, recipe, TEST_SPLITS[corpus.name], runs / f"{corpus.name}-{preset}", fast_dev_run
-    )
+    return Session(device, corpus, preset, recipe, corpus.splits[2], runs / f"{corpus.name}-{preset}", fast_dev_run)
 
 
 def _is_trained(folder: Path) -> bool:
