@@ -20,10 +20,14 @@ from transformer_lib.checkpoint import (
 from transformer_lib.translator import Translator
 
 
+def fields_of(translator):
+    return {"src": translator.src_field, "tgt": translator.tgt_field}
+
+
 @pytest.fixture
 def model_file(tmp_path, trained):
     path = tmp_path / "model.safetensors"
-    save_model(path, trained.model, trained.src_field, trained.tgt_field, {"corpus": "tiny"})
+    save_model(path, trained.model, fields_of(trained), {"corpus": "tiny"})
     return path
 
 
@@ -34,7 +38,7 @@ def test_a_model_comes_back_as_it_was(model_file, trained):
     assert saved.notes == {"corpus": "tiny"}
     for name, weights in trained.model.state_dict().items():
         assert saved.model.state_dict()[name].equal(weights), name
-    assert saved.src_field.vocab.itos == trained.src_field.vocab.itos
+    assert saved.fields["src"].vocab.itos == trained.src_field.vocab.itos
     assert load_model(model_file.parent).model.config == trained.model.config  # the folder will do
 
 
@@ -55,7 +59,7 @@ def test_tied_weights_are_stored_once_and_tied_again(tmp_path, fields, tiny_conf
     tgt_field.vocab = src_field.vocab
     config = dataclasses.replace(tiny_config, tie_embeddings=True, tgt_vocab_size=tiny_config.src_vocab_size)
     model = Transformer(config)
-    save_model(tmp_path / "tied", model, src_field, tgt_field)
+    save_model(tmp_path / "tied", model, {"src": src_field, "tgt": tgt_field})
     matrix = model.output.weight
     assert sum(t.shape == matrix.shape for t in safetensors.torch.load_file(tmp_path / "tied").values()) == 1
     loaded = load_model(tmp_path / "tied").model
@@ -88,7 +92,7 @@ def set_config(metadata, **values):
 @pytest.mark.parametrize(
     ("tensors", "metadata", "message"),
     [
-        (None, lambda m: m.update(format="pt"), "says format 'pt', expected 'transformer_lib model, version 1'"),
+        (None, lambda m: m.update(format="pt"), "says format 'pt', expected one of 'transformer_lib model, version 1'"),
         (None, lambda m: m.pop("config"), "does not hold a model that fits together .*config"),
         (None, lambda m: m.update(config="{"), "does not hold a model that fits together"),
         (None, lambda m: set_config(m, d_ff=128), r"shape \[32, 64\], expected \[32, 128\]"),
@@ -142,7 +146,7 @@ def test_a_disk_that_fills_up_leaves_what_was_there(tmp_path, trained, what):
     path.write_bytes(b"the last good one")
     with pytest.raises(OSError, match=r"what was there before is unchanged: '.*file'"), almost_full_disk():
         if what == "model":
-            save_model(path, trained.model, trained.src_field, trained.tgt_field)
+            save_model(path, trained.model, fields_of(trained))
         else:
             save_training_state(path, {"model": trained.model.state_dict()})
     assert path.read_bytes() == b"the last good one"
@@ -193,7 +197,7 @@ def test_what_is_no_training_state_is_refused(tmp_path, content):
 
 def test_a_model_with_other_vocabularies_is_not_saved(tmp_path, trained):
     with pytest.raises(ValueError, match="src_field has a vocabulary of"):
-        save_model(tmp_path / "model", trained.model, trained.tgt_field, trained.src_field)
+        save_model(tmp_path / "model", trained.model, {"src": trained.tgt_field, "tgt": trained.src_field})
     assert list(tmp_path.iterdir()) == []
 
 

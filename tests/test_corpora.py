@@ -101,7 +101,7 @@ def test_no_network_says_what_to_do(cache, monkeypatch):
 def test_a_damaged_file_in_the_cache_is_refused_but_never_removed(published, cache):
     (cache / "multi30k").mkdir(parents=True)
     (cache / "multi30k" / "val.de.gz").write_bytes(b"mine")
-    with pytest.raises(CorpusError, match=r"val\.de\.gz has SHA-256 .*, expected .* Remove it"):
+    with pytest.raises(CorpusError, match=r"val\.de\.gz: its sha256 checksum is .*, expected .* Remove it"):
         load_corpus("multi30k")["val"]
     assert (cache / "multi30k" / "val.de.gz").read_bytes() == b"mine"
 

@@ -9,10 +9,12 @@ from importlib.metadata import PackageNotFoundError, version
 
 from transformer_lib.add_norm import AddNorm
 from transformer_lib.attention import MultiHeadAttention, scaled_dot_product_attention
+from transformer_lib.conversion import from_torch, to_torch
 from transformer_lib.decoder import Decoder, DecoderLayer
 from transformer_lib.embeddings import Embedding, LearnedPositions, SinusoidalPositions, TokenEmbedding
 from transformer_lib.encoder import Encoder, EncoderLayer
 from transformer_lib.feed_forward import PositionwiseFeedForward
+from transformer_lib.language_model import LanguageModelConfig, TransformerLanguageModel
 from transformer_lib.masks import causal_mask, local_mask, padding_mask, target_mask
 from transformer_lib.transformer import AttentionMaps, Transformer, TransformerConfig
 
@@ -27,6 +29,7 @@ _LAZY_MODULES = (
     "checkpoint",
     "cli",
     "corpora",
+    "generator",
     "pipeline",
     "plots",
     "recipes",
@@ -36,7 +39,14 @@ _LAZY_MODULES = (
     "training",
     "translator",
 )
-_LAZY_NAMES = {"Translator": "translator", "load_corpus": "corpora", "train_translator": "pipeline"}
+_LAZY_NAMES = {
+    "TextGenerator": "generator",
+    "Translator": "translator",
+    "load_corpus": "corpora",
+    "load_text": "corpora",
+    "train_language_model": "pipeline",
+    "train_translator": "pipeline",
+}
 
 __all__ = [
     "AddNorm",
@@ -46,6 +56,7 @@ __all__ = [
     "Embedding",
     "Encoder",
     "EncoderLayer",
+    "LanguageModelConfig",
     "LearnedPositions",
     "MultiHeadAttention",
     "PositionwiseFeedForward",
@@ -53,11 +64,14 @@ __all__ = [
     "TokenEmbedding",
     "Transformer",
     "TransformerConfig",
+    "TransformerLanguageModel",
     "causal_mask",
+    "from_torch",
     "local_mask",
     "padding_mask",
     "scaled_dot_product_attention",
     "target_mask",
+    "to_torch",
 ]
 
 

@@ -1,13 +1,13 @@
-"""Ids → padded batches of sentences that are about equally long."""
+"""Ids → padded batches of sentences that are about equally long; or a running text, in chunks."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
-from torchtext.data import BucketIterator, Dataset, Example, batch
+from torchtext.data import BPTTIterator, BucketIterator, Dataset, Example, batch
 
 from transformer_lib.corpora import Pair
-from transformer_lib.text import TextField
+from transformer_lib.text import RunningTextField, TextField
 
 
 def make_dataset(
@@ -107,3 +107,48 @@ def count_tokens(example: Example, count: int, size_so_far: int) -> int:
     """Return the padded size of a batch, in tokens on its larger side, once ``example`` is its ``count``-th."""
     longest_so_far = size_so_far // (count - 1) if count > 1 else 0
     return max(longest_so_far, padded_length(example)) * count
+
+
+def make_stream(lines: Iterable[str], field: RunningTextField) -> Dataset:
+    """Turn lines into what torchtext's ``LanguageModelingDataset`` makes of a file: one long example, column ``text``.
+
+    Args:
+        lines: of the text, empty ones included.
+        field: how to tokenise them; its vocabulary need not exist yet.
+    """
+    columns = [("text", field)]
+    return Dataset([Example.fromlist([field.stream(lines)], columns)], columns)
+
+
+class Chunks(BPTTIterator):
+    """Cut a running text into rows, side by side, and go along them chunk by chunk, always in the same order.
+
+    Each chunk has ``text`` and ``target``, ``[batch_size, seq_len]``; ``target`` is what comes one token later.
+    PyTorch's tutorial has the batch second, so it calls the rows columns, and it drops the tokens that fill no column;
+    torchtext fills the last rows with padding, which the loss does not count.
+
+    Args:
+        dataset: what ``make_stream`` returned.
+        batch_size: number of rows.
+        bptt: tokens of each row in a chunk; the last chunk of a text may be shorter.
+        device: where the chunks are needed.
+
+    Raises:
+        ValueError: a number is not positive, or the text is too short for so many rows.
+    """
+
+    def __init__(
+        self, dataset: Dataset, batch_size: int = 20, bptt: int = 35, device: torch.device | str | None = None
+    ):
+        for name, value in (("batch_size", batch_size), ("bptt", bptt)):
+            if value < 1:
+                raise ValueError(f"{name} is {value!r}, expected a positive number")
+        if (tokens := len(dataset[0].text)) < 2 * batch_size:
+            raise ValueError(
+                f"dataset has {tokens} tokens, expected at least {2 * batch_size}, two for each of batch_size="
+                f"{batch_size} rows: take a longer text or fewer rows"
+            )
+        super().__init__(dataset, batch_size, bptt, device=device, train=False)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Do nothing: a text is always read in order."""

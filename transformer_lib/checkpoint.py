@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,13 +12,33 @@ import safetensors
 import safetensors.torch
 import torch
 
-from transformer_lib.text import TextField
+from transformer_lib.configuration import Configuration
+from transformer_lib.language_model import LanguageModelConfig, TransformerLanguageModel
+from transformer_lib.text import RunningTextField, TextField
 from transformer_lib.transformer import Transformer, TransformerConfig
 
 MODEL_FILE = "model.safetensors"
 STATE_FILE = "training_state.pt"
-_FORMAT = "transformer_lib model, version 1"
 _STATE_FORMAT = "transformer_lib training state, version 1"
+
+
+Model = Transformer | TransformerLanguageModel
+
+
+class _Kind(NamedTuple):
+    """What there is to know about the files of one class of models."""
+
+    format: str
+    config_class: type[Configuration]
+    fields: dict[str, type[TextField]]
+
+
+_KINDS = {
+    Transformer: _Kind("transformer_lib model, version 1", TransformerConfig, {"src": TextField, "tgt": TextField}),
+    TransformerLanguageModel: _Kind(
+        "transformer_lib language model, version 1", LanguageModelConfig, {"text": RunningTextField}
+    ),
+}
 
 
 class CheckpointError(RuntimeError):
@@ -28,45 +49,42 @@ class SavedModel(NamedTuple):
     """What ``load_model`` returns.
 
     Attributes:
-        model: in evaluation mode.
-        src_field, tgt_field: tokenisers and vocabularies that belong to it.
+        model: in evaluation mode; a ``Transformer`` or a ``TransformerLanguageModel``.
+        fields: tokenisers and vocabularies that belong to it: ``src`` and ``tgt``, or, for a language model, ``text``.
         notes: what whoever saved it wrote down.
     """
 
-    model: Transformer
-    src_field: TextField
-    tgt_field: TextField
+    model: Model
+    fields: dict[str, TextField]
     notes: dict[str, Any]
 
 
 def save_model(
-    path: str | Path,
-    model: Transformer,
-    src_field: TextField,
-    tgt_field: TextField,
-    notes: dict[str, Any] | None = None,
+    path: str | Path, model: Model, fields: Mapping[str, TextField], notes: dict[str, Any] | None = None
 ) -> None:
     """Write weights, configuration and vocabularies to one safetensors file, or leave what was there untouched.
 
     Args:
         path: the file.
         model: what to save.
-        src_field, tgt_field: the fields whose vocabularies the model was trained with.
+        fields: the fields whose vocabularies the model was trained with, as in the ``fields`` of a data set.
         notes: anything worth knowing that JSON can hold.
 
     Raises:
-        ValueError: the vocabularies are not the model's; ``load_model`` would refuse the file.
+        ValueError: the vocabularies are not the model's, or its weights not what its configuration says (were layers
+            replaced?); ``load_model`` would refuse the file.
         OSError: the file cannot be written.
     """
-    check_vocabularies(model.config, src_field, tgt_field)
+    kind = _KINDS[type(model)]
+    check_vocabularies(model.config, fields)
+    tensors = {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
+    _check_shapes(type(model), model.config, tensors)
     metadata = {
-        "format": _FORMAT,
+        "format": kind.format,
         "config": json.dumps(model.config.to_dict()),
-        "src_field": json.dumps(src_field.to_dict()),
-        "tgt_field": json.dumps(tgt_field.to_dict()),
+        **{f"{name}_field": json.dumps(fields[name].to_dict()) for name in kind.fields},
         "notes": json.dumps(notes or {}),
     }
-    tensors = {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
     replace_file(path, safetensors.torch.save(tensors, metadata))
 
 
@@ -93,44 +111,50 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", dtype: torc
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
     except safetensors.SafetensorError as error:
         raise CheckpointError(f"{path} is not a complete safetensors file ({error})") from error
-    if metadata.get("format") != _FORMAT:
+    kinds = {kind.format: (model_class, kind) for model_class, kind in _KINDS.items()}
+    if metadata.get("format") not in kinds:
         raise CheckpointError(
-            f"{path} says format {metadata.get('format')!r}, expected {_FORMAT!r}: another program or version wrote it"
+            f"{path} says format {metadata.get('format')!r}, expected one of {', '.join(map(repr, kinds))}: "
+            "another program or version wrote it"
         )
+    model_class, kind = kinds[metadata["format"]]
     try:
-        config = TransformerConfig.from_dict(json.loads(metadata["config"]))
-        src_field = TextField.from_dict(json.loads(metadata["src_field"]))
-        tgt_field = TextField.from_dict(json.loads(metadata["tgt_field"]))
+        config = kind.config_class.from_dict(json.loads(metadata["config"]))
+        fields = {
+            name: field_class.from_dict(json.loads(metadata[f"{name}_field"]))
+            for name, field_class in kind.fields.items()
+        }
         notes = dict(json.loads(metadata["notes"]))
-        check_vocabularies(config, src_field, tgt_field)
-        _check_shapes(config, tensors)
+        check_vocabularies(config, fields)
+        _check_shapes(model_class, config, tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a size that overflows
         raise CheckpointError(f"{path} does not hold a model that fits together ({error})") from error
-    model = Transformer(config).to(dtype)
+    model = model_class(config).to(dtype)
     model.load_state_dict(tensors, strict=False)  # a tied matrix has several names, of which the file holds one
-    return SavedModel(model.to(device).eval(), src_field, tgt_field, notes)
+    return SavedModel(model.to(device).eval(), fields, notes)
 
 
-def check_vocabularies(config: TransformerConfig, src_field: TextField, tgt_field: TextField) -> None:
+def check_vocabularies(config: Configuration, fields: Mapping[str, TextField]) -> None:
     """Compare the vocabularies with the sizes that the model was built for.
 
     Raises:
-        ValueError: they differ.
+        ValueError: they differ, or a field has no vocabulary yet.
     """
-    for side, field, size in (("src", src_field, config.src_vocab_size), ("tgt", tgt_field, config.tgt_vocab_size)):
+    for name, field in fields.items():
+        size_name = "vocab_size" if name == "text" else f"{name}_vocab_size"
+        size = getattr(config, size_name)
         if len(field.vocab) != size:
             raise ValueError(
-                f"{side}_field has a vocabulary of {len(field.vocab)} types, "
-                f"but the model's {side}_vocab_size is {size}"
+                f"{name}_field has a vocabulary of {len(field.vocab)} types, but the model's {size_name} is {size}"
             )
 
 
-def _check_shapes(config: TransformerConfig, tensors: dict[str, torch.Tensor]) -> None:
-    """Compare what the file holds with what its configuration promises, before any memory is taken for it."""
+def _check_shapes(model_class: type[Model], config: Configuration, tensors: dict[str, torch.Tensor]) -> None:
+    """Compare what a file holds with what its configuration promises, before any memory is taken for it."""
     if config.num_layers > len(tensors):
         raise ValueError(f"num_layers is {config.num_layers}, but there are only {len(tensors)} tensors")
     with torch.device("meta"):
-        expected = {name: list(parameter.shape) for name, parameter in Transformer(config).named_parameters()}
+        expected = {name: list(parameter.shape) for name, parameter in model_class(config).named_parameters()}
     found = {name: list(tensor.shape) for name, tensor in tensors.items()}
     if different := sorted(name for name in expected | found if expected.get(name) != found.get(name)):
         name = different[0]

@@ -1,4 +1,4 @@
-"""The command line: ``transformer-lib train · translate · evaluate · download · info``."""
+"""The command line: ``transformer-lib train · translate · train-lm · generate · evaluate · download · info``."""
 
 import argparse
 import dataclasses
@@ -10,16 +10,20 @@ import torch
 
 import transformer_lib
 from transformer_lib import bleu
-from transformer_lib.batching import Batches, make_dataset
+from transformer_lib.batching import Batches, Chunks, make_dataset, make_stream
 from transformer_lib.checkpoint import MODEL_FILE, CheckpointError, load_model, replace_file
-from transformer_lib.corpora import CORPORA, CorpusError, Pair, cache_folder, load_corpus
-from transformer_lib.pipeline import train_translator
-from transformer_lib.recipes import RECIPES
+from transformer_lib.corpora import CORPORA, TEXTS, CorpusError, Pair, cache_folder, load_corpus, load_text
+from transformer_lib.generator import TextGenerator
+from transformer_lib.language_model import LANGUAGE_MODEL_PRESETS
+from transformer_lib.pipeline import train_language_model, train_translator
+from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
+from transformer_lib.text import UNK
 from transformer_lib.training import evaluate, perplexity, pick_device
 from transformer_lib.transformer import PRESETS, Transformer, TransformerConfig
 from transformer_lib.translator import Translator
 
 DEFAULT_OUTPUT = Path("runs/sample-small")
+DEFAULT_LM_OUTPUT = Path("runs/wikitext-2-tutorial-lm")
 EXAMPLES = {
     "train": """examples:
   transformer-lib train
@@ -31,12 +35,22 @@ EXAMPLES = {
   transformer-lib translate --model runs/tutorial --beam-size 4 "Zwei Männer spielen Fußball." "Es regnet."
   transformer-lib translate --attention map.png "Ein Kind schläft."
   transformer-lib translate --model runs/tutorial < german.txt > english.txt""",
+    "train-lm": """examples:
+  transformer-lib train-lm --corpus wikitext-2
+  transformer-lib train-lm --corpus wikitext-2 --preset tuned --output runs/lm
+  transformer-lib train-lm --corpus my_novel.txt --language en
+  transformer-lib train-lm --corpus my_folder --language en     (my_folder/train.txt, valid.txt, test.txt)""",
+    "generate": """examples:
+  transformer-lib generate "The"
+  transformer-lib generate --model runs/lm --length 100 --temperature 0.8 --top-k 40 --seed 1 "In the year\"""",
     "evaluate": """examples:
   transformer-lib evaluate
   transformer-lib evaluate runs/tutorial --corpus multi30k --split test_2016_flickr
-  transformer-lib evaluate runs/tutorial --beam-size 4 --translations output.txt""",
+  transformer-lib evaluate runs/tutorial --beam-size 4 --translations output.txt
+  transformer-lib evaluate runs/wikitext-2-tutorial-lm""",
     "download": """examples:
   transformer-lib download multi30k
+  transformer-lib download wikitext-2
   TRANSFORMER_LIB_DATA=~/corpora transformer-lib download multi30k""",
     "info": """examples:
   transformer-lib info
@@ -64,8 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def train(options: argparse.Namespace) -> None:
     """Train a model, then score it on the corpus's first test split."""
-    changes = {name: getattr(options, name) for name in ("epochs", "batch_size", "learning_rate", "seed")}
-    recipe = dataclasses.replace(RECIPES[options.preset], **{k: v for k, v in changes.items() if v is not None})
+    recipe = _changed(RECIPES[options.preset], options, "epochs", "batch_size", "learning_rate", "seed")
     corpus = load_corpus(options.corpus, options.src, options.tgt)
     output = options.output or Path("runs") / f"{corpus.name}-{options.preset}"
     own = {} if options.corpus in CORPORA else {"corpus": str(Path(options.corpus).resolve())}
@@ -103,13 +116,42 @@ def translate(options: argparse.Namespace) -> None:
         print(f"attention of the last layer: {options.attention}", file=sys.stderr)
 
 
+def train_lm(options: argparse.Namespace) -> None:
+    """Train a language model, then score it on the text's first test split."""
+    recipe = _changed(
+        LANGUAGE_MODEL_RECIPES[options.preset], options, "epochs", "batch_size", "bptt", "learning_rate", "seed"
+    )
+    text = load_text(options.corpus, options.language)
+    output = options.output or Path("runs") / f"{text.name}-{options.preset}-lm"
+    own = {} if options.corpus in TEXTS else {"corpus": str(Path(options.corpus).resolve())}
+    generator = train_language_model(
+        text, options.preset, recipe, output, options.resume, options.device, options.min_freq, notes=own, log=_log
+    )
+    for split in text.splits[2:3]:
+        _print_perplexity(generator, text[split], f"{text.name} {split}")
+    beginning = next(line for line in text[text.splits[1]] if line).split()[:2]
+    print(f'\nTry it:   transformer-lib generate --model {output} "{" ".join(beginning)}"')
+
+
+def generate(options: argparse.Namespace) -> None:
+    """Go on with a text."""
+    generator = TextGenerator.load(options.model, pick_device(options.device))
+    print(generator(options.prompt, options.length, options.temperature, options.top_k, options.seed))
+
+
 def evaluate_model(options: argparse.Namespace) -> None:
-    """Print perplexity and BLEU on a split that the model was not trained on."""
+    """Print perplexity, and of a translator BLEU, on a split that the model was not trained on."""
     saved = load_model(options.model, pick_device(options.device))
     name = options.corpus or saved.notes.get("corpus", "sample")
-    corpus = load_corpus(name, saved.src_field.language, saved.tgt_field.language)
+    if not isinstance(saved.model, Transformer):
+        field = saved.fields["text"]
+        text = load_text(name, field.language)
+        split = options.split or text.splits[2 if len(text.splits) > 2 else 1]
+        _print_perplexity(TextGenerator(saved.model, field), text[split], f"{text.name} {split}")
+        return
+    translator = Translator(saved.model, saved.fields["src"], saved.fields["tgt"])
+    corpus = load_corpus(name, translator.src_field.language, translator.tgt_field.language)
     split = options.split or corpus.splits[2 if len(corpus.splits) > 2 else 1]
-    translator = Translator(saved.model, saved.src_field, saved.tgt_field)
     texts = _print_scores(translator, corpus[split], f"{corpus.name} {split}", options.beam_size, options.alpha)
     if options.translations is not None:
         replace_file(options.translations, "".join(f"{text}\n" for text in texts).encode())
@@ -117,9 +159,10 @@ def evaluate_model(options: argparse.Namespace) -> None:
 
 def download(options: argparse.Namespace) -> None:
     """Fetch a corpus into the cache folder, so that it can be used without a network later."""
-    corpus = load_corpus(options.corpus)
+    in_pairs = options.corpus in CORPORA
+    corpus = load_corpus(options.corpus) if in_pairs else load_text(options.corpus)
     for split in corpus.splits:
-        print(f"{split:20} {len(corpus[split]):6,} pairs", flush=True)
+        print(f"{split:20} {len(corpus[split]):6,} {'pairs' if in_pairs else 'lines'}", flush=True)
     print(f"in {cache_folder()}")
 
 
@@ -127,7 +170,7 @@ def info(options: argparse.Namespace) -> None:
     """Describe this installation, or a model."""
     if options.model is None:
         print(f"transformer-lib {transformer_lib.__version__}, torch {torch.__version__}, device {pick_device()}")
-        print(f"corpora   {', '.join(CORPORA)}; downloads are kept in {cache_folder()}")
+        print(f"corpora   {', '.join(dict.fromkeys((*CORPORA, *TEXTS)))}; downloads are kept in {cache_folder()}")
         print("presets   (parameters with 10,000 word types a side)")
         for name in PRESETS:
             with torch.device("meta"):
@@ -155,6 +198,24 @@ def _print_scores(
     for score in scores:
         print(f"BLEU, {search}: {score}")
     return [translation.text for translation in translations]
+
+
+def _print_perplexity(generator: TextGenerator, lines: list[str], name: str) -> None:
+    stream = make_stream(lines, generator.field)
+    tokens = stream[0].text
+    unknown = sum(generator.field.vocab[token] == generator.field.vocab[UNK] for token in tokens)
+    device = next(generator.model.parameters()).device
+    batch_size = max(1, min(Recipe.batch_size, len(tokens) // 2))
+    loss = evaluate(generator.model, Chunks(stream, batch_size, generator.model.config.max_len, device))
+    print(
+        f"{name}: {len(tokens):,} tokens, {unknown / len(tokens):.1%} of them {UNK}, loss {loss:.3f}, "
+        f"perplexity {perplexity(loss):.2f}"
+    )
+
+
+def _changed(recipe: Recipe, options: argparse.Namespace, *names: str) -> Recipe:
+    changes = {name: getattr(options, name) for name in names}
+    return dataclasses.replace(recipe, **{name: value for name, value in changes.items() if value is not None})
 
 
 def _log(line: str) -> None:
@@ -212,18 +273,49 @@ def _parser() -> argparse.ArgumentParser:
     add_beam(command)
     add_device(command)
 
-    command = add("evaluate", evaluate_model, "measure perplexity and BLEU")
+    command = add("train-lm", train_lm, "train a language model")
+    command.add_argument(
+        "--corpus",
+        default="wikitext-2",
+        help=f"{', '.join(TEXTS)}, or a text file or folder of your own (wikitext-2)",
+    )
+    command.add_argument(
+        "--language", help="have spaCy tokenise your own text as this language (default: tokens stand between spaces)"
+    )
+    command.add_argument(
+        "--preset", default="tutorial", choices=sorted(LANGUAGE_MODEL_PRESETS), help="model and recipe (tutorial)"
+    )
+    command.add_argument("--output", type=Path, help="folder for the model (runs/CORPUS-PRESET-lm)")
+    command.add_argument("--resume", action="store_true", help="go on with the training in the output folder")
+    command.add_argument("--epochs", type=int, help="passes over the training text (the preset's)")
+    command.add_argument("--batch-size", type=int, help="rows of text (the preset's)")
+    command.add_argument("--bptt", type=int, help="tokens that the model can look back on (the preset's)")
+    command.add_argument("--learning-rate", type=float, help="the highest learning rate (the preset's)")
+    command.add_argument("--min-freq", type=int, default=1, help="rarer words become <unk> (1)")
+    command.add_argument("--seed", type=int, help="makes a run repeatable (1234)")
+    add_device(command)
+
+    command = add("generate", generate, "go on with a text")
+    command.add_argument("prompt", help="how the text begins")
+    command.add_argument("--model", type=Path, default=DEFAULT_LM_OUTPUT, help=f"folder or file ({DEFAULT_LM_OUTPUT})")
+    command.add_argument("--length", type=int, default=50, help="tokens to add (50)")
+    command.add_argument("--temperature", type=float, default=1.0, help="below 1 likely words become likelier (1.0)")
+    command.add_argument("--top-k", type=int, metavar="K", help="choose among the K likeliest words only")
+    command.add_argument("--seed", type=int, help="makes the text repeatable")
+    add_device(command)
+
+    command = add("evaluate", evaluate_model, "measure perplexity, and a translator's BLEU")
     command.add_argument(
         "model", nargs="?", type=Path, default=DEFAULT_OUTPUT, help=f"folder or file ({DEFAULT_OUTPUT})"
     )
-    command.add_argument("--corpus", help="sample, multi30k, or a folder (what the model was trained on)")
+    command.add_argument("--corpus", help="a corpus's name, file or folder (what the model was trained on)")
     command.add_argument("--split", help="which part of the corpus (the first test split)")
     command.add_argument("--translations", type=Path, metavar="FILE", help="also write the translations, one a line")
     add_beam(command)
     add_device(command)
 
     command = add("download", download, "fetch a corpus into the cache")
-    command.add_argument("corpus", choices=[name for name in CORPORA if name != "sample"])
+    command.add_argument("corpus", choices=["multi30k", "wikitext-2"])
 
     command = add("info", info, "describe this installation, or a model")
     command.add_argument("model", nargs="?", type=Path, help=f"folder or file that ends in {MODEL_FILE}")

@@ -1,12 +1,13 @@
-"""Where sentences come from: the embedded sample corpus, Multi30k, or your own files."""
+"""Where sentences and texts come from: the embedded sample corpus, Multi30k, WikiText-2, or your own files."""
 
 import gzip
+import hashlib
 import os
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pooch
 
@@ -29,6 +30,14 @@ MULTI30K_SHA256 = {
     "test_2017_mscoco.en.gz": "aab300bfb4427697987e02cd0aacd44bfe8aa50456231b6474c08038bbed2b58",
 }
 CORPORA = ("sample", "multi30k")
+
+WIKITEXT2_URL = "https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2/"
+WIKITEXT2_CHECKSUMS = {
+    "train.txt": "git-blob:2d84b35af79e411d73ea7cae83c73964c6ac83b4",
+    "valid.txt": "sha256:f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
+    "test.txt": "sha256:d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
+}
+TEXTS = ("wikitext-2", "wikitext-2-valid", *CORPORA)
 _TIMEOUT_S = 30
 
 
@@ -100,6 +109,83 @@ def load_corpus(name: str | Path = "sample", src: str = "de", tgt: str = "en") -
     raise CorpusError(f"corpus is {str(name)!r}, expected one of {', '.join(CORPORA)}, or the folder of your own")
 
 
+@dataclass(frozen=True)
+class Text:
+    """Running text in splits, for a language model; files are read (and downloaded) when a split is first asked for.
+
+    Attributes:
+        name: what messages call it.
+        language: the language that spaCy is to tokenise it as; None if tokens stand between spaces already.
+        splits: names of the splits, the training split first, then the validation split, then one or more for testing.
+    """
+
+    name: str
+    language: str | None
+    splits: tuple[str, ...]
+    _read: Callable[[str], list[str]]
+
+    def __getitem__(self, split: str) -> list[str]:
+        """Read the lines of one split, empty ones too.
+
+        Raises:
+            CorpusError: there is no such split, or its file cannot be had or is not UTF-8 text.
+        """
+        if split not in self.splits:
+            raise CorpusError(f"split is {split!r}, but text {self.name!r} has {', '.join(self.splits)}")
+        return self._read(split)
+
+
+def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> Text:
+    """Open running text by name, or your own by its path.
+
+    Args:
+        name: one of
+
+            - ``"wikitext-2"``: articles from Wikipedia; splits ``train``, ``valid`` and ``test``.
+            - ``"wikitext-2-valid"``: trains on the first nine tenths of its file ``valid.txt`` and validates on the
+              rest; for where the training file, ten times as large, cannot be had.
+            - ``"sample"``, ``"multi30k"``: one side of the parallel corpus, English unless ``language`` says ``"de"``.
+            - a text file: its first eight tenths to train on, a tenth to validate, a tenth to test.
+            - a folder with ``train.txt``, ``valid.txt`` and, if you have them, ``test….txt``.
+
+            Your own files may end in ``.gz``.
+        language: what spaCy is to tokenise your own text as; None if tokens stand between spaces already.
+
+    Raises:
+        CorpusError: there is no such text, or a file of it is missing.
+    """
+    path = Path(name)
+    if str(name) == "wikitext-2":
+        return Text("wikitext-2", None, ("train", "valid", "test"), lambda split: read_text(_locate_wikitext2(split)))
+    if str(name) == "wikitext-2-valid":
+        cut = _cut_file(lambda: _locate_wikitext2("valid"), {"train": (0.0, 0.9), "valid": (0.9, 1.0)})
+        return Text(
+            "wikitext-2-valid",
+            None,
+            ("train", "valid", "test"),
+            lambda split: read_text(_locate_wikitext2("test")) if split == "test" else cut(split),
+        )
+    if str(name) in CORPORA:
+        language = language or "en"
+        corpus = load_corpus(name)
+        if language not in (corpus.src, corpus.tgt):
+            raise CorpusError(
+                f"language is {language!r}, but corpus {corpus.name!r} has {corpus.src!r}, {corpus.tgt!r}"
+            )
+        return Text(corpus.name, language, corpus.splits, lambda split: corpus.lines(split, language))
+    if path.is_file():
+        parts = {"train": (0.0, 0.8), "valid": (0.8, 0.9), "test": (0.9, 1.0)}
+        return Text(path.name.split(".")[0], language, tuple(parts), _cut_file(lambda: path, parts))
+    if path.is_dir():
+        files = {file.name.removesuffix(".gz").removesuffix(".txt"): file for file in sorted(path.glob("*.txt*"))}
+        for split in ("train", "valid"):
+            if split not in files:
+                raise CorpusError(f"text {path.resolve().name!r} has no {split}.txt or {split}.txt.gz in {path}")
+        splits = ("train", "valid", *(split for split in files if split.startswith("test")))
+        return Text(path.resolve().name, language, splits, lambda split: read_text(files[split]))
+    raise CorpusError(f"text is {str(name)!r}, expected one of {', '.join(TEXTS)}, or a file or folder of your own")
+
+
 def cache_folder() -> Path:
     """Return where downloads are looked for and kept: ``$TRANSFORMER_LIB_DATA``, else the project's or user's cache."""
     if folder := os.environ.get("TRANSFORMER_LIB_DATA"):
@@ -123,10 +209,22 @@ def read_pairs(src_path: str | Path, tgt_path: str | Path) -> list[Pair]:
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """Read the lines of a text file, plain or ``.gz``, stripped of white space at both ends.
+    """Read the lines of a file that holds one sentence a line, plain or ``.gz``, stripped of white space at both ends.
 
     Raises:
         CorpusError: the file is missing, empty or not UTF-8, or a line is empty.
+    """
+    lines = read_text(path)
+    if "" in lines:
+        raise CorpusError(f"{path} has nothing in line {lines.index('') + 1}: remove that line on both sides")
+    return lines
+
+
+def read_text(path: str | Path) -> list[str]:
+    """Read the lines of a text file, plain or ``.gz``, stripped of white space at both ends; lines may be empty.
+
+    Raises:
+        CorpusError: the file is missing, empty or not UTF-8.
     """
     try:
         content = Path(path).read_bytes()
@@ -145,10 +243,8 @@ def read_lines(path: str | Path) -> list[str]:
             f"convert it, for example with `iconv -f latin1 -t utf-8` if that is what it is"
         ) from None
     lines = [line.strip() for line in text.removesuffix("\n").split("\n")]
-    if lines == [""]:
+    if not any(lines):
         raise CorpusError(f"{path} is empty")
-    if "" in lines:
-        raise CorpusError(f"{path} has nothing in line {lines.index('') + 1}: remove that line on both sides")
     return lines
 
 
@@ -169,29 +265,45 @@ def _open_folder(name: str, folder: Path, src: str, tgt: str) -> Corpus:
     return Corpus(name, src, tgt, splits, locate)
 
 
+def _cut_file(locate: Callable[[], Path], parts: dict[str, tuple[float, float]]) -> Callable[[str], list[str]]:
+    """Return what reads a part of a file's lines; a part goes from one share of them to another."""
+
+    def read(split: str) -> list[str]:
+        path = locate()
+        lines = read_text(path)
+        start, end = (round(share * len(lines)) for share in parts[split])
+        if not any(lines[start:end]):
+            raise CorpusError(f"{path} has {len(lines)} lines, too few to cut a part {split!r} off")
+        return lines[start:end]
+
+    return read
+
+
 def _locate_multi30k(file: str) -> Path:
-    return _fetch("multi30k", f"{file}.gz", MULTI30K_URL, MULTI30K_SHA256[f"{file}.gz"])
+    return _fetch("multi30k", f"{file}.gz", MULTI30K_URL, f"sha256:{MULTI30K_SHA256[f'{file}.gz']}")
 
 
-def _fetch(corpus: str, file: str, base_url: str, sha256: str) -> Path:
+def _locate_wikitext2(split: str) -> Path:
+    return _fetch("wikitext-2", f"{split}.txt", WIKITEXT2_URL, WIKITEXT2_CHECKSUMS[f"{split}.txt"])
+
+
+def _fetch(corpus: str, file: str, base_url: str, checksum: str) -> Path:
     """Return the path of a file that has this checksum, downloaded if it is not in the cache yet."""
     path = cache_folder() / corpus / file
     if path.exists():
-        if (found := pooch.file_hash(str(path))) != sha256:
-            raise CorpusError(
-                f"{path} has SHA-256 {found}, expected {sha256}: it is cut off or changed. "
-                "Remove it, and it will be downloaded again"
-            )
+        try:
+            _verify(path, checksum)
+        except ValueError as error:
+            raise CorpusError(f"{path}: {error}. Remove it, and it will be downloaded again") from None
         return path
+
+    def download_and_verify(url: str, output: str, pooch_instance: Any) -> None:
+        pooch.HTTPDownloader(timeout=_TIMEOUT_S, progressbar=True)(url, output, pooch_instance)
+        _verify(Path(output), checksum)  # still under its temporary name, which pooch removes if this raises
+
     pooch.get_logger().setLevel("WARNING")  # the progress bar says enough
     try:
-        pooch.retrieve(
-            base_url + file,
-            known_hash=sha256,
-            fname=file,
-            path=path.parent,
-            downloader=pooch.HTTPDownloader(timeout=_TIMEOUT_S, progressbar=True),
-        )
+        pooch.retrieve(base_url + file, known_hash=None, fname=file, path=path.parent, downloader=download_and_verify)
     except (OSError, ValueError) as error:  # requests' errors are OSErrors; a wrong checksum is a ValueError
         raise CorpusError(
             f"{file} of corpus {corpus!r} could not be downloaded from {base_url + file} ({error}). Two ways out: set "
@@ -199,3 +311,14 @@ def _fetch(corpus: str, file: str, base_url: str, sha256: str) -> Path:
             "network"
         ) from error
     return path
+
+
+def _verify(path: Path, checksum: str) -> None:
+    """Raise a ValueError if a file's SHA-256, or the name that git has for its content, is another one."""
+    kind, expected = checksum.split(":")
+    if kind == "git-blob":
+        found = hashlib.sha1(b"blob %d\0" % path.stat().st_size + path.read_bytes()).hexdigest()
+    else:
+        found = pooch.file_hash(str(path), alg=kind)
+    if found != expected:
+        raise ValueError(f"its {kind} checksum is {found}, expected {expected}: it is cut off or changed")

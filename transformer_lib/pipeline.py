@@ -1,4 +1,4 @@
-"""A corpus in, a translator out: the whole way in one call."""
+"""A corpus in, a translator out, or a text in, a text generator out: the whole way in one call."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,10 +6,13 @@ from typing import Any
 
 import torch
 
-from transformer_lib.batching import make_dataset
-from transformer_lib.corpora import Corpus
-from transformer_lib.recipes import RECIPES, Recipe
-from transformer_lib.text import TextField, build_vocabularies
+from transformer_lib.batching import make_dataset, make_stream
+from transformer_lib.checkpoint import Model
+from transformer_lib.corpora import Corpus, Text
+from transformer_lib.generator import TextGenerator
+from transformer_lib.language_model import LANGUAGE_MODEL_PRESETS, LanguageModelConfig, TransformerLanguageModel
+from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
+from transformer_lib.text import RunningTextField, TextField, build_vocabularies
 from transformer_lib.training import fit, pick_device, seed_everything
 from transformer_lib.transformer import PRESETS, Transformer, TransformerConfig
 from transformer_lib.translator import Translator
@@ -56,9 +59,56 @@ def train_translator(
     model = Transformer(config).to(device)
     log(f"corpus    {corpus.name}: {len(train_set):,} pairs to train on, {len(val_set):,} to validate")
     log(f"words     {len(src_field.vocab):,} {corpus.src} and {len(tgt_field.vocab):,} {corpus.tgt} types")
-    log(f"model     {preset}: {model.num_parameters():,} parameters, on {device}")
-    if output is not None:
-        log(f"output    {output}")
+    _log_model(preset, model, output, log)
     notes = {"corpus": corpus.name, "preset": preset, **(notes or {})}
     fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
     return Translator(model, src_field, tgt_field)
+
+
+def train_language_model(
+    text: Text,
+    preset: str = "tutorial",
+    recipe: Recipe | None = None,
+    output: str | Path | None = None,
+    resume: bool = False,
+    device: torch.device | str = "auto",
+    min_freq: int = 1,
+    notes: dict[str, Any] | None = None,
+    log: Callable[[str], None] = print,
+) -> TextGenerator:
+    """Build a vocabulary from a text's training split and a language model for it, and train it.
+
+    Args:
+        text: its first two splits are trained on and validated on.
+        preset: the model; one of ``LANGUAGE_MODEL_PRESETS``. It gets ``recipe.bptt`` positions.
+        recipe: how to train; by default, the one of ``LANGUAGE_MODEL_RECIPES`` that is named like the preset.
+        output, resume, device, min_freq, log: as in ``train_translator``.
+        notes: anything to write down in the saved model besides the names of text and preset.
+
+    Raises:
+        ValueError: the preset is unknown, or the text too short.
+        CorpusError: the text cannot be had.
+        OSError, FileExistsError, FloatingPointError, KeyboardInterrupt: as ``fit``.
+    """
+    if preset not in LANGUAGE_MODEL_PRESETS:
+        raise ValueError(f"preset is {preset!r}, expected one of {', '.join(LANGUAGE_MODEL_PRESETS)}")
+    recipe = recipe or LANGUAGE_MODEL_RECIPES[preset]
+    device = pick_device(str(device))
+    seed_everything(recipe.seed)
+    field = RunningTextField(text.language)
+    train_set, val_set = (make_stream(text[split], field) for split in text.splits[:2])
+    field.build_vocab(train_set, min_freq=min_freq)
+    config = LanguageModelConfig(len(field.vocab), max_len=recipe.bptt, **LANGUAGE_MODEL_PRESETS[preset])
+    model = TransformerLanguageModel(config).to(device)
+    log(f"text      {text.name}: {len(train_set[0].text):,} tokens to train on, {len(val_set[0].text):,} to validate")
+    log(f"words     {len(field.vocab):,} types")
+    _log_model(preset, model, output, log)
+    notes = {"corpus": text.name, "preset": preset, **(notes or {})}
+    fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
+    return TextGenerator(model, field)
+
+
+def _log_model(preset: str, model: Model, output: str | Path | None, log: Callable[[str], None]) -> None:
+    log(f"model     {preset}: {model.num_parameters():,} parameters, on {next(model.parameters()).device}")
+    if output is not None:
+        log(f"output    {output}")

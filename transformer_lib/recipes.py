@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass
 
-SCHEDULES = ("constant", "inverse_sqrt", "linear")
+SCHEDULES = ("constant", "inverse_sqrt", "linear", "exponential")
+OPTIMIZERS = ("adam", "sgd")
 
 
 @dataclass(frozen=True)
@@ -12,11 +13,15 @@ class Recipe:
 
     Attributes:
         epochs: passes over the training split.
-        batch_size: sentences in a batch.
-        learning_rate: Adam's, at its highest. (Its ε is the paper's 1e-9, whatever the recipe.)
+        batch_size: sentences in a batch; for a language model, rows of text.
+        bptt: tokens of each row in a batch, for a language model.
+        optimizer: ``"adam"``, whose ε is the paper's 1e-9, or ``"sgd"``, which follows the gradient and nothing else.
+        learning_rate: the optimiser's, at its highest.
         warmup_steps: steps over which the learning rate grows to its highest.
         schedule: how it goes on from there: ``"constant"``, ``"inverse_sqrt"`` (falls with the inverse square root of
-            the step, section 5.3) or ``"linear"`` (falls in a straight line to zero at the end of the last epoch).
+            the step, section 5.3), ``"linear"`` (falls in a straight line to zero at the end of the last epoch) or
+            ``"exponential"`` (is multiplied by ``decay`` after each epoch).
+        decay: see ``"exponential"``.
         betas: decay rates of Adam's two moving averages (section 5.3: 0.9 and 0.98).
         clip: gradients with a larger norm are scaled down to it.
         label_smoothing: share of the probability that goes to all tokens alike (section 5.4).
@@ -27,9 +32,12 @@ class Recipe:
 
     epochs: int = 10
     batch_size: int = 128
+    bptt: int = 35
+    optimizer: str = "adam"
     learning_rate: float = 5e-4
     warmup_steps: int = 0
     schedule: str = "constant"
+    decay: float = 0.95
     betas: tuple[float, float] = (0.9, 0.999)
     clip: float = 1.0
     label_smoothing: float = 0.0
@@ -37,18 +45,19 @@ class Recipe:
     seed: int = 1234
 
     def __post_init__(self):
-        for name in ("epochs", "batch_size"):
+        for name in ("epochs", "batch_size", "bptt"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} is {value!r}, expected a positive whole number")
-        for name in ("learning_rate", "clip"):
+        for name in ("learning_rate", "clip", "decay"):
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"{name} is {value!r}, expected a positive number")
         if self.warmup_steps < 0:
             raise ValueError(f"warmup_steps is {self.warmup_steps!r}, expected 0 or more")
-        if self.schedule not in SCHEDULES:
-            raise ValueError(f"schedule is {self.schedule!r}, expected one of {', '.join(SCHEDULES)}")
+        for name, choices in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(choices)}")
         for name in ("label_smoothing", "average"):
             value = getattr(self, name)
             if not 0 <= value < 1:
@@ -66,4 +75,18 @@ RECIPES = {
     # peak learning rate d_model^-0.5 · warmup_steps^-0.5 (equation 3); the paper's own batches are far larger
     "paper_base": Recipe(batch_size=64, learning_rate=7e-4, **_PAPER),
     "paper_big": Recipe(batch_size=64, learning_rate=5e-4, **_PAPER),
+}
+
+LANGUAGE_MODEL_RECIPES = {
+    # what PyTorch's tutorial does
+    "tutorial": Recipe(
+        epochs=3,
+        batch_size=20,
+        bptt=35,
+        optimizer="sgd",
+        learning_rate=5.0,
+        schedule="exponential",
+        decay=0.95,
+        clip=0.5,
+    ),
 }

@@ -93,7 +93,7 @@ def start_with_model(corpus: str = "multi30k") -> tuple[Session, Translator]:
     saved = load_model(session.runs, session.device)
     history = saved.notes["history"]["val_loss"]
     print(f"model: {session.preset}, {len(history)} epochs to its best validation loss, {min(history):.3f}")
-    return session, Translator(saved.model, saved.src_field, saved.tgt_field)
+    return session, Translator(saved.model, saved.fields["src"], saved.fields["tgt"])
 
 
 def show_source(*objects: Any) -> Markdown:

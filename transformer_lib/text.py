@@ -1,5 +1,6 @@
-"""Text ⇄ token ids: spaCy's tokenisers in torchtext's ``Field``, and the way back to a readable sentence."""
+"""Text ⇄ token ids: spaCy's tokenisers in torchtext's ``Field``, and the way back to readable text."""
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -11,16 +12,19 @@ from torchtext.data import Dataset, Field
 from torchtext.vocab import Vocab
 
 UNK, PAD, SOS, EOS = "<unk>", "<pad>", "<sos>", "<eos>"
-SPECIALS = [UNK, PAD, SOS, EOS]  # ids 0 to 3, in torchtext's order
 
 
 @lru_cache
-def tokenizer(language: str) -> Callable[[str], list[str]]:
+def tokenizer(language: str | None) -> Callable[[str], list[str]]:
     """Return spaCy's tokeniser for a language, the one that its trained models have; no model is needed.
+
+    Without a language, for text that is cut into tokens already, tokens are what stands between spaces.
 
     Raises:
         ValueError: spaCy does not know the language.
     """
+    if language is None:
+        return str.split
     try:
         tokenize = spacy.blank(language).tokenizer
     except ImportError as error:
@@ -39,6 +43,8 @@ class TextField(Field):
         language: a language code, such as ``"de"``.
         lower: make everything lower case.
     """
+
+    specials = (UNK, PAD, SOS, EOS)  # ids 0 to 3, in torchtext's order
 
     def __init__(self, language: str, lower: bool = True):
         super().__init__(
@@ -88,16 +94,13 @@ class TextField(Field):
         Raises:
             ValueError: an id is outside the vocabulary.
         """
-        tokens = []
-        for i in ids:
-            if not 0 <= i < len(self.vocab):
-                raise ValueError(f"ids holds {i}, expected 0 to {len(self.vocab) - 1}")
-            token = self.vocab.itos[i]
-            if token == EOS:
-                break
-            if token not in (SOS, PAD):
-                tokens.append(token)
-        return tokens
+        tokens = itertools.takewhile(lambda token: token != EOS, map(self._token, ids))
+        return [token for token in tokens if token not in (SOS, PAD)]
+
+    def _token(self, i: int) -> str:
+        if not 0 <= i < len(self.vocab):
+            raise ValueError(f"ids holds {i}, expected 0 to {len(self.vocab) - 1}")
+        return self.vocab.itos[i]
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``from_dict`` needs to build this field again, as plain values: the vocabulary and the rest."""
@@ -112,10 +115,52 @@ class TextField(Field):
         """
         field = cls(values["language"], values["lower"])
         tokens = list(values["tokens"])
-        if tokens[: len(SPECIALS)] != SPECIALS or len(set(tokens)) < len(tokens):
-            raise ValueError(f"tokens is not a vocabulary: expected {SPECIALS} first, and no type twice")
+        if tuple(tokens[: len(cls.specials)]) != cls.specials or len(set(tokens)) < len(tokens):
+            raise ValueError(f"tokens is not a vocabulary: expected {', '.join(cls.specials)} first, and no type twice")
         field.vocab = Vocab(Counter(), specials=tokens)
         return field
+
+
+class RunningTextField(TextField):
+    """A torchtext ``Field`` for running text, as a language model reads it: nothing before a line, ``<eos>`` after it.
+
+    Args:
+        language: a language code, such as ``"en"``; None if tokens stand between spaces already, as in WikiText.
+        lower: make everything lower case.
+    """
+
+    specials = (UNK, PAD)
+
+    def __init__(self, language: str | None = None, lower: bool = False):
+        super().__init__(language, lower)
+        self.init_token = self.eos_token = None  # no sentence is framed: lines end with the ordinary token <eos>
+
+    def stream(self, lines: Iterable[str]) -> list[str]:
+        """Join lines into one long list of tokens, with ``<eos>`` after each line, empty ones too."""
+        return [token for line in lines for token in [*self.preprocess(line), EOS]]
+
+    def encode(self, prompt: str) -> list[int]:
+        """Turn the beginning of a text into ids.
+
+        Raises:
+            ValueError: there is nothing in it, or a word is not in the vocabulary.
+        """
+        tokens = self.tokens(prompt)
+        if unknown := sorted({token for token in tokens if self.vocab.itos[self.vocab[token]] != token}):
+            raise ValueError(
+                f"prompt holds {', '.join(map(repr, unknown))}, expected words among the {len(self.vocab):,} of the "
+                f"vocabulary: the training text has no others{'' if self.lower else ' (upper case counts)'}; "
+                f"write {UNK} where it does not matter"
+            )
+        return [self.vocab[token] for token in tokens]
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """Turn ids into tokens, all of them.
+
+        Raises:
+            ValueError: an id is outside the vocabulary.
+        """
+        return [self._token(i) for i in ids]
 
 
 def build_vocabularies(dataset: Dataset, min_freq: int = 2, joint: bool = False) -> None:

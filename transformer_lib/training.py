@@ -17,22 +17,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, StepLR
 from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
-from transformer_lib.batching import Batches, Dataset
+from transformer_lib.batching import Batches, Chunks, Dataset
 from transformer_lib.checkpoint import (
     MODEL_FILE,
     STATE_FILE,
+    Model,
     check_vocabularies,
     load_model,
     load_training_state,
     save_model,
     save_training_state,
 )
+from transformer_lib.language_model import TransformerLanguageModel
 from transformer_lib.recipes import Recipe
-from transformer_lib.transformer import Transformer
 
 _DIVERGED = "training has diverged; try a lower learning rate or a longer warm-up"
 
@@ -149,9 +150,24 @@ def average_weights(model: nn.Module, decay: float) -> AveragedModel:
     return AveragedModel(model, avg_fn=update)
 
 
+def predict_targets(model: Model, batch: Any) -> tuple[Tensor, Tensor]:
+    """Let the model predict each token of a batch from the true ones before it (teacher forcing).
+
+    Args:
+        model: a ``Transformer``, or a ``TransformerLanguageModel``.
+        batch: with ``src`` and ``tgt``, ``[batch, seq_len]``; or with ``text`` and ``target``.
+
+    Returns:
+        Logits, ``[batch, tgt_len, vocab_size]``, and the tokens that should have been predicted, ``[batch, tgt_len]``.
+    """
+    if isinstance(model, TransformerLanguageModel):
+        return model(batch.text), batch.target
+    return model(batch.src, batch.tgt[:, :-1]), batch.tgt[:, 1:]  # given <sos> …, the decoder has to say … <eos>
+
+
 def train_epoch(
-    model: Transformer,
-    batches: Batches,
+    model: Model,
+    batches: Batches | Chunks,
     optimizer: Optimizer,
     schedule: LRScheduler | None = None,
     clip: float = 1.0,
@@ -163,7 +179,7 @@ def train_epoch(
 
     Args:
         model: is left in training mode.
-        batches: with ``src`` and ``tgt``, ``[batch, seq_len]``, on the model's device.
+        batches: what ``predict_targets`` takes, on the model's device.
         optimizer: what updates the model.
         schedule: what changes the learning rate after each step, if anything.
         clip: gradients with a larger norm are scaled down to it.
@@ -182,8 +198,7 @@ def train_epoch(
     total_loss = torch.zeros((), device=batches.device)  # stays on the device: reading it each step would stop a GPU
     total_tokens = torch.zeros((), dtype=torch.long, device=batches.device)
     for batch in _progress_bar(batches, "training", progress):
-        logits = model(batch.src, batch.tgt[:, :-1])  # the decoder is given <sos> … and has to say … <eos>
-        targets = batch.tgt[:, 1:]
+        logits, targets = predict_targets(model, batch)
         loss = sequence_loss(logits, targets, pad_id, label_smoothing)
         optimizer.zero_grad()
         loss.backward()
@@ -203,7 +218,7 @@ def train_epoch(
 
 
 @torch.no_grad()
-def evaluate(model: Transformer, batches: Batches, progress: bool | None = None) -> float:
+def evaluate(model: Model, batches: Batches | Chunks, progress: bool | None = None) -> float:
     """Return the mean loss per target token, in nats, with dropout off (see ``perplexity``).
 
     The model keeps the mode (training or evaluation) that it was in.
@@ -214,8 +229,7 @@ def evaluate(model: Transformer, batches: Batches, progress: bool | None = None)
     total_loss, total_tokens = 0.0, 0
     try:
         for batch in _progress_bar(batches, "evaluating", progress):
-            targets = batch.tgt[:, 1:]
-            logits = model(batch.src, batch.tgt[:, :-1])
+            logits, targets = predict_targets(model, batch)
             total_loss += sequence_loss(logits, targets, pad_id, reduction="sum").item()
             total_tokens += (targets != pad_id).sum().item()
     finally:
@@ -229,7 +243,7 @@ def perplexity(loss: float) -> float:
 
 
 def fit(
-    model: Transformer,
+    model: Model,
     train_set: Dataset,
     val_set: Dataset,
     recipe: Recipe,
@@ -248,7 +262,8 @@ def fit(
 
     Args:
         model: on the device to train on; its initial weights are yours to seed (``seed_everything``).
-        train_set, val_set: what ``make_dataset`` returned, with the vocabularies that the model was built for.
+        train_set, val_set: what ``make_dataset`` (``make_stream`` for a language model) returned, with the vocabularies
+            that the model was built for.
         recipe: how to train.
         output: folder to write to, if anything is to be kept.
         resume: go on with what ``output`` holds. ``recipe.epochs`` may have grown since, unless the recipe's schedule
@@ -301,7 +316,7 @@ class _Run:
 
     def __init__(
         self,
-        model: Transformer,
+        model: Model,
         train_set: Dataset,
         val_set: Dataset,
         recipe: Recipe,
@@ -310,13 +325,26 @@ class _Run:
     ):
         self.model, self.recipe, self.output, self.notes = model, recipe, output, notes
         self.fields = train_set.fields
-        check_vocabularies(model.config, self.fields["src"], self.fields["tgt"])
+        check_vocabularies(model.config, self.fields)
         device = next(model.parameters()).device
-        self.train_batches = Batches(train_set, recipe.batch_size, train=True, seed=recipe.seed, device=device)
-        self.val_batches = Batches(val_set, recipe.batch_size, device=device)
-        self.optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9)
-        steps = recipe.epochs * len(self.train_batches)
-        self.schedule = learning_rate_schedule(self.optimizer, recipe.schedule, recipe.warmup_steps, steps)
+        if isinstance(model, TransformerLanguageModel):
+            self.train_batches, self.val_batches = (
+                Chunks(data, recipe.batch_size, recipe.bptt, device) for data in (train_set, val_set)
+            )
+        else:
+            self.train_batches = Batches(train_set, recipe.batch_size, train=True, seed=recipe.seed, device=device)
+            self.val_batches = Batches(val_set, recipe.batch_size, device=device)
+        if recipe.optimizer == "sgd":
+            self.optimizer = torch.optim.SGD(model.parameters(), lr=recipe.learning_rate)
+        else:
+            self.optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9)
+        steps = len(self.train_batches)
+        if recipe.schedule == "exponential":
+            self.schedule = StepLR(self.optimizer, steps, recipe.decay)
+        else:
+            self.schedule = learning_rate_schedule(
+                self.optimizer, recipe.schedule, recipe.warmup_steps, recipe.epochs * steps
+            )
         self.average = average_weights(model, recipe.average) if recipe.average else None
         self.history = History()
         self.best_weights: dict[str, Tensor] | None = None
@@ -382,7 +410,7 @@ class _Run:
         self.save_state()
 
     @property
-    def candidate(self) -> Transformer:
+    def candidate(self) -> Model:
         """What is validated and kept: the averaged model, if there is one, else the model that is being trained."""
         return self.model if self.average is None else self.average.module
 
@@ -392,7 +420,7 @@ class _Run:
             self.best_weights = copy.deepcopy(self.candidate.state_dict())
         else:
             notes = {**self.notes, "recipe": asdict(self.recipe), "history": asdict(self.history)}
-            save_model(self.output / MODEL_FILE, self.candidate, self.fields["src"], self.fields["tgt"], notes)
+            save_model(self.output / MODEL_FILE, self.candidate, self.fields, notes)
 
     def load_best(self) -> None:
         """Give the model the best weights so far."""
@@ -426,7 +454,7 @@ class _Run:
         return {"configuration": self.model.config.to_dict(), "recipe": recipe, "vocabulary (SHA-256)": digests}
 
 
-def _progress_bar(batches: Batches, what: str, progress: bool | None) -> tqdm:
+def _progress_bar(batches: Batches | Chunks, what: str, progress: bool | None) -> tqdm:
     if progress is None:
         ipython = sys.modules.get("IPython")
         in_notebook = ipython is not None and ipython.get_ipython() is not None

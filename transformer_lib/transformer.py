@@ -1,11 +1,12 @@
 """The whole model (figure 1): its configuration, and the encoder-decoder Transformer itself."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from transformer_lib.configuration import Configuration
 from transformer_lib.decoder import Decoder, LayerCache
 from transformer_lib.embeddings import Embedding, LearnedPositions, SinusoidalPositions, TokenEmbedding
 from transformer_lib.encoder import Encoder
@@ -51,7 +52,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class TransformerConfig:
+class TransformerConfig(Configuration):
     """Every choice that shapes the model. The defaults are the tutorials' model; ``PRESETS`` names other choices.
 
     Attributes:
@@ -87,17 +88,7 @@ class TransformerConfig:
     pad_id: int = 1
 
     def __post_init__(self):
-        for name in ("src_vocab_size", "tgt_vocab_size", "d_model", "num_heads", "d_ff", "num_layers", "max_len"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}, expected a positive whole number")
-        if self.d_model % self.num_heads:
-            raise ValueError(
-                f"d_model={self.d_model} is not divisible by num_heads={self.num_heads}: "
-                "every head gets d_model / num_heads dimensions"
-            )
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout!r}, expected a probability from 0 up to, but not including, 1")
+        self._check_sizes("src_vocab_size", "tgt_vocab_size", "d_model", "num_heads", "d_ff", "num_layers", "max_len")
         if self.positions not in POSITIONS:
             raise ValueError(f"positions is {self.positions!r}, expected one of {', '.join(map(repr, POSITIONS))}")
         if self.tie_embeddings and self.src_vocab_size != self.tgt_vocab_size:
@@ -118,24 +109,6 @@ class TransformerConfig:
         if name not in PRESETS:
             raise ValueError(f"preset is {name!r}, expected one of {', '.join(PRESETS)}")
         return cls(src_vocab_size, tgt_vocab_size, **{**PRESETS[name], **changes})
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "TransformerConfig":
-        """Rebuild a configuration that ``to_dict`` wrote.
-
-        Raises:
-            ValueError: a field is unknown or missing.
-        """
-        known = {field.name for field in fields(cls)}
-        if unknown := sorted(set(values) - known):
-            raise ValueError(f"unknown configuration fields {unknown}: was this written by a newer version?")
-        if missing := sorted({"src_vocab_size", "tgt_vocab_size"} - set(values)):
-            raise ValueError(f"missing configuration fields {missing}")
-        return cls(**values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields as a dictionary of plain values."""
-        return asdict(self)
 
 
 class AttentionMaps(NamedTuple):

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from transformer_lib.checkpoint import check_vocabularies, load_model
+from transformer_lib.checkpoint import CheckpointError, check_vocabularies, load_model
 from transformer_lib.search import Hypothesis, beam_search, greedy_search
 from transformer_lib.text import EOS, SOS, TextField, detokenize
 from transformer_lib.transformer import AttentionMaps, Transformer
@@ -56,16 +56,24 @@ class Translator:
     """
 
     def __init__(self, model: Transformer, src_field: TextField, tgt_field: TextField):
-        check_vocabularies(model.config, src_field, tgt_field)
+        check_vocabularies(model.config, {"src": src_field, "tgt": tgt_field})
         self.model = model.eval()
         self.src_field = src_field
         self.tgt_field = tgt_field
 
     @classmethod
     def load(cls, path: str | Path, device: torch.device | str = "cpu") -> "Translator":
-        """Load a model that training wrote: its folder, or its ``.safetensors`` file (see ``load_model``)."""
+        """Load a model that training wrote: its folder, or its ``.safetensors`` file (see ``load_model``).
+
+        Raises:
+            FileNotFoundError, CheckpointError: as ``load_model``; also if it is a language model.
+        """
         saved = load_model(path, device)
-        return cls(saved.model, saved.src_field, saved.tgt_field)
+        if not isinstance(saved.model, Transformer):
+            raise CheckpointError(
+                f"{path} holds a language model, expected a translator; see `transformer-lib generate`"
+            )
+        return cls(saved.model, saved.fields["src"], saved.fields["tgt"])
 
     def __call__(self, sentences: str | Sequence[str], beam_size: int = 1) -> str | list[str]:
         """Translate one sentence to a string, or several to a list of strings; see ``translate``."""
