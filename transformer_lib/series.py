@@ -1,9 +1,11 @@
 """What the notebooks of the series start with: a device, a corpus, a trained model, drawings, the library's source."""
 
 import inspect
+import itertools
 import os
 import tempfile
 import textwrap
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,9 @@ import torch
 from IPython.display import SVG, Markdown
 
 from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model
-from transformer_lib.corpora import Corpus, CorpusError, load_corpus
+from transformer_lib.corpora import Corpus, CorpusError, Text, load_corpus, load_text
 from transformer_lib.pipeline import train_translator
-from transformer_lib.recipes import RECIPES, Recipe
+from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
 from transformer_lib.training import pick_device, seed_everything
 from transformer_lib.translator import Translator
 
@@ -47,6 +49,27 @@ class Session:
     fast_dev_run: bool
 
 
+@dataclass(frozen=True)
+class TextSession:
+    """What a notebook about a language model works with.
+
+    Attributes:
+        device: the fastest that there is.
+        text: WikiText-2 where it can be had, else a part of it, else the sample corpus's English sentences.
+        recipe: PyTorch's tutorial's; a single epoch in a fast development run.
+        test: the text's test split.
+        runs: folder for what is trained: ``runs/``, or one that is thrown away after a fast development run.
+        fast_dev_run: whether ``TRANSFORMER_LIB_FAST_DEV_RUN`` asks for tiny budgets, as the tests do.
+    """
+
+    device: torch.device
+    text: Text
+    recipe: Recipe
+    test: str
+    runs: Path
+    fast_dev_run: bool
+
+
 def start(corpus: str = "multi30k") -> Session:
     """Seed the random numbers, pick the device, find the corpus, and print what came of it.
 
@@ -54,20 +77,21 @@ def start(corpus: str = "multi30k") -> Session:
         corpus: the corpus to work with. The sample corpus takes its place in a fast development run, where
             ``TRANSFORMER_LIB_CORPUS`` says ``sample``, and where it cannot be had; a printed line says so.
     """
-    fast_dev_run = os.environ.get("TRANSFORMER_LIB_FAST_DEV_RUN", "") not in ("", "0")
-    seed_everything(Recipe.seed)
-    device = pick_device()
-    wanted = "sample" if fast_dev_run or os.environ.get("TRANSFORMER_LIB_CORPUS") == "sample" else corpus
-    found = load_corpus(wanted)
-    try:
-        for split in found.splits[:3]:
-            found[split]  # fetches it
-    except CorpusError as error:
-        print(f"{wanted} cannot be had, so this notebook goes on with the sample corpus: {error}")
-        found = load_corpus("sample")
-    session = _session(device, found, fast_dev_run)
-    print(f"device: {device}, corpus: {found.name}" + (", fast development run" if fast_dev_run else ""))
-    return session
+    device, found, fast_dev_run = _start(load_corpus, (corpus, "sample"))
+    return _session(device, found, fast_dev_run)
+
+
+def start_with_text(text: str = "wikitext-2") -> TextSession:
+    """Do what ``start`` does, for a notebook that trains a language model.
+
+    Args:
+        text: the text to work with. ``"wikitext-2-valid"`` takes its place where its training split cannot be had, then
+            the English side of the sample corpus; a printed line says so. See ``start`` for when it is the sample.
+    """
+    device, found, fast_dev_run = _start(load_text, (text, "wikitext-2-valid", "sample"))
+    recipe = LANGUAGE_MODEL_RECIPES["tutorial"]
+    recipe = replace(recipe, epochs=1) if fast_dev_run else recipe
+    return TextSession(device, found, recipe, found.splits[2], _runs(fast_dev_run), fast_dev_run)
 
 
 def start_with_model(corpus: str = "multi30k") -> tuple[Session, Translator]:
@@ -116,11 +140,36 @@ def figure(name: str) -> SVG:
     return SVG(path.read_text(encoding="utf-8"))
 
 
+def _start(load: Callable[[str], Any], names: Sequence[str]) -> tuple[torch.device, Any, bool]:
+    """Seed, pick the device, load what can be had of these names, the sample last, and print what came of it."""
+    fast_dev_run = os.environ.get("TRANSFORMER_LIB_FAST_DEV_RUN", "") not in ("", "0")
+    seed_everything(Recipe.seed)
+    device = pick_device()
+    if fast_dev_run or os.environ.get("TRANSFORMER_LIB_CORPUS") == "sample":
+        names = ["sample"]
+    for name, substitute in itertools.zip_longest(names, names[1:]):
+        found = load(name)
+        try:
+            for split in found.splits[:3]:
+                found[split]  # fetches it
+            break
+        except CorpusError as error:
+            if substitute is None:
+                raise
+            print(f"{name} cannot be had, so this notebook goes on with {substitute}: {error}")
+    print(f"device: {device}, corpus: {found.name}" + (", fast development run" if fast_dev_run else ""))
+    return device, found, fast_dev_run
+
+
+def _runs(fast_dev_run: bool) -> Path:
+    return Path(tempfile.mkdtemp()) if fast_dev_run else Path("runs")
+
+
 def _session(device: torch.device, corpus: Corpus, fast_dev_run: bool) -> Session:
     preset = "small" if corpus.name == "sample" else "tutorial"
     recipe = replace(RECIPES[preset], epochs=1) if fast_dev_run else RECIPES[preset]
-    runs = Path(tempfile.mkdtemp()) if fast_dev_run else Path("runs")
-    return Session(device, corpus, preset, recipe, corpus.splits[2], runs / f"{corpus.name}-{preset}", fast_dev_run)
+    runs = _runs(fast_dev_run) / f"{corpus.name}-{preset}"
+    return Session(device, corpus, preset, recipe, corpus.splits[2], runs, fast_dev_run)
 
 
 def _is_trained(folder: Path) -> bool:
