@@ -5,10 +5,9 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
-from torch_weights import copy_attention, shake
+from weights import shake
 
-from transformer_lib import MultiHeadAttention, causal_mask, masks, padding_mask, scaled_dot_product_attention
+from transformer_lib import MultiHeadAttention, causal_mask, masks, padding_mask, scaled_dot_product_attention, to_torch
 
 
 def test_attention_by_hand():
@@ -73,9 +72,9 @@ def test_a_row_with_nothing_to_attend_to_gives_zeros_not_nan(need_weights):
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_equals_torch_multihead_attention(kind, need_weights):
     torch.manual_seed(0)
-    ours, theirs = MultiHeadAttention(16, 4), nn.MultiheadAttention(16, 4, batch_first=True)
+    ours = MultiHeadAttention(16, 4)
     shake(ours)
-    copy_attention(ours, theirs)
+    theirs = to_torch(ours)
     x = torch.randn(2, 5, 16)
     padding = padding_mask(torch.tensor([[5, 5, 5, 5, 5], [5, 5, 5, 1, 1]]), pad_id=1)
     causal = causal_mask(5)
@@ -98,9 +97,9 @@ def test_equals_torch_multihead_attention(kind, need_weights):
 
 def test_equals_torch_when_query_key_and_value_differ():
     torch.manual_seed(0)
-    ours, theirs = MultiHeadAttention(16, 4), nn.MultiheadAttention(16, 4, batch_first=True)
+    ours = MultiHeadAttention(16, 4)
     shake(ours)
-    copy_attention(ours, theirs)
+    theirs = to_torch(ours)
     query, key, value = torch.randn(2, 3, 16), torch.randn(2, 5, 16), torch.randn(2, 5, 16)
     torch.testing.assert_close(ours(query, key, value)[0], theirs(query, key, value)[0])
 

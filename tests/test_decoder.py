@@ -1,9 +1,8 @@
 import pytest
 import torch
-from torch import nn
-from torch_weights import copy_decoder_layer, shake
+from weights import shake
 
-from transformer_lib import Decoder, DecoderLayer, causal_mask, masks, padding_mask
+from transformer_lib import Decoder, DecoderLayer, causal_mask, masks, padding_mask, to_torch
 
 MEMORY_MASK = padding_mask(torch.tensor([[5, 5, 5, 5], [5, 5, 1, 1]]), pad_id=1)
 TGT_PADDING = padding_mask(torch.tensor([[5, 5, 5], [5, 5, 1]]), pad_id=1)
@@ -14,9 +13,8 @@ TGT_PADDING = padding_mask(torch.tensor([[5, 5, 5], [5, 5, 1]]), pad_id=1)
 def test_layer_equals_torch(norm_first, need_weights):
     torch.manual_seed(0)
     ours = DecoderLayer(16, 4, 32, dropout=0.0, inner_dropout=0.0, norm_first=norm_first)
-    theirs = nn.TransformerDecoderLayer(16, 4, 32, dropout=0.0, batch_first=True, norm_first=norm_first)
     shake(ours)
-    copy_decoder_layer(ours, theirs)
+    theirs = to_torch(ours)
     x, memory = torch.randn(2, 3, 16), torch.randn(2, 4, 16)
     output, self_weights, cross_weights = ours(x, memory, TGT_PADDING & causal_mask(3), MEMORY_MASK, need_weights)
     expected = theirs(
@@ -37,13 +35,8 @@ def test_layer_equals_torch(norm_first, need_weights):
 def test_stack_equals_torch(norm_first):
     torch.manual_seed(0)
     ours = Decoder(2, 16, 4, 32, dropout=0.0, inner_dropout=0.0, norm_first=norm_first)
-    layer = nn.TransformerDecoderLayer(16, 4, 32, dropout=0.0, batch_first=True, norm_first=norm_first)
-    theirs = nn.TransformerDecoder(layer, 2, norm=nn.LayerNorm(16) if norm_first else None)
     shake(ours)
-    for our_layer, their_layer in zip(ours.layers, theirs.layers, strict=True):
-        copy_decoder_layer(our_layer, their_layer)
-    if norm_first:
-        theirs.norm.load_state_dict(ours.norm.state_dict())
+    theirs = to_torch(ours)
     x, memory = torch.randn(2, 3, 16), torch.randn(2, 4, 16)
     output, _, _ = ours(x, memory, causal_mask(3))
     torch.testing.assert_close(output, theirs(x, memory, tgt_mask=masks.to_attn_mask(causal_mask(3))))

@@ -1,9 +1,8 @@
 import pytest
 import torch
-from torch import nn
-from torch_weights import copy_encoder_layer, shake
+from weights import shake
 
-from transformer_lib import AddNorm, Encoder, EncoderLayer, causal_mask, masks, padding_mask
+from transformer_lib import AddNorm, Encoder, EncoderLayer, causal_mask, masks, padding_mask, to_torch
 
 MASK = padding_mask(torch.tensor([[5, 5, 5, 5], [5, 5, 1, 1]]), pad_id=1)
 
@@ -14,9 +13,8 @@ MASK = padding_mask(torch.tensor([[5, 5, 5, 5], [5, 5, 1, 1]]), pad_id=1)
 def test_layer_equals_torch(norm_first, need_weights, causal):
     torch.manual_seed(0)
     ours = EncoderLayer(16, 4, 32, dropout=0.0, inner_dropout=0.0, norm_first=norm_first)
-    theirs = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, batch_first=True, norm_first=norm_first)
     shake(ours)
-    copy_encoder_layer(ours, theirs)
+    theirs = to_torch(ours)
     x = torch.randn(2, 4, 16)
     output, weights = ours(x, MASK & causal_mask(4) if causal else MASK, need_weights)
     expected = theirs(
@@ -32,13 +30,8 @@ def test_layer_equals_torch(norm_first, need_weights, causal):
 def test_stack_equals_torch(norm_first):
     torch.manual_seed(0)
     ours = Encoder(3, 16, 4, 32, dropout=0.0, inner_dropout=0.0, norm_first=norm_first)
-    layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, batch_first=True, norm_first=norm_first)
-    theirs = nn.TransformerEncoder(layer, 3, norm=nn.LayerNorm(16) if norm_first else None, enable_nested_tensor=False)
     shake(ours)
-    for our_layer, their_layer in zip(ours.layers, theirs.layers, strict=True):
-        copy_encoder_layer(our_layer, their_layer)
-    if norm_first:
-        theirs.norm.load_state_dict(ours.norm.state_dict())
+    theirs = to_torch(ours)
     x = torch.randn(2, 4, 16)
     output, maps = ours(x, MASK, need_weights=True)
     torch.testing.assert_close(output, theirs(x, src_key_padding_mask=masks.to_key_padding_mask(MASK)))

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler, StepLR
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
@@ -106,7 +106,9 @@ def sequence_loss(
     )
 
 
-def learning_rate_schedule(optimizer: Optimizer, kind: str, warmup_steps: int, total_steps: int) -> LambdaLR:
+def learning_rate_schedule(
+    optimizer: Optimizer, kind: str, warmup_steps: int, total_steps: int, epochs: int = 1, decay: float = 1.0
+) -> LambdaLR:
     """Grow the learning rate in a straight line to the optimiser's, then let it go on as ``kind`` says.
 
     ``"inverse_sqrt"`` is the paper's (section 5.3, equation 3), which writes the peak as
@@ -114,9 +116,10 @@ def learning_rate_schedule(optimizer: Optimizer, kind: str, warmup_steps: int, t
 
     Args:
         optimizer: its learning rate is the highest that will be reached.
-        kind: ``"constant"``, ``"inverse_sqrt"`` or ``"linear"``; see ``Recipe``.
+        kind: ``"constant"``, ``"inverse_sqrt"``, ``"linear"`` or ``"exponential"``; see ``Recipe``.
         warmup_steps: the step at which it is reached; 0 starts with it.
-        total_steps: the step at which ``"linear"`` reaches zero.
+        total_steps: how long the training is, which is when ``"linear"`` reaches zero.
+        epochs, decay: ``"exponential"`` cuts the training into so many parts and multiplies by ``decay`` after each.
     """
 
     def factor(steps_taken: int) -> float:
@@ -127,6 +130,8 @@ def learning_rate_schedule(optimizer: Optimizer, kind: str, warmup_steps: int, t
             return math.sqrt(max(warmup_steps, 1) / step)
         if kind == "linear":
             return max(0.0, (total_steps - steps_taken) / max(1, total_steps - warmup_steps + 1))
+        if kind == "exponential":
+            return decay ** (epochs * steps_taken // total_steps)
         return 1.0
 
     return LambdaLR(optimizer, factor)
@@ -338,13 +343,10 @@ class _Run:
             self.optimizer = torch.optim.SGD(model.parameters(), lr=recipe.learning_rate)
         else:
             self.optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9)
-        steps = len(self.train_batches)
-        if recipe.schedule == "exponential":
-            self.schedule = StepLR(self.optimizer, steps, recipe.decay)
-        else:
-            self.schedule = learning_rate_schedule(
-                self.optimizer, recipe.schedule, recipe.warmup_steps, recipe.epochs * steps
-            )
+        steps = recipe.epochs * len(self.train_batches)
+        self.schedule = learning_rate_schedule(
+            self.optimizer, recipe.schedule, recipe.warmup_steps, steps, recipe.epochs, recipe.decay
+        )
         self.average = average_weights(model, recipe.average) if recipe.average else None
         self.history = History()
         self.best_weights: dict[str, Tensor] | None = None
