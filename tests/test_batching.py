@@ -1,11 +1,14 @@
 import itertools
 import random
+import string
 
 import pytest
+import torch
+from torchtext.datasets import LanguageModelingDataset
 
-from transformer_lib.batching import Batches, make_dataset
-from transformer_lib.corpora import Pair
-from transformer_lib.text import TextField, build_vocabularies
+from transformer_lib.batching import Batches, Chunks, make_dataset, make_stream
+from transformer_lib.corpora import Pair, read_text
+from transformer_lib.text import RunningTextField, TextField, build_vocabularies
 
 PAD = 1
 
@@ -120,3 +123,71 @@ def test_a_sentence_that_cannot_be_used_is_named(pairs, fields):
         make_dataset([pairs[0], Pair("Ein Hund", "")], *fields)
     with pytest.raises(ValueError, match=r"the src side of pair 1 has 6 tokens .* expected at most max_len=5"):
         make_dataset(pairs, *fields, max_len=5)
+
+
+@pytest.fixture
+def alphabet():
+    """The letters A to Z on one line, and the field that reads them."""
+    field = RunningTextField()
+    dataset = make_stream([" ".join(string.ascii_uppercase)], field)
+    field.build_vocab(dataset)
+    return dataset, field
+
+
+def test_a_text_is_cut_into_rows_and_the_target_comes_one_token_later(alphabet):
+    """27 tokens with <eos>: four rows of seven, the last one filled up with padding."""
+    dataset, field = alphabet
+    chunks = Chunks(dataset, batch_size=4, bptt=4)
+    assert len(chunks) == 2
+
+    def letters(ids):
+        return ["".join(field.decode(row)) for row in ids.tolist()]
+
+    for _ in range(2):  # every epoch the same
+        assert [letters(chunk.text) for chunk in chunks] == [
+            ["ABCD", "HIJK", "OPQR", "VWXY"],
+            ["EF", "LM", "ST", "Z<eos>"],
+        ]
+        assert [letters(chunk.target) for chunk in chunks] == [
+            ["BCDE", "IJKL", "PQRS", "WXYZ"],
+            ["FG", "MN", "TU", "<eos><pad>"],
+        ]
+
+
+def test_every_token_but_the_first_of_each_row_is_a_target_once():
+    field = RunningTextField()
+    dataset = make_stream(["a b c d e f g", "", "h i j k l m n o p q"], field)
+    field.build_vocab(dataset)
+    tokens = len(dataset[0].text)
+    assert tokens == 17 + 3
+    for batch_size, bptt in itertools.product((1, 2, 3, 7), (1, 2, 3, 100)):
+        chunks = list(Chunks(dataset, batch_size, bptt))
+        rows = torch.cat([chunk.target for chunk in chunks], dim=1)
+        assert len(chunks) == len(Chunks(dataset, batch_size, bptt))
+        row_len = -(-tokens // batch_size)
+        assert rows.shape == (batch_size, row_len - 1)
+        begun = [row for row in range(batch_size) if row * row_len < tokens]  # the others are padding
+        assert rows.ne(field.pad_id).sum() == tokens - len(begun)
+
+
+def test_a_stream_is_what_torchtext_makes_of_a_file(tmp_path):
+    lines = [" = Title = ", " ", " One two . ", ""]
+    (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf-8")
+    field = RunningTextField()
+    theirs = LanguageModelingDataset(str(tmp_path / "text.txt"), field)
+    assert make_stream(read_text(tmp_path / "text.txt"), field)[0].text == theirs[0].text
+    assert theirs[0].text == ["=", "Title", "=", "<eos>", "<eos>", "One", "two", ".", "<eos>"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 14}, "dataset has 27 tokens, expected at least 28, two for each of batch_size=14 rows"),
+        ({"batch_size": 0}, "batch_size is 0, expected a positive number"),
+        ({"bptt": 0}, "bptt is 0, expected a positive number"),
+    ],
+)
+def test_impossible_chunks_are_refused(alphabet, options, message):
+    dataset, _ = alphabet
+    with pytest.raises(ValueError, match=message):
+        Chunks(dataset, **{"batch_size": 2, "bptt": 3, **options})

@@ -55,6 +55,41 @@ def test_from_training_to_translations(trained_folder, corpus_folder, capsys, tm
     assert "d_model" in capsys.readouterr().out
 
 
+def test_from_training_a_language_model_to_text(tmp_path, capsys):
+    novel = tmp_path / "novel.txt"
+    novel.write_text("Red orange yellow green blue .\n" * 40, encoding="utf-8")
+    folder = tmp_path / "lm"
+    arguments = ["train-lm", "--corpus", str(novel), "--language", "en", "--output", str(folder), "--device", "cpu"]
+    options = ["--batch-size", "2", "--bptt", "8", "--learning-rate", "0.5"]
+    assert cli.main([*arguments, *options, "--epochs", "2"]) == 0
+    output = capsys.readouterr().out
+    assert "text      novel: 224 tokens to train on, 28 to validate" in output
+    assert "epoch   2/2" in output
+    assert "novel test: 28 tokens, 0.0% of them <unk>, loss " in output
+    assert output.endswith(f'generate --model {folder} "Red orange"\n')
+
+    assert cli.main([*arguments, *options, "--epochs", "3"]) == 1
+    assert "resume it (--resume)" in capsys.readouterr().err
+    assert cli.main([*arguments, *options, "--epochs", "4", "--resume"]) == 0
+    resumed = capsys.readouterr().out
+    assert "epoch   4/4" in resumed and "epoch   2/" not in resumed
+
+    assert cli.main(["evaluate", str(folder)]) == 0
+    assert capsys.readouterr().out == next(line for line in resumed.splitlines(True) if line.startswith("novel test"))
+    assert cli.main(["evaluate", str(folder), "--split", "valid"]) == 0
+    assert capsys.readouterr().out.startswith("novel valid: 28 tokens")
+    assert cli.main(["info", str(folder)]) == 0
+    assert "vocab_size         9" in capsys.readouterr().out
+
+    request = ["generate", "--model", str(folder), "--temperature", "0", "Red"]
+    assert cli.main([*request, "--length", "5"]) == 0
+    assert capsys.readouterr().out == "Red orange yellow green blue.\n"
+    assert cli.main([*request, "--top-k", "0"]) == 1
+    assert "top_k is 0" in capsys.readouterr().err
+    assert cli.main(["translate", "--model", str(folder), "Hallo"]) == 1
+    assert "holds a language model, expected a translator" in capsys.readouterr().err
+
+
 def test_a_second_training_does_not_overwrite_the_first_but_can_resume_it(trained_folder, corpus_folder, capsys):
     folder, _ = trained_folder
     again = ["train", "--corpus", str(corpus_folder), "--output", str(folder), "--min-freq", "1", "--batch-size", "4"]
@@ -75,6 +110,11 @@ def test_a_second_training_does_not_overwrite_the_first_but_can_resume_it(traine
         (["translate", "--model", "nowhere", "Hallo"], "nowhere does not exist: train a model first"),
         (["evaluate", "nowhere"], "nowhere does not exist"),
         (["info", "nowhere"], "nowhere does not exist"),
+        (["train-lm", "--corpus", "nowhere"], "text is 'nowhere', expected one of wikitext-2, "),
+        (["train-lm", "--corpus", "sample", "--language", "fr"], "language is 'fr'"),
+        (["train-lm", "--corpus", "sample", "--bptt", "0"], "bptt is 0, expected a positive whole number"),
+        (["train-lm", "--corpus", "sample", "--batch-size", "90000"], "expected at least 180000, two for each of"),
+        (["generate", "Hello"], "does not exist: train a model first"),
     ],
 )
 def test_an_error_is_one_line_without_a_traceback(arguments, message, capsys, tmp_path, monkeypatch):
@@ -103,7 +143,7 @@ def test_ctrl_c_exits_with_130(monkeypatch, capsys):
     assert capsys.readouterr().err == "interrupted\n"
 
 
-@pytest.mark.parametrize("command", ["train", "translate", "evaluate", "download", "info"])
+@pytest.mark.parametrize("command", ["train", "translate", "train-lm", "generate", "evaluate", "download", "info"])
 def test_every_help_shows_examples_that_parse(command, capsys):
     with pytest.raises(SystemExit) as exit_info:
         cli.main([command, "--help"])

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from transformer_lib import corpora
-from transformer_lib.corpora import CorpusError, Pair, load_corpus, read_lines, read_pairs
+from transformer_lib.corpora import CorpusError, Pair, load_corpus, load_text, read_lines, read_pairs, read_text
 
 SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
+needs_wikitext2 = pytest.mark.skipif(not (SHARED_DATA / "wikitext-2").is_dir(), reason="WikiText-2 is not there")
 needs_multi30k = pytest.mark.skipif(not (SHARED_DATA / "multi30k").is_dir(), reason="the real Multi30k is not there")
 
 
@@ -43,7 +44,8 @@ def server(monkeypatch):
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
         threading.Thread(target=httpd.serve_forever, daemon=True).start()
-        monkeypatch.setattr(corpora, "MULTI30K_URL", f"http://127.0.0.1:{httpd.server_port}/")
+        for url in ("MULTI30K_URL", "WIKITEXT2_URL"):
+            monkeypatch.setattr(corpora, url, f"http://127.0.0.1:{httpd.server_port}/")
         yield answers, asked
         httpd.shutdown()
 
@@ -220,3 +222,120 @@ def test_the_real_multi30k(monkeypatch):
             positions[side] += ids.numel()
     assert padding[0] / positions[0] < 0.1
     assert padding[1] / positions[1] < 0.1
+
+
+TRAIN, VALID, TEST = b" = Title = \n \n One two . \n", b"One\n\ntwo\n", b"two two\n"
+
+
+@pytest.fixture
+def published_text(server, monkeypatch):
+    """A few words of WikiText-2, served under the real names, with matching checksums."""
+    import hashlib
+
+    answers, asked = server
+    answers |= {"/train.txt": TRAIN, "/valid.txt": VALID, "/test.txt": TEST}
+    checksums = {
+        "train.txt": "git-blob:7ebed753081fa35831dd148ada517a02b6ac0531",  # what `git hash-object` prints
+        "valid.txt": f"sha256:{hashlib.sha256(VALID).hexdigest()}",
+        "test.txt": f"sha256:{hashlib.sha256(TEST).hexdigest()}",
+    }
+    assert list(checksums) == list(corpora.WIKITEXT2_CHECKSUMS)
+    monkeypatch.setattr(corpora, "WIKITEXT2_CHECKSUMS", checksums)
+    return answers, asked
+
+
+def test_wikitext2_is_downloaded_checked_cached_and_not_repeated(published_text, cache):
+    _, asked = published_text
+    text = load_text("wikitext-2")
+    for _ in range(2):
+        assert text["train"] == ["= Title =", "", "One two ."]
+        assert text["valid"] == ["One", "", "two"]
+        assert text["test"] == ["two two"]
+    assert asked == ["/train.txt", "/valid.txt", "/test.txt"]
+    assert sorted(path.name for path in (cache / "wikitext-2").iterdir()) == ["test.txt", "train.txt", "valid.txt"]
+    assert (cache / "wikitext-2" / "train.txt").read_bytes() == TRAIN
+
+
+@pytest.mark.parametrize("split", ["train", "valid"])  # one with a checksum of git's, one with a SHA-256
+@pytest.mark.parametrize("answer", [TRAIN[:-1], TEST, b"<html>please log in</html>", b"", cut_off, None])
+def test_a_broken_file_of_wikitext2_is_refused_and_removed(published_text, cache, split, answer):
+    answers, _ = published_text
+    answers[f"/{split}.txt"] = answer
+    text = load_text("wikitext-2")
+    assert text["test"] == ["two two"]
+    with pytest.raises(
+        CorpusError, match=rf"{split}\.txt of corpus 'wikitext-2' .* http://127.0.0.1.*TRANSFORMER_LIB_DATA.*'sample'"
+    ):
+        text[split]
+    assert [path.name for path in cache.rglob("*") if path.is_file()] == ["test.txt"]
+
+
+def test_what_is_served_is_checked_against_the_real_checksums(server, cache):
+    answers, _ = server
+    answers["/train.txt"] = TRAIN
+    with pytest.raises(CorpusError, match=r"checksum is 7ebed753.*, expected 2d84b35af79e411d73ea7cae83c73964c6ac83b4"):
+        load_text("wikitext-2")["train"]
+    assert not [path for path in cache.rglob("*") if path.is_file()]
+
+
+@needs_wikitext2
+def test_the_real_files_come_through_the_download(server, cache):
+    answers, _ = server
+    for split in ("valid", "test"):
+        answers[f"/{split}.txt"] = (SHARED_DATA / "wikitext-2" / f"{split}.txt").read_bytes()
+    text = load_text("wikitext-2")
+    assert [sum(len(line.split()) + 1 for line in text[split]) for split in ("valid", "test")] == [217_646, 245_569]
+    part = load_text("wikitext-2-valid")
+    assert part["train"] + part["valid"] == text["valid"]
+    assert part["test"] == text["test"]
+    assert len(part["train"]) == round(0.9 * len(text["valid"]))
+
+
+def test_one_side_of_a_parallel_corpus_is_a_text():
+    text = load_text("sample")
+    assert (text.language, text.splits) == ("en", ("train", "val", "test"))
+    assert text["test"] == [pair.tgt for pair in load_corpus()["test"]]
+    assert load_text("sample", "de")["test"] == [pair.src for pair in load_corpus()["test"]]
+    with pytest.raises(CorpusError, match="language is 'fr', but corpus 'sample' has de and en"):
+        load_text("sample", "fr")
+
+
+def test_a_text_file_is_cut_into_three_parts(tmp_path):
+    lines = [f"line {i}" for i in range(20)]
+    (tmp_path / "novel.txt").write_text("\n".join(lines), encoding="utf-8")
+    text = load_text(tmp_path / "novel.txt", "en")
+    assert (text.name, text.language, text.splits) == ("novel", "en", ("train", "valid", "test"))
+    assert [text[split] for split in text.splits] == [lines[:16], lines[16:18], lines[18:]]
+    (tmp_path / "short.txt").write_text("one\ntwo\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"short\.txt has 2 lines, too few to cut a part 'test' off"):
+        load_text(tmp_path / "short.txt")["test"]
+
+
+def test_a_folder_of_text_files_is_a_text(tmp_path):
+    for name in ("train.txt", "test_b.txt", "test_a.txt"):
+        (tmp_path / name).write_text(f"{name}\n\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"has no valid\.txt or valid\.txt\.gz in "):
+        load_text(tmp_path)
+    (tmp_path / "valid.txt.gz").write_bytes(gzip.compress(b"packed\n"))
+    text = load_text(tmp_path)
+    assert text.splits == ("train", "valid", "test_a", "test_b")
+    assert text.language is None
+    assert text["train"] == ["train.txt", ""]
+    assert text["valid"] == ["packed"]
+
+
+def test_unknown_texts_and_splits_list_the_known_ones(tmp_path):
+    with pytest.raises(CorpusError, match="text is 'wikitext-103', expected one of wikitext-2, wikitext-2-valid"):
+        load_text("wikitext-103")
+    with pytest.raises(CorpusError, match="split is 'val', but text 'wikitext-2' has train, valid, test"):
+        load_text("wikitext-2")["val"]
+
+
+def test_a_text_may_have_empty_lines_but_not_be_empty(tmp_path):
+    (tmp_path / "file").write_text("\nRed .\n\n", encoding="utf-8")
+    assert read_text(tmp_path / "file") == ["", "Red .", ""]
+    with pytest.raises(CorpusError, match="file has nothing in line 1"):
+        read_lines(tmp_path / "file")
+    (tmp_path / "file").write_text(" \n\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match="file is empty"):
+        read_text(tmp_path / "file")

@@ -17,7 +17,8 @@ def environment(monkeypatch, tmp_path):
     for name in [name for name in os.environ if name.startswith("TRANSFORMER_LIB_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("TRANSFORMER_LIB_DATA", str(tmp_path / "cache"))
-    monkeypatch.setattr("transformer_lib.corpora.MULTI30K_URL", "http://127.0.0.1:9/")  # nothing listens there
+    for url in ("MULTI30K_URL", "WIKITEXT2_URL"):
+        monkeypatch.setattr(f"transformer_lib.corpora.{url}", "http://127.0.0.1:9/")  # nothing listens there
     monkeypatch.chdir(tmp_path)
 
 
@@ -25,8 +26,32 @@ def test_where_multi30k_cannot_be_had_the_sample_corpus_takes_its_place_and_a_li
     session = series.start()
     printed = capsys.readouterr().out
     assert (session.corpus.name, session.preset, session.test) == ("sample", "small", "test")
-    assert printed.startswith("multi30k cannot be had, so this notebook goes on with the sample corpus: ")
+    assert printed.startswith("multi30k cannot be had, so this notebook goes on with sample: ")
     assert f"device: {session.device}, corpus: sample" in printed
+
+
+def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys, monkeypatch, tmp_path):
+    session = series.start_with_text()
+    assert (session.text.name, session.test, session.runs.name) == ("sample", "test", "runs")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("wikitext-2 cannot be had, so this notebook goes on with wikitext-2-valid: ")
+    assert printed[1].startswith("wikitext-2-valid cannot be had, so this notebook goes on with sample: ")
+    assert printed[2] == f"device: {session.device}, corpus: sample"
+
+    (tmp_path / "cache" / "wikitext-2").mkdir(parents=True, exist_ok=True)
+    checksums = {}
+    for split in ("valid", "test"):
+        (tmp_path / "cache" / "wikitext-2" / f"{split}.txt").write_text("one\n" * 10, encoding="utf-8")
+        checksums[f"{split}.txt"] = "git-blob:c22ecc634e6e2f871b74241bae0c90202784cbcc"
+    monkeypatch.setattr("transformer_lib.corpora.WIKITEXT2_CHECKSUMS", {"train.txt": "git-blob:", **checksums})
+    assert series.start_with_text().text.name == "wikitext-2-valid"
+
+
+def test_a_fast_development_run_of_a_language_model_takes_one_epoch_of_the_sample(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("TRANSFORMER_LIB_FAST_DEV_RUN", "1")
+    session = series.start_with_text()
+    assert (session.text.name, session.recipe.epochs, session.fast_dev_run) == ("sample", 1, True)
+    assert not session.runs.resolve().is_relative_to(tmp_path)
 
 
 def test_the_sample_corpus_can_be_asked_for(monkeypatch, capsys):

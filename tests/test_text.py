@@ -1,8 +1,18 @@
 import pytest
 
-from transformer_lib.batching import make_dataset
+from transformer_lib.batching import make_dataset, make_stream
 from transformer_lib.corpora import Pair
-from transformer_lib.text import EOS, PAD, SOS, UNK, TextField, build_vocabularies, detokenize, tokenizer
+from transformer_lib.text import (
+    EOS,
+    PAD,
+    SOS,
+    UNK,
+    RunningTextField,
+    TextField,
+    build_vocabularies,
+    detokenize,
+    tokenizer,
+)
 
 
 def test_spacy_cuts_without_a_model():
@@ -83,3 +93,34 @@ def test_a_field_survives_its_dictionary(fields):
 )
 def test_detokenize_undoes_the_tokeniser(sentence):
     assert detokenize(tokenizer("en")(sentence)) == sentence
+
+
+def test_running_text_ends_lines_and_frames_nothing():
+    field = RunningTextField()
+    lines = ["= A Title =", "", "It is @-@ so"]
+    assert field.stream(lines) == ["=", "A", "Title", "=", EOS, EOS, "It", "is", "@-@", "so", EOS]
+    field.build_vocab(make_stream([*lines, UNK], field))
+    assert field.vocab.itos[:2] == [UNK, PAD]
+    ids = field.encode("It is A Title")
+    assert field.decode(ids) == ["It", "is", "A", "Title"]
+    assert field.decode([field.vocab[EOS], field.vocab[UNK], 1]) == [EOS, UNK, PAD]  # nothing is left out
+    assert field.encode(UNK) == [0]
+    with pytest.raises(ValueError, match="ids holds 99, expected 0 to"):
+        field.decode([99])
+
+
+def test_running_text_in_a_language_is_cut_by_spacy_and_may_be_made_lower_case():
+    field = RunningTextField("en", lower=True)
+    assert field.stream(["They don't play."]) == ["they", "do", "n't", "play", ".", EOS]
+    field.build_vocab(make_stream(["They don't play."], field))
+    assert field.decode(field.encode("THEY play")) == ["they", "play"]
+    copy = RunningTextField.from_dict(field.to_dict())
+    assert copy.encode("They don't") == field.encode("They don't")
+    with pytest.raises(ValueError, match="prompt holds 'dance', expected words among the 8 of the vocabulary"):
+        copy.encode("They dance.")
+
+
+@pytest.mark.parametrize("tokens", [["<unk>", "the", "<pad>"], ["<unk>", "<pad>", "the", "the"]])
+def test_a_running_text_vocabulary_that_is_none_is_refused(tokens):
+    with pytest.raises(ValueError, match="expected <unk>, <pad> first, and no type twice"):
+        RunningTextField.from_dict({"language": None, "lower": False, "tokens": tokens})

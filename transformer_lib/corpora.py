@@ -169,9 +169,7 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
         language = language or "en"
         corpus = load_corpus(name)
         if language not in (corpus.src, corpus.tgt):
-            raise CorpusError(
-                f"language is {language!r}, but corpus {corpus.name!r} has {corpus.src!r}, {corpus.tgt!r}"
-            )
+            raise CorpusError(f"language is {language!r}, but corpus {corpus.name!r} has {corpus.src} and {corpus.tgt}")
         return Text(corpus.name, language, corpus.splits, lambda split: corpus.lines(split, language))
     if path.is_file():
         parts = {"train": (0.0, 0.8), "valid": (0.8, 0.9), "test": (0.9, 1.0)}

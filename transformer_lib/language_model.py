@@ -142,6 +142,8 @@ class TransformerLanguageModel(nn.Module):
             ValueError: an argument is impossible, or the prompt is not ``[batch, prompt_len]`` or holds an id outside
                 the vocabulary.
         """
+        if prompt.dim() != 2 or prompt.shape[1] == 0:
+            raise ValueError(f"prompt has shape {list(prompt.shape)}, expected [batch, prompt_len], one token or more")
         if length < 0:
             raise ValueError(f"length is {length!r}, expected 0 or more tokens")
         if not 0 <= temperature < float("inf"):

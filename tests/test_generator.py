@@ -1,0 +1,149 @@
+import dataclasses
+
+import pytest
+import torch
+
+from transformer_lib import TextGenerator, TransformerLanguageModel, Translator, load_text, train_language_model
+from transformer_lib.batching import Chunks, make_stream
+from transformer_lib.checkpoint import CheckpointError, load_model, save_model
+from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, Recipe
+from transformer_lib.training import evaluate, fit
+
+COLOURS = "Red orange yellow green blue indigo violet"  # after each, there is one way to go on
+RECIPE = Recipe(epochs=15, batch_size=2, bptt=8, learning_rate=2e-3)
+
+
+def silent(line):
+    pass
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("texts") / "colours"
+    folder.mkdir()
+    for split in ("train", "valid", "test"):
+        (folder / f"{split}.txt").write_text(f"{COLOURS}\n" * 12, encoding="utf-8")
+    return load_text(folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs") / "run"
+
+
+@pytest.fixture(scope="module")
+def generator(text, folder):
+    """Shared by all tests: do not train it further."""
+    return train_language_model(text, recipe=RECIPE, output=folder, device="cpu", log=silent)
+
+
+def test_a_text_goes_in_and_what_goes_on_with_it_comes_out(generator, folder):
+    assert generator("Red", length=9, temperature=0) == f"{COLOURS}\nRed orange"
+    assert generator("Red orange", length=2, top_k=1) == "Red orange yellow green"
+    assert TextGenerator.load(folder)("indigo", 1, temperature=0) == "indigo violet"
+    notes = load_model(folder).notes
+    assert (notes["corpus"], notes["preset"]) == ("colours", "tutorial")
+
+
+def test_a_seed_makes_it_repeatable_and_unknown_words_are_never_written(generator):
+    torch.manual_seed(0)
+    first = generator("Red", length=200, temperature=5.0, seed=3)
+    assert first == generator("Red", length=200, temperature=5.0, seed=3)
+    assert first != generator("Red", length=200, temperature=5.0, seed=4)
+    assert "<unk>" not in first and "<pad>" not in first
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ("red or Black", "prompt holds 'Black', 'or', 'red', expected words among the 10 .* .upper case counts"),
+        ("  ", "sentence is '  ', expected at least one word"),
+    ],
+)
+def test_a_prompt_that_it_cannot_read_is_refused(generator, prompt, message):
+    list(Chunks(make_stream(["red or Black"], generator.field), 1))  # torchtext puts unknown words into its table
+    with pytest.raises(ValueError, match=message):
+        generator(prompt)
+
+
+def test_each_kind_of_model_says_what_it_is(generator, folder, trained, tmp_path):
+    save_model(tmp_path / "translator", trained.model, {"src": trained.src_field, "tgt": trained.tgt_field})
+    with pytest.raises(CheckpointError, match="holds a translator, expected a language model"):
+        TextGenerator.load(tmp_path / "translator")
+    with pytest.raises(CheckpointError, match="holds a language model, expected a translator"):
+        Translator.load(folder)
+
+
+def test_a_model_comes_back_as_it_was_with_either_encoder(generator, tmp_path):
+    for own_encoder in (False, True):
+        config = dataclasses.replace(generator.model.config, own_encoder=own_encoder, tie_embeddings=own_encoder)
+        model = TransformerLanguageModel(config).eval()
+        save_model(tmp_path / "model", model, {"text": generator.field}, {"why": "test"})
+        saved = load_model(tmp_path / "model")
+        ids = torch.tensor([[2, 3, 4]])
+        assert saved.model(ids).equal(model(ids))
+        assert saved.fields["text"].vocab.itos == generator.field.vocab.itos
+        assert saved.fields["text"].encode("violet") == generator.field.encode("violet")
+
+
+def test_a_model_whose_layers_were_replaced_is_not_saved(generator, tmp_path):
+    model = TransformerLanguageModel(dataclasses.replace(generator.model.config, own_encoder=True))
+    model.encoder = generator.model.encoder
+    with pytest.raises(ValueError, match="tensors differ"):
+        save_model(tmp_path / "model", model, {"text": generator.field})
+    assert not (tmp_path / "model").exists()
+
+
+def test_the_tutorials_training_resumes_where_it_stopped_with_the_same_numbers(text, tmp_path):
+    recipe = dataclasses.replace(LANGUAGE_MODEL_RECIPES["tutorial"], batch_size=2, bptt=8)
+
+    def train(output, epochs, resume=False):
+        return train_language_model(
+            text,
+            recipe=dataclasses.replace(recipe, epochs=epochs),
+            output=output,
+            resume=resume,
+            device="cpu",
+            log=silent,
+        )
+
+    unbroken = train(tmp_path / "a", 4).model.state_dict()
+    train(tmp_path / "b", 2)
+    resumed = train(tmp_path / "b", 4, resume=True).model.state_dict()
+    assert all(weight.equal(resumed[name]) for name, weight in unbroken.items())
+
+
+def test_training_leaves_the_weights_that_validated_best(tmp_path):
+    """The validation text is the training text backwards, so that learning the one is unlearning the other."""
+    for split, words in (("train", COLOURS.split()), ("valid", COLOURS.split()[::-1])):
+        (tmp_path / f"{split}.txt").write_text(f"{' '.join(words)}\n" * 12, encoding="utf-8")
+    text, lines = load_text(tmp_path), []
+    recipe = dataclasses.replace(RECIPE, epochs=6)
+    generator = train_language_model(text, recipe=recipe, device="cpu", log=lines.append)
+    losses = [float(line.split("val loss")[1].split()[0]) for line in lines if "val loss" in line]
+    stream = make_stream(text["valid"], generator.field)
+    assert evaluate(generator.model, Chunks(stream, 2, 8)) == pytest.approx(min(losses), abs=1e-3)
+    assert losses[-1] > min(losses)  # so that it mattered
+
+
+def test_the_vocabulary_comes_from_the_training_text_only(tmp_path):
+    for split, words in (("train", "red green blue " * 20), ("valid", "red green black " * 20)):
+        (tmp_path / f"{split}.txt").write_text(words, encoding="utf-8")
+    recipe = Recipe(epochs=1, batch_size=2)
+    field = train_language_model(load_text(tmp_path), recipe=recipe, device="cpu", log=silent).field
+    assert sorted(field.vocab.itos) == ["<eos>", "<pad>", "<unk>", "blue", "green", "red"]
+
+
+def test_a_vocabulary_of_another_size_is_refused(generator, text):
+    field = type(generator.field)()
+    field.build_vocab(make_stream(["a b"], field))
+    with pytest.raises(ValueError, match="text_field has a vocabulary of 5 types, but the model's vocab_size is"):
+        TextGenerator(generator.model, field)
+    stream = make_stream(text["train"], field)
+    with pytest.raises(ValueError, match="text_field has a vocabulary of"):
+        fit(generator.model, stream, stream, RECIPE, log=silent)
+
+
+def test_an_unknown_preset_says_which_there_are(text):
+    with pytest.raises(ValueError, match="preset is 'gpt', expected one of tutorial"):
+        train_language_model(text, "gpt")

@@ -1,0 +1,163 @@
+import dataclasses
+import math
+
+import pytest
+import torch
+from torch import nn
+from weights import shake
+
+from transformer_lib import Encoder, LanguageModelConfig, TransformerLanguageModel, from_torch
+
+CONFIG = LanguageModelConfig(vocab_size=17, d_model=16, num_heads=2, d_ff=24, max_len=9)
+
+
+def model_of(config=CONFIG, seed=0):
+    torch.manual_seed(seed)
+    return TransformerLanguageModel(config)
+
+
+@pytest.fixture
+def ids():
+    return torch.randint(2, 17, (3, 8), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("own_encoder", [False, True])
+def test_no_position_sees_what_comes_later(own_encoder, ids):
+    model = model_of(dataclasses.replace(CONFIG, own_encoder=own_encoder)).eval()
+    logits = model(ids)
+    assert logits.shape == (3, 8, 17)
+    for position in range(1, 8):
+        changed = ids.clone()
+        changed[:, position:] = (changed[:, position:] + 1) % 17
+        torch.testing.assert_close(model(changed)[:, :position], logits[:, :position])
+        assert not torch.allclose(model(changed)[:, position:], logits[:, position:])
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("tie_embeddings", [False, True])
+def test_both_encoders_give_the_same_model_from_the_same_seed(norm_first, tie_embeddings, ids):
+    config = dataclasses.replace(CONFIG, norm_first=norm_first, tie_embeddings=tie_embeddings, dropout=0.0)
+    theirs, ours = model_of(config), model_of(dataclasses.replace(config, own_encoder=True))
+    assert isinstance(theirs.encoder, nn.TransformerEncoder) and isinstance(ours.encoder, Encoder)
+    assert theirs.num_parameters() == ours.num_parameters()
+    torch.testing.assert_close(ours(ids), theirs(ids), atol=1e-5, rtol=0)
+    shake(theirs)
+    ours.load_state_dict(theirs.state_dict(), strict=False)  # all but the encoder, whose parts have other names
+    ours.encoder = from_torch(theirs.encoder)
+    torch.testing.assert_close(ours(ids), theirs(ids), atol=1e-5, rtol=0)
+
+
+def test_it_is_the_tutorials_model():
+    """The logits written out with PyTorch's functions: embeddings times the root of d_model, plus sines and cosines."""
+    model = model_of().eval()
+    ids = torch.tensor([[3, 5, 4]])
+    position = torch.arange(3.0)[:, None]
+    divisor = torch.exp(torch.arange(0, 16, 2) * (-math.log(10_000.0) / 16))
+    positions = torch.zeros(3, 16)
+    positions[:, 0::2], positions[:, 1::2] = torch.sin(position * divisor), torch.cos(position * divisor)
+    x = model.embedding.tokens.table.weight[ids] * math.sqrt(16) + positions
+    x = model.encoder(x, mask=nn.Transformer.generate_square_subsequent_mask(3))
+    expected = x @ model.output.weight.T + model.output.bias
+    torch.testing.assert_close(model(ids), expected)
+    weights = torch.cat([model.embedding.tokens.table.weight.flatten(), model.output.weight.flatten()])
+    assert weights.abs().max() <= 0.1 and weights.std().item() == pytest.approx(0.1 / math.sqrt(3), rel=0.1)
+    assert model.output.bias.eq(0).all()
+
+
+def test_the_tutorials_sizes():
+    """28,782 word types, 200 wide, two layers: counted by hand."""
+    with torch.device("meta"):
+        model = TransformerLanguageModel(LanguageModelConfig(28_782))
+    layer = 4 * (200 * 200 + 200) + (200 * 200 + 200) * 2 + 2 * 2 * 200
+    assert model.num_parameters() == 28_782 * 200 + 2 * layer + 28_782 * 200 + 28_782
+
+
+def test_tied_embeddings_are_one_matrix():
+    model = model_of(dataclasses.replace(CONFIG, tie_embeddings=True))
+    assert model.output.weight is model.embedding.tokens.table.weight
+    assert model.num_parameters() == model_of().num_parameters() - 17 * 16
+
+
+def test_a_chunk_that_is_too_long_and_an_id_outside_the_table_are_refused(ids):
+    model = model_of()
+    with pytest.raises(ValueError, match="length is 10, expected at most max_len=9 positions"):
+        model(torch.zeros(1, 10, dtype=torch.long))
+    with pytest.raises(ValueError, match="ids holds 17, expected 0 to 16"):
+        model(torch.tensor([[3, 17]]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"d_model": 15}, "d_model=15 is not divisible by num_heads=2"),
+        ({"vocab_size": 0}, "vocab_size is 0, expected a positive whole number"),
+        ({"dropout": 1.0}, r"dropout is 1\.0, expected a probability"),
+        ({"pad_id": 17}, "pad_id is 17, expected an id below vocab_size=17"),
+    ],
+)
+def test_an_impossible_configuration_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(CONFIG, **changes)
+
+
+class Counting(TransformerLanguageModel):
+    """Expects, after token t, token t + 1 most and t + 2 next; nothing else."""
+
+    def forward(self, ids):
+        assert ids.shape[1] <= self.config.max_len
+        logits = torch.full((*ids.shape, self.config.vocab_size), -30.0)
+        logits.scatter_(2, ((ids + 1) % 17)[..., None], math.log(3.0))
+        return logits.scatter_(2, ((ids + 2) % 17)[..., None], 0.0)
+
+
+def test_generating_draws_from_what_the_model_expects():
+    model = Counting(CONFIG)
+    prompt = torch.zeros(4000, 1, dtype=torch.long)
+
+    def share_of_ones(**options):
+        drawn = model.generate(prompt, 1, generator=torch.Generator().manual_seed(0), **options)[:, 1]
+        assert set(drawn.tolist()) <= {1, 2}
+        return drawn.eq(1).float().mean().item()
+
+    assert share_of_ones() == pytest.approx(3 / 4, abs=0.03)
+    assert share_of_ones(temperature=0.5) == pytest.approx(9 / 10, abs=0.03)  # 3² to 1
+    assert share_of_ones(temperature=2.0) == pytest.approx(math.sqrt(3) / (math.sqrt(3) + 1), abs=0.03)
+    assert share_of_ones(top_k=1) == share_of_ones(temperature=0) == share_of_ones(temperature=1e-30) == 1
+    assert share_of_ones(top_k=2) == pytest.approx(3 / 4, abs=0.03)
+    assert share_of_ones(excluded=(1,)) == 0
+
+
+def test_generating_goes_on_from_the_prompt_and_past_the_positions():
+    model = Counting(CONFIG).train()
+    prompt = torch.tensor([[3, 4], [7, 8]])
+    text = model.generate(prompt, 12, temperature=0)
+    assert text.tolist() == [[i % 17 for i in range(3, 17)], [i % 17 for i in range(7, 21)]]
+    assert model.training  # the mode is left as it was
+    assert model.generate(prompt, 0).equal(prompt)
+
+
+def test_generating_is_repeatable_and_has_dropout_off(ids):
+    model = model_of(dataclasses.replace(CONFIG, dropout=0.9)).train()
+    texts = [model.generate(ids, 20, generator=torch.Generator().manual_seed(5)) for _ in range(2)]
+    assert texts[0].equal(texts[1])
+    torch.manual_seed(5)
+    assert not model.generate(ids, 20, generator=torch.Generator().manual_seed(6)).equal(texts[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"length": -1}, "length is -1, expected 0 or more"),
+        ({"temperature": -0.5}, "temperature is -0.5, expected 0"),
+        ({"temperature": math.nan}, "temperature is nan, expected 0"),
+        ({"temperature": math.inf}, "temperature is inf, expected 0"),
+        ({"top_k": 0}, "top_k is 0, expected 1 to 17"),
+        ({"top_k": 17, "excluded": (0, 1)}, "top_k is 17, expected 1 to 15"),
+        ({"prompt": torch.tensor([3, 4])}, r"prompt has shape \[2\], expected \[batch, prompt_len\]"),
+        ({"prompt": torch.zeros(1, 0, dtype=torch.long)}, r"prompt has shape \[1, 0\]"),
+        ({"prompt": torch.tensor([[99]])}, "ids holds 99, expected 0 to 16"),
+    ],
+)
+def test_impossible_requests_are_refused(options, message, ids):
+    with pytest.raises(ValueError, match=message):
+        model_of().generate(**{"prompt": ids, "length": 2, **options})
