@@ -14,7 +14,7 @@ from transformer_lib.batching import Batches, Chunks, make_dataset, make_stream
 from transformer_lib.checkpoint import MODEL_FILE, CheckpointError, load_model, replace_file
 from transformer_lib.corpora import CORPORA, TEXTS, CorpusError, Pair, cache_folder, load_corpus, load_text
 from transformer_lib.generator import TextGenerator
-from transformer_lib.language_model import LANGUAGE_MODEL_PRESETS
+from transformer_lib.language_model import LANGUAGE_MODEL_PRESETS, LanguageModelConfig, TransformerLanguageModel
 from transformer_lib.pipeline import train_language_model, train_translator
 from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
 from transformer_lib.text import UNK
@@ -129,7 +129,7 @@ def train_lm(options: argparse.Namespace) -> None:
     )
     for split in text.splits[2:3]:
         _print_perplexity(generator, text[split], f"{text.name} {split}")
-    beginning = next(line for line in text[text.splits[1]] if line).split()[:2]
+    beginning = next(line for line in text[text.splits[0]] if line).split()[:2]
     print(f'\nTry it:   transformer-lib generate --model {output} "{" ".join(beginning)}"')
 
 
@@ -143,7 +143,7 @@ def evaluate_model(options: argparse.Namespace) -> None:
     """Print perplexity, and of a translator BLEU, on a split that the model was not trained on."""
     saved = load_model(options.model, pick_device(options.device))
     name = options.corpus or saved.notes.get("corpus", "sample")
-    if not isinstance(saved.model, Transformer):
+    if isinstance(saved.model, TransformerLanguageModel):
         field = saved.fields["text"]
         text = load_text(name, field.language)
         split = options.split or text.splits[2 if len(text.splits) > 2 else 1]
@@ -171,11 +171,15 @@ def info(options: argparse.Namespace) -> None:
     if options.model is None:
         print(f"transformer-lib {transformer_lib.__version__}, torch {torch.__version__}, device {pick_device()}")
         print(f"corpora   {', '.join(dict.fromkeys((*CORPORA, *TEXTS)))}; downloads are kept in {cache_folder()}")
-        print("presets   (parameters with 10,000 word types a side)")
-        for name in PRESETS:
-            with torch.device("meta"):
+        with torch.device("meta"):
+            print("translators (parameters with 10,000 word types a side)")
+            for name in PRESETS:
                 size = Transformer(TransformerConfig.preset(name, 10_000, 10_000)).num_parameters()
-            print(f"  {name:12} {size:12,}")
+                print(f"  {name:12} {size:12,}")
+            print("language models (parameters with 10,000 word types)")
+            for name, values in LANGUAGE_MODEL_PRESETS.items():
+                size = TransformerLanguageModel(LanguageModelConfig(10_000, **values)).num_parameters()
+                print(f"  {name:12} {size:12,}")
         return
     saved = load_model(options.model)
     print(f"{saved.model.num_parameters():,} parameters")
