@@ -57,3 +57,13 @@ def test_conversions_refuse_masks_of_the_other_kind():
         masks.to_attn_mask(padding_mask(torch.tensor([[2, 3]]), pad_id=1))
     with pytest.raises(ValueError, match=r"attn_mask has dtype torch.float32"):
         masks.from_torch_masks(attn_mask=torch.zeros(3, 3))
+
+
+def test_what_the_errors_advise_for_an_additive_mask_is_right():
+    additive = nn.Transformer.generate_square_subsequent_mask(4)
+    with pytest.raises(ValueError, match="of an additive float mask, take mask == 0"):
+        masks.to_attn_mask(additive)
+    assert masks.to_attn_mask(additive == 0).equal(masks.to_attn_mask(causal_mask(4)))
+    with pytest.raises(ValueError, match="of an additive float mask, take mask == -inf"):
+        masks.from_torch_masks(attn_mask=additive)
+    assert masks.from_torch_masks(attn_mask=additive == -torch.inf).equal(causal_mask(4))

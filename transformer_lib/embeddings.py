@@ -52,7 +52,7 @@ class _Positions(nn.Module):
         if start + length > self.max_len:
             raise ValueError(
                 f"length is {start + length}, expected at most max_len={self.max_len} positions: "
-                "is a sentence too long, or is the batch not [batch, seq_len] (a torchtext Field without "
+                "is a sentence or chunk too long, or is the batch not [batch, seq_len] (a torchtext Field without "
                 "batch_first=True gives [seq_len, batch])?"
             )
         return self.table[start : start + length]

@@ -59,7 +59,8 @@ class LanguageModelConfig(Configuration):
 class TransformerLanguageModel(nn.Module):
     """Embeddings and positions, ``nn.TransformerEncoder`` under a causal mask, and a linear layer on top.
 
-    With the same seed, ``own_encoder`` gives the same model: its layers are converted, weights and all.
+    ``nn.TransformerEncoder`` copies one layer, so that all its layers start with the same weights. With the same seed,
+    ``own_encoder`` gives the same model: its layers are converted, weights and all.
 
     Args:
         config: every choice that shapes it.

@@ -80,7 +80,7 @@ def to_key_padding_mask(mask: Tensor) -> Tensor:
     Raises:
         ValueError: the mask is not boolean, or has another shape.
     """
-    _check_boolean("mask", mask)
+    _check_boolean("mask", mask, "mask == 0")
     if mask.dim() != 4 or mask.shape[1:3] != (1, 1):
         raise ValueError(
             f"mask has shape {list(mask.shape)}, expected [batch, 1, 1, seq_len] as padding_mask gives: "
@@ -101,7 +101,7 @@ def to_attn_mask(mask: Tensor) -> Tensor:
     Raises:
         ValueError: the mask is not boolean, or has another shape.
     """
-    _check_boolean("mask", mask)
+    _check_boolean("mask", mask, "mask == 0")
     if mask.dim() != 2:
         raise ValueError(f"mask has shape {list(mask.shape)}, expected [query_len, key_len]")
     return ~mask
@@ -123,7 +123,7 @@ def from_torch_masks(key_padding_mask: Tensor | None = None, attn_mask: Tensor |
     """
     for name, mask in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
         if mask is not None:
-            _check_boolean(name, mask)
+            _check_boolean(name, mask, "mask == -inf")
     masks = []
     if key_padding_mask is not None:
         masks.append(~key_padding_mask[:, None, None, :])  # [batch, 1, 1, key_len]
@@ -134,8 +134,8 @@ def from_torch_masks(key_padding_mask: Tensor | None = None, attn_mask: Tensor |
     return masks[0] if len(masks) == 1 else masks[0] & masks[1]
 
 
-def _check_boolean(name: str, mask: Tensor) -> None:
+def _check_boolean(name: str, mask: Tensor, of_additive: str) -> None:
     if mask.dtype != torch.bool:
         raise ValueError(
-            f"{name} has dtype {mask.dtype}, expected torch.bool; of an additive float mask, take mask == -inf"
+            f"{name} has dtype {mask.dtype}, expected torch.bool; of an additive float mask, take {of_additive}"
         )

@@ -149,8 +149,8 @@ class RunningTextField(TextField):
         if unknown := sorted({token for token in tokens if self.vocab.itos[self.vocab[token]] != token}):
             raise ValueError(
                 f"prompt holds {', '.join(map(repr, unknown))}, expected words among the {len(self.vocab):,} of the "
-                f"vocabulary: the training text has no others{'' if self.lower else ' (upper case counts)'}; "
-                f"write {UNK} where it does not matter"
+                f"vocabulary, which come from the training text{'' if self.lower else ' (upper case counts)'}; "
+                f"write {UNK} where the word does not matter"
             )
         return [self.vocab[token] for token in tokens]
 
