@@ -224,7 +224,7 @@ def test_the_real_multi30k(monkeypatch):
     assert padding[1] / positions[1] < 0.1
 
 
-TRAIN, VALID, TEST = b" = Title = \n \n One two . \n", b"One\n\ntwo\n", b"two two\n"
+TRAIN, VALID, TEST = b" = Title = \n \n One two . \n", b"One\n\n" * 10, b"two two\n"
 
 
 @pytest.fixture
@@ -249,11 +249,18 @@ def test_wikitext2_is_downloaded_checked_cached_and_not_repeated(published_text,
     text = load_text("wikitext-2")
     for _ in range(2):
         assert text["train"] == ["= Title =", "", "One two ."]
-        assert text["valid"] == ["One", "", "two"]
+        assert text["valid"] == ["One", ""] * 10
         assert text["test"] == ["two two"]
     assert asked == ["/train.txt", "/valid.txt", "/test.txt"]
     assert sorted(path.name for path in (cache / "wikitext-2").iterdir()) == ["test.txt", "train.txt", "valid.txt"]
     assert (cache / "wikitext-2" / "train.txt").read_bytes() == TRAIN
+
+
+def test_without_its_training_file_nine_tenths_of_the_validation_file_take_its_place(published_text, cache):
+    _, asked = published_text
+    text = load_text("wikitext-2-valid")
+    assert [text[split] for split in text.splits] == [["One", ""] * 9, ["One", ""], ["two two"]]
+    assert "/train.txt" not in asked
 
 
 @pytest.mark.parametrize("split", ["train", "valid"])  # one with a checksum of git's, one with a SHA-256

@@ -1,12 +1,18 @@
+import copy
 import dataclasses
 import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from weights import shake
 
 from transformer_lib import Encoder, LanguageModelConfig, TransformerLanguageModel, from_torch
+from transformer_lib.batching import make_stream
+from transformer_lib.recipes import Recipe
+from transformer_lib.text import RunningTextField
+from transformer_lib.training import fit
 
 CONFIG = LanguageModelConfig(vocab_size=17, d_model=16, num_heads=2, d_ff=24, max_len=9)
 
@@ -22,15 +28,17 @@ def ids():
 
 
 @pytest.mark.parametrize("own_encoder", [False, True])
-def test_no_position_sees_what_comes_later(own_encoder, ids):
+@pytest.mark.parametrize("gradients", [False, True])  # PyTorch's encoder goes two ways, and obeys mask and hint in turn
+def test_no_position_sees_what_comes_later(own_encoder, gradients, ids):
     model = model_of(dataclasses.replace(CONFIG, own_encoder=own_encoder)).eval()
-    logits = model(ids)
-    assert logits.shape == (3, 8, 17)
-    for position in range(1, 8):
-        changed = ids.clone()
-        changed[:, position:] = (changed[:, position:] + 1) % 17
-        torch.testing.assert_close(model(changed)[:, :position], logits[:, :position])
-        assert not torch.allclose(model(changed)[:, position:], logits[:, position:])
+    with torch.set_grad_enabled(gradients):
+        logits = model(ids)
+        assert logits.shape == (3, 8, 17)
+        for position in range(1, 8):
+            changed = ids.clone()
+            changed[:, position:] = (changed[:, position:] + 1) % 17
+            torch.testing.assert_close(model(changed)[:, :position], logits[:, :position])
+            assert not torch.allclose(model(changed)[:, position:], logits[:, position:])
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
@@ -98,6 +106,31 @@ def test_a_chunk_that_is_too_long_and_an_id_outside_the_table_are_refused(ids):
 def test_an_impossible_configuration_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(CONFIG, **changes)
+
+
+def test_training_with_sgd_follows_the_clipped_gradient_and_decays():
+    """Two epochs of one chunk each, written out."""
+    field = RunningTextField()
+    stream = make_stream(["a b c d e f g h i j k"], field)  # 12 tokens with <eos>: two rows of six
+    field.build_vocab(stream)
+    model = model_of(dataclasses.replace(CONFIG, vocab_size=len(field.vocab), dropout=0.0))
+    expected = copy.deepcopy(model)
+    recipe = Recipe(
+        epochs=2, batch_size=2, bptt=9, optimizer="sgd", learning_rate=2.0, schedule="exponential", decay=0.5, clip=0.1
+    )
+    history = fit(model, stream, stream, recipe, log=lambda line: None)
+    assert history.best_epoch == 2
+    rows = torch.tensor([*field.encode("a b c d e f g h i j k"), field.vocab["<eos>"]]).view(2, 6)
+    for learning_rate in (2.0, 1.0):
+        expected.zero_grad()
+        F.cross_entropy(expected(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten()).backward()
+        norm = torch.cat([p.grad.flatten() for p in expected.parameters()]).norm()
+        assert norm > 0.1
+        with torch.no_grad():
+            for p in expected.parameters():
+                p -= learning_rate * p.grad * 0.1 / norm
+    for name, weight in expected.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[name], weight, atol=1e-5, rtol=1e-4)
 
 
 class Counting(TransformerLanguageModel):

@@ -82,6 +82,17 @@ def test_a_linear_schedule_peaks_after_the_warm_up_and_ends_next_to_zero():
     assert rates[-1] == pytest.approx(0.5 / 91)
 
 
+def test_an_exponential_schedule_falls_after_each_epoch_and_only_then():
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=5.0)
+    schedule = training.learning_rate_schedule(optimizer, "exponential", 0, total_steps=12, epochs=3, decay=0.95)
+    rates = []
+    for _ in range(12):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert rates == pytest.approx([5.0] * 4 + [5.0 * 0.95] * 4 + [5.0 * 0.95**2] * 4)
+
+
 @pytest.mark.parametrize("warmup", [0, 4])
 def test_a_constant_schedule_stays_at_its_peak(warmup):
     assert learning_rates("constant", 0.3, warmup, 10)[warmup:] == [0.3] * (10 - warmup)
