@@ -7,6 +7,7 @@ from transformer_lib import TextGenerator, TransformerLanguageModel, Translator,
 from transformer_lib.batching import Chunks, make_stream
 from transformer_lib.checkpoint import CheckpointError, load_model, save_model
 from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, Recipe
+from transformer_lib.text import UNK
 from transformer_lib.training import evaluate, fit
 
 COLOURS = "Red orange yellow green blue indigo violet"  # after each, there is one way to go on
@@ -134,6 +135,16 @@ def test_the_vocabulary_comes_from_the_training_text_only(tmp_path):
     assert sorted(field.vocab.itos) == ["<eos>", "<pad>", "<unk>", "blue", "green", "red"]
 
 
+def test_the_tuned_recipe_starts_from_the_training_texts_frequencies(tmp_path):
+    for split in ("train", "valid"):
+        (tmp_path / f"{split}.txt").write_text(f"a a a b {UNK}\n" * 8, encoding="utf-8")
+    recipe = dataclasses.replace(LANGUAGE_MODEL_RECIPES["tuned"], learning_rate=1e-30, epochs=1, batch_size=2)
+    generator = train_language_model(load_text(tmp_path), "tuned", recipe, device="cpu", log=silent)
+    probabilities = generator.model(torch.tensor([[2]])).softmax(-1)[0, 0]
+    assert generator.field.vocab.itos == [UNK, "<pad>", "a", "<eos>", "b"]
+    torch.testing.assert_close(probabilities, torch.tensor([9, 1, 25, 9, 9]) / 53)
+
+
 def test_a_vocabulary_of_another_size_is_refused(generator, text):
     field = type(generator.field)()
     field.build_vocab(make_stream(["a b"], field))
@@ -145,5 +156,5 @@ def test_a_vocabulary_of_another_size_is_refused(generator, text):
 
 
 def test_an_unknown_preset_says_which_there_are(text):
-    with pytest.raises(ValueError, match="preset is 'gpt', expected one of tutorial"):
+    with pytest.raises(ValueError, match="preset is 'gpt', expected one of tutorial, tuned"):
         train_language_model(text, "gpt")

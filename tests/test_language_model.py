@@ -108,6 +108,18 @@ def test_an_impossible_configuration_is_refused(changes, message):
         dataclasses.replace(CONFIG, **changes)
 
 
+def test_an_untrained_model_can_begin_as_a_table_of_frequencies(ids):
+    model = model_of()
+    counts = torch.arange(17)
+    model.start_from_counts(counts)
+    expected = (counts + 1) / (17 * 16 / 2 + 17)
+    torch.testing.assert_close(model(ids).softmax(-1), expected.expand(3, 8, 17))
+    with pytest.raises(ValueError, match=r"counts has shape \[16\], expected \[vocab_size\], \[17\]"):
+        model.start_from_counts(counts[1:])
+    with pytest.raises(ValueError, match="needs an output layer of its own, but tie_embeddings is True"):
+        model_of(dataclasses.replace(CONFIG, tie_embeddings=True)).start_from_counts(counts)
+
+
 def test_training_with_sgd_follows_the_clipped_gradient_and_decays():
     """Two epochs of one chunk each, written out."""
     field = RunningTextField()

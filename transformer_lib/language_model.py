@@ -14,6 +14,8 @@ from transformer_lib.masks import causal_mask, to_attn_mask
 LANGUAGE_MODEL_PRESETS: dict[str, dict[str, Any]] = {
     # the model of PyTorch's tutorial; it is what the fields of LanguageModelConfig default to
     "tutorial": {},
+    # the same model, trained in another way
+    "tuned": {},
 }
 
 
@@ -91,6 +93,29 @@ class TransformerLanguageModel(nn.Module):
             nn.init.uniform_(self.output.weight, -0.1, 0.1)
         if config.own_encoder:  # last, so that it takes no random numbers from what stands above
             self.encoder = from_torch(self.encoder)
+
+    @torch.no_grad()
+    def start_from_counts(self, counts: Tensor) -> None:
+        """Let an untrained model begin by expecting every token as often as it occurs, whatever comes before it.
+
+        The output's biases become the logarithms of the tokens' shares (each count raised by one, so that none is
+        zero), and its weights zero. Starting from equal biases, Adam would take thousands of steps to get there.
+
+        Args:
+            counts: how often each token occurs in the training text, ``[vocab_size]``.
+
+        Raises:
+            ValueError: the number of counts is not ``vocab_size``, or the output layer is tied to the embedding, which
+                must not be zero.
+        """
+        if list(counts.shape) != [self.config.vocab_size]:
+            raise ValueError(
+                f"counts has shape {list(counts.shape)}, expected [vocab_size], [{self.config.vocab_size}]"
+            )
+        if self.config.tie_embeddings:
+            raise ValueError("start_from_counts needs an output layer of its own, but tie_embeddings is True")
+        self.output.bias.copy_(((counts + 1) / (counts + 1).sum()).log())
+        self.output.weight.zero_()
 
     def forward(self, ids: Tensor) -> Tensor:
         """Predict, at every position, the token that comes next.

@@ -27,6 +27,8 @@ class Recipe:
         label_smoothing: share of the probability that goes to all tokens alike (section 5.4).
         average: keep a moving average of the weights instead of the weights themselves: the highest decay rate, per
             step, of the old average; 0 for none. (Section 6.1 averages the last checkpoints, to the same end.)
+        start_from_counts: let a language model begin as a table of the tokens' frequencies, see
+            ``TransformerLanguageModel.start_from_counts``.
         seed: decides the initial weights, dropout and the order of the sentences.
     """
 
@@ -42,6 +44,7 @@ class Recipe:
     clip: float = 1.0
     label_smoothing: float = 0.0
     average: float = 0.0
+    start_from_counts: bool = False
     seed: int = 1234
 
     def __post_init__(self):
@@ -79,14 +82,15 @@ RECIPES = {
 
 LANGUAGE_MODEL_RECIPES = {
     # what PyTorch's tutorial does
-    "tutorial": Recipe(
-        epochs=3,
+    "tutorial": Recipe(epochs=3, batch_size=20, optimizer="sgd", learning_rate=5.0, schedule="exponential", clip=0.5),
+    # Adam, from the tokens' frequencies on; it overfits where SGD has only just begun, so two epochs are enough
+    "tuned": Recipe(
+        epochs=2,
         batch_size=20,
-        bptt=35,
-        optimizer="sgd",
-        learning_rate=5.0,
-        schedule="exponential",
-        decay=0.95,
+        learning_rate=1.5e-3,
+        warmup_steps=50,
+        schedule="linear",
         clip=0.5,
+        start_from_counts=True,
     ),
 }
