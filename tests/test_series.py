@@ -31,7 +31,7 @@ def test_where_multi30k_cannot_be_had_the_sample_corpus_takes_its_place_and_a_li
 
 
 def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys, monkeypatch, tmp_path):
-    session = series.start_with_text()
+    session = series.start_with_text("wikitext-2")
     assert (session.text.name, session.test, session.runs.name) == ("sample", "test", "runs")
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("wikitext-2 cannot be had, so this notebook goes on with wikitext-2-valid: ")
@@ -44,7 +44,13 @@ def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys,
         (tmp_path / "cache" / "wikitext-2" / f"{split}.txt").write_text("one\n" * 10, encoding="utf-8")
         checksums[f"{split}.txt"] = "git-blob:c22ecc634e6e2f871b74241bae0c90202784cbcc"
     monkeypatch.setattr("transformer_lib.corpora.WIKITEXT2_CHECKSUMS", {"train.txt": "git-blob:", **checksums})
+    assert series.start_with_text("wikitext-2").text.name == "wikitext-2-valid"
+    monkeypatch.setattr("transformer_lib.series.pick_device", lambda: torch.device("cpu"))
     assert series.start_with_text().text.name == "wikitext-2-valid"
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 3 and printed[0].startswith(
+        "wikitext-2 cannot be had"
+    )  # nobody asked for it the second time
 
 
 def test_a_fast_development_run_of_a_language_model_takes_one_epoch_of_the_sample(monkeypatch, tmp_path, capsys):

@@ -55,7 +55,7 @@ class TextSession:
 
     Attributes:
         device: the fastest that there is.
-        text: WikiText-2 where it can be had, else a part of it, else the sample corpus's English sentences.
+        text: WikiText-2, a part of it, or the sample corpus's English sentences; see ``start_with_text``.
         recipe: PyTorch's tutorial's; a single epoch in a fast development run.
         test: the text's test split.
         runs: folder for what is trained: ``runs/``, or one that is thrown away after a fast development run.
@@ -81,14 +81,17 @@ def start(corpus: str = "multi30k") -> Session:
     return _session(device, found, fast_dev_run)
 
 
-def start_with_text(text: str = "wikitext-2") -> TextSession:
+def start_with_text(text: str | None = None) -> TextSession:
     """Do what ``start`` does, for a notebook that trains a language model.
 
     Args:
-        text: the text to work with. ``"wikitext-2-valid"`` takes its place where its training split cannot be had, then
-            the English side of the sample corpus; a printed line says so. See ``start`` for when it is the sample.
+        text: the text to work with; by default, ``"wikitext-2"`` on a GPU, and ``"wikitext-2-valid"`` on a CPU, which
+            would need hours for the other. ``"wikitext-2-valid"`` also takes its place where its training split cannot
+            be had, then the English side of the sample corpus; a printed line says so. See ``start`` for when it is the
+            sample anyway.
     """
-    device, found, fast_dev_run = _start(load_text, (text, "wikitext-2-valid", "sample"))
+    text = text or ("wikitext-2-valid" if pick_device().type == "cpu" else "wikitext-2")
+    device, found, fast_dev_run = _start(load_text, tuple(dict.fromkeys((text, "wikitext-2-valid", "sample"))))
     recipe = LANGUAGE_MODEL_RECIPES["tutorial"]
     recipe = replace(recipe, epochs=1) if fast_dev_run else recipe
     return TextSession(device, found, recipe, found.splits[2], _runs(fast_dev_run), fast_dev_run)
