@@ -201,6 +201,17 @@ def test_a_model_with_other_vocabularies_is_not_saved(tmp_path, trained):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_subclass_of_a_model_is_saved_as_the_model_and_anything_else_refused(tmp_path, trained):
+    class Mine(Transformer):
+        pass
+
+    model = Mine(trained.model.config)
+    save_model(tmp_path / "model", model, fields_of(trained))
+    assert type(load_model(tmp_path / "model").model) is Transformer
+    with pytest.raises(TypeError, match="model is a Linear, expected a Transformer or a TransformerLanguageModel"):
+        save_model(tmp_path / "other", torch.nn.Linear(2, 2), fields_of(trained))
+
+
 def test_a_path_below_a_file_says_so(tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(OSError, match="what was there before is unchanged"):

@@ -66,7 +66,7 @@ def test_from_training_a_language_model_to_text(tmp_path, capsys):
     assert "text      novel: 224 tokens to train on, 28 to validate" in output
     assert "epoch   2/2" in output
     assert "novel test: 28 tokens, 0.0% of them <unk>, loss " in output
-    assert output.endswith(f'generate --model {folder} "Red orange"\n')
+    assert output.endswith(f"generate --model {folder} Red\n")
 
     assert cli.main([*arguments, *options, "--epochs", "3"]) == 1
     assert "resume it (--resume)" in capsys.readouterr().err
@@ -86,6 +86,12 @@ def test_from_training_a_language_model_to_text(tmp_path, capsys):
     assert capsys.readouterr().out == "Red orange yellow green blue.\n"
     assert cli.main([*request, "--top-k", "0"]) == 1
     assert "top_k is 0" in capsys.readouterr().err
+    assert cli.main(["evaluate", str(folder), "--translations", str(tmp_path / "out.txt")]) == 1
+    assert "--translations needs a translator" in capsys.readouterr().err
+    novel.write_text("Red orange .\n" * 4, encoding="utf-8")
+    assert cli.main(["train-lm", "--corpus", str(novel), "--output", str(tmp_path / "new")]) == 1
+    printed = capsys.readouterr()
+    assert "no text in those from 5 to 4, its part 'test'" in printed.err and "epoch" not in printed.out
     assert cli.main(["translate", "--model", str(folder), "Hallo"]) == 1
     assert "holds a language model, expected a translator" in capsys.readouterr().err
 
@@ -114,7 +120,7 @@ def test_a_second_training_does_not_overwrite_the_first_but_can_resume_it(traine
         (["train-lm", "--corpus", "sample", "--language", "fr"], "language is 'fr'"),
         (["train-lm", "--corpus", "sample", "--bptt", "0"], "bptt is 0, expected a positive whole number"),
         (["train-lm", "--corpus", "sample", "--batch-size", "90000"], "expected at least 180000, two for each of"),
-        (["generate", "Hello"], "does not exist: train a model first"),
+        (["generate", "Hello"], "`transformer-lib train-lm` (a language model)"),
     ],
 )
 def test_an_error_is_one_line_without_a_traceback(arguments, message, capsys, tmp_path, monkeypatch):

@@ -189,10 +189,25 @@ def test_the_copy_is_a_copy():
     assert all(weight.equal(before[name]) for name, weight in theirs.state_dict().items())
 
 
-def test_precision_and_frozen_or_not_it_stays_trainable():
-    ours = from_torch(to_torch(our_module("decoder layer", True).double()))
-    assert {parameter.dtype for parameter in ours.parameters()} == {torch.float64}
-    assert all(parameter.requires_grad and parameter.is_leaf for parameter in ours.parameters())
+@pytest.mark.parametrize("frozen", [False, True])
+def test_precision_stays_and_what_is_frozen_stays_frozen(frozen):
+    ours = our_module("decoder layer", True).double().requires_grad_(not frozen)
+    for module in (to_torch(ours), from_torch(to_torch(ours))):
+        assert {parameter.dtype for parameter in module.parameters()} == {torch.float64}
+        assert {parameter.requires_grad for parameter in module.parameters()} == {not frozen}
+        assert all(parameter.is_leaf for parameter in module.parameters())
+
+
+def test_queries_keys_and_values_are_frozen_together_or_not_at_all():
+    ours = our_module("attention", False)
+    ours.output_projection.requires_grad_(False)
+    assert not to_torch(ours).out_proj.weight.requires_grad and to_torch(ours).in_proj_weight.requires_grad
+    assert not from_torch(to_torch(ours)).output_projection.bias.requires_grad
+    ours.key_projection.bias.requires_grad_(False)
+    with pytest.raises(
+        ValueError, match="ours has a bias that is frozen in some of its query, key and value projections"
+    ):
+        to_torch(ours)
 
 
 def test_padding_in_evaluation_mode_changes_nothing():
@@ -232,12 +247,25 @@ def test_an_option_that_this_library_does_not_have_is_refused(theirs, message):
         from_torch(theirs)
 
 
-def test_relu_as_a_module_is_relu_too():
-    assert isinstance(from_torch(nn.TransformerEncoderLayer(*THEIR_SIZES, activation=nn.ReLU())), EncoderLayer)
+@pytest.mark.parametrize("activation", [nn.ReLU(), torch.relu, torch.nn.functional.relu])
+def test_every_relu_is_relu(activation):
+    assert isinstance(from_torch(nn.TransformerEncoderLayer(*THEIR_SIZES, activation=activation)), EncoderLayer)
+
+
+def test_a_subclass_is_refused_since_it_may_not_use_the_weights_it_inherits():
+    quantizable = torch.ao.nn.quantizable.MultiheadAttention(16, 4)
+    with pytest.raises(TypeError, match=r"theirs is a torch\.ao\..*MultiheadAttention, expected .* no subclass"):
+        from_torch(quantizable)
+
+    class Mine(EncoderLayer):
+        pass
+
+    with pytest.raises(TypeError, match=r"ours is a .*Mine, expected .* no subclass"):
+        to_torch(Mine(**SIZES))
 
 
 def test_anything_else_says_what_was_expected():
-    with pytest.raises(TypeError, match="ours is a Linear, expected this library's MultiHeadAttention"):
+    with pytest.raises(TypeError, match=r"ours is a .*Linear, expected this library's MultiHeadAttention"):
         to_torch(nn.Linear(2, 2))
-    with pytest.raises(TypeError, match="theirs is a EncoderLayer, expected PyTorch's MultiheadAttention"):
+    with pytest.raises(TypeError, match=r"theirs is a .*EncoderLayer, expected PyTorch's MultiheadAttention"):
         from_torch(our_module("encoder layer", False))

@@ -309,17 +309,19 @@ def test_one_side_of_a_parallel_corpus_is_a_text():
 
 def test_a_text_file_is_cut_into_three_parts(tmp_path):
     lines = [f"line {i}" for i in range(20)]
-    (tmp_path / "novel.txt").write_text("\n".join(lines), encoding="utf-8")
-    text = load_text(tmp_path / "novel.txt", "en")
-    assert (text.name, text.language, text.splits) == ("novel", "en", ("train", "valid", "test"))
+    (tmp_path / "my.novel.txt").write_text("\n".join(lines), encoding="utf-8")
+    text = load_text(tmp_path / "my.novel.txt", "en")
+    assert (text.name, text.language, text.splits) == ("my.novel", "en", ("train", "valid", "test"))
     assert [text[split] for split in text.splits] == [lines[:16], lines[16:18], lines[18:]]
     (tmp_path / "short.txt").write_text("one\ntwo\n", encoding="utf-8")
-    with pytest.raises(CorpusError, match=r"short\.txt has 2 lines, too few to cut a part 'test' off"):
+    with pytest.raises(
+        CorpusError, match=r"short\.txt has 2 lines, and no text in those from 3 to 2, its part 'test': break"
+    ):
         load_text(tmp_path / "short.txt")["test"]
 
 
 def test_a_folder_of_text_files_is_a_text(tmp_path):
-    for name in ("train.txt", "test_b.txt", "test_a.txt"):
+    for name in ("train.txt", "test_b.txt", "test_a.txt", "test_a.txt.bak", "test_a.txt~"):
         (tmp_path / name).write_text(f"{name}\n\n", encoding="utf-8")
     with pytest.raises(CorpusError, match=r"has no valid\.txt or valid\.txt\.gz in "):
         load_text(tmp_path)
@@ -329,11 +331,15 @@ def test_a_folder_of_text_files_is_a_text(tmp_path):
     assert text.language is None
     assert text["train"] == ["train.txt", ""]
     assert text["valid"] == ["packed"]
+    (tmp_path / "valid.txt").write_text("plain\n", encoding="utf-8")
+    assert load_text(tmp_path)["valid"] == ["plain"]  # as with sentence pairs, where there are both
 
 
 def test_unknown_texts_and_splits_list_the_known_ones(tmp_path):
     with pytest.raises(CorpusError, match="text is 'wikitext-103', expected one of wikitext-2, wikitext-2-valid"):
         load_text("wikitext-103")
+    with pytest.raises(CorpusError, match="language is 'en', but text 'wikitext-2' is cut into tokens already"):
+        load_text("wikitext-2", "en")
     with pytest.raises(CorpusError, match="split is 'val', but text 'wikitext-2' has train, valid, test"):
         load_text("wikitext-2")["val"]
 

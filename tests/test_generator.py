@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from transformer_lib import TextGenerator, TransformerLanguageModel, Translator, load_text, train_language_model
-from transformer_lib.batching import Chunks, make_stream
+from transformer_lib.batching import Chunks, make_dataset, make_stream
 from transformer_lib.checkpoint import CheckpointError, load_model, save_model
 from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, Recipe
-from transformer_lib.text import UNK
+from transformer_lib.text import UNK, RunningTextField
 from transformer_lib.training import evaluate, fit
 
 COLOURS = "Red orange yellow green blue indigo violet"  # after each, there is one way to go on
@@ -46,6 +46,11 @@ def test_a_text_goes_in_and_what_goes_on_with_it_comes_out(generator, folder):
     assert (notes["corpus"], notes["preset"]) == ("colours", "tutorial")
 
 
+def test_a_prompt_may_have_several_lines_and_be_longer_than_the_positions(generator):
+    assert generator("violet\nRed", length=1, temperature=0) == "violet\nRed orange"
+    assert generator(f"{COLOURS}\n{COLOURS}", length=2, temperature=0) == f"{COLOURS}\n{COLOURS}\nRed"
+
+
 def test_a_seed_makes_it_repeatable_and_unknown_words_are_never_written(generator):
     torch.manual_seed(0)
     first = generator("Red", length=200, temperature=5.0, seed=3)
@@ -58,7 +63,7 @@ def test_a_seed_makes_it_repeatable_and_unknown_words_are_never_written(generato
     ("prompt", "message"),
     [
         ("red or Black", "prompt holds 'Black', 'or', 'red', expected words among the 10 .* .upper case counts"),
-        ("  ", "sentence is '  ', expected at least one word"),
+        ("  ", "prompt is '  ', expected at least one word"),
     ],
 )
 def test_a_prompt_that_it_cannot_read_is_refused(generator, prompt, message):
@@ -153,6 +158,33 @@ def test_a_vocabulary_of_another_size_is_refused(generator, text):
     stream = make_stream(text["train"], field)
     with pytest.raises(ValueError, match="text_field has a vocabulary of"):
         fit(generator.model, stream, stream, RECIPE, log=silent)
+    stream = make_stream(text["train"], RunningTextField())
+    with pytest.raises(ValueError, match="text_field has no vocabulary yet, expected one"):
+        fit(generator.model, stream, stream, RECIPE, log=silent)
+
+
+def test_sentence_pairs_are_not_for_a_language_model_and_counts_not_for_a_translator(generator, trained, pairs):
+    pairs = make_dataset(pairs, trained.src_field, trained.tgt_field)
+    with pytest.raises(
+        ValueError, match=r"fields holds 'src', but LanguageModelConfig has no src_vocab_size: .*make_stream"
+    ):
+        fit(generator.model, pairs, pairs, RECIPE, log=silent)
+    recipe = dataclasses.replace(RECIPE, from_counts=True)
+    with pytest.raises(ValueError, match=r"recipe\.from_counts is True, but only a language model can"):
+        fit(trained.model, pairs, pairs, recipe, log=silent)
+
+
+def test_an_average_starts_from_counts_too(text):
+    recipe = dataclasses.replace(RECIPE, from_counts=True, average=0.5, learning_rate=1e-30, epochs=1)
+    generator = train_language_model(text, recipe=recipe, device="cpu", log=silent)
+    probabilities = generator.model(torch.tensor([[2]])).softmax(-1)[0, 0]
+    torch.testing.assert_close(probabilities[2:], torch.full((8,), 13 / 106))  # each of eight types 12 times, plus one
+
+
+def test_a_short_validation_text_does_not_stop_the_training(tmp_path):
+    (tmp_path / "train.txt").write_text(f"{COLOURS}\n" * 12, encoding="utf-8")
+    (tmp_path / "valid.txt").write_text(COLOURS, encoding="utf-8")
+    train_language_model(load_text(tmp_path), recipe=Recipe(epochs=1, batch_size=20), device="cpu", log=silent)
 
 
 def test_an_unknown_preset_says_which_there_are(text):

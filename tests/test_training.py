@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from transformer_lib import Transformer, training
 from transformer_lib.batching import Batches
-from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state
+from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state, save_training_state
 from transformer_lib.recipes import SCHEDULES, Recipe
 from transformer_lib.training import (
     average_weights,
@@ -345,3 +345,13 @@ def test_the_same_code_trains_on_cuda(dataset, tiny_config):
     model = Transformer(tiny_config).cuda()
     history = fit(model, dataset, dataset, RECIPE, log=silent)
     assert history.val_loss[-1] < history.val_loss[0]
+
+
+def test_a_training_from_before_a_recipe_had_all_its_fields_can_be_resumed(dataset, tiny_config, tmp_path):
+    run(dataset, tiny_config, tmp_path)
+    state = load_training_state(tmp_path / STATE_FILE)
+    for name in ("bptt", "optimizer", "decay", "from_counts"):
+        del state["recipe"][name]
+    save_training_state(tmp_path / STATE_FILE, state)
+    _, history = run(dataset, tiny_config, tmp_path, resume=True)
+    assert len(history.val_loss) == RECIPE.epochs

@@ -73,12 +73,16 @@ def save_model(
     Raises:
         ValueError: the vocabularies are not the model's, or its weights not what its configuration says (were layers
             replaced?); ``load_model`` would refuse the file.
+        TypeError: it is another model.
         OSError: the file cannot be written.
     """
-    kind = _KINDS[type(model)]
+    model_class = next((known for known in _KINDS if isinstance(model, known)), None)
+    if model_class is None:
+        raise TypeError(f"model is a {type(model).__name__}, expected a Transformer or a TransformerLanguageModel")
+    kind = _KINDS[model_class]
     check_vocabularies(model.config, fields)
     tensors = {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
-    _check_shapes(type(model), model.config, tensors)
+    _check_shapes(model_class, model.config, tensors)
     metadata = {
         "format": kind.format,
         "config": json.dumps(model.config.to_dict()),
@@ -104,7 +108,10 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", dtype: torc
     if path.is_dir():
         path = path / MODEL_FILE
     if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist: train a model first, with `transformer-lib train`")
+        raise FileNotFoundError(
+            f"{path} does not exist: train a model first, with `transformer-lib train` (a translator) or "
+            "`transformer-lib train-lm` (a language model)"
+        )
     try:
         with safetensors.safe_open(path, framework="pt", device="cpu") as file:
             metadata = file.metadata() or {}
@@ -142,6 +149,15 @@ def check_vocabularies(config: Configuration, fields: Mapping[str, TextField]) -
     """
     for name, field in fields.items():
         size_name = "vocab_size" if name == "text" else f"{name}_vocab_size"
+        if not hasattr(config, size_name):
+            raise ValueError(
+                f"fields holds {name!r}, but {type(config).__name__} has no {size_name}: sentence pairs (make_dataset) "
+                "are for a Transformer, running text (make_stream) for a language model"
+            )
+        if not hasattr(field, "vocab"):
+            raise ValueError(
+                f"{name}_field has no vocabulary yet, expected one: build it from the training split first"
+            )
         size = getattr(config, size_name)
         if len(field.vocab) != size:
             raise ValueError(

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from transformer_lib.transformer import PRESETS, Transformer, TransformerConfig
 from transformer_lib.translator import Translator
 
 DEFAULT_OUTPUT = Path("runs/sample-small")
-DEFAULT_LM_OUTPUT = Path("runs/wikitext-2-tutorial-lm")
+DEFAULT_LM_OUTPUT = Path("runs/wikitext-2-valid-tutorial-lm")
 EXAMPLES = {
     "train": """examples:
   transformer-lib train
@@ -36,8 +37,9 @@ EXAMPLES = {
   transformer-lib translate --attention map.png "Ein Kind schläft."
   transformer-lib translate --model runs/tutorial < german.txt > english.txt""",
     "train-lm": """examples:
-  transformer-lib train-lm --corpus wikitext-2
-  transformer-lib train-lm --corpus wikitext-2 --preset tuned --output runs/lm
+  transformer-lib train-lm --corpus wikitext-2-valid                  (minutes on a CPU)
+  transformer-lib train-lm --corpus wikitext-2 --output runs/lm       (hours on a CPU)
+  transformer-lib train-lm --corpus wikitext-2-valid --preset tuned
   transformer-lib train-lm --corpus my_novel.txt --language en
   transformer-lib train-lm --corpus my_folder --language en     (my_folder/train.txt, valid.txt, test.txt)""",
     "generate": """examples:
@@ -47,7 +49,7 @@ EXAMPLES = {
   transformer-lib evaluate
   transformer-lib evaluate runs/tutorial --corpus multi30k --split test_2016_flickr
   transformer-lib evaluate runs/tutorial --beam-size 4 --translations output.txt
-  transformer-lib evaluate runs/wikitext-2-tutorial-lm""",
+  transformer-lib evaluate runs/wikitext-2-valid-tutorial-lm""",
     "download": """examples:
   transformer-lib download multi30k
   transformer-lib download wikitext-2
@@ -123,14 +125,16 @@ def train_lm(options: argparse.Namespace) -> None:
     )
     text = load_text(options.corpus, options.language)
     output = options.output or Path("runs") / f"{text.name}-{options.preset}-lm"
+    for split in text.splits[:3]:
+        text[split]  # what cannot be had is better known before training than after it
     own = {} if options.corpus in TEXTS else {"corpus": str(Path(options.corpus).resolve())}
     generator = train_language_model(
         text, options.preset, recipe, output, options.resume, options.device, options.min_freq, notes=own, log=_log
     )
     for split in text.splits[2:3]:
-        _print_perplexity(generator, text[split], f"{text.name} {split}")
-    beginning = next(line for line in text[text.splits[0]] if line).split()[:2]
-    print(f'\nTry it:   transformer-lib generate --model {output} "{" ".join(beginning)}"')
+        _print_perplexity(generator, text[split], f"{text.name} {split}", recipe.batch_size)
+    word = next((token for token in generator.field.vocab.itos if token.isalpha()), UNK)
+    print(f"\nTry it:   transformer-lib generate --model {shlex.quote(str(output))} {word}")
 
 
 def generate(options: argparse.Namespace) -> None:
@@ -144,10 +148,13 @@ def evaluate_model(options: argparse.Namespace) -> None:
     saved = load_model(options.model, pick_device(options.device))
     name = options.corpus or saved.notes.get("corpus", "sample")
     if isinstance(saved.model, TransformerLanguageModel):
+        if options.translations is not None:
+            raise ValueError("--translations needs a translator, but this model is a language model")
         field = saved.fields["text"]
         text = load_text(name, field.language)
         split = options.split or text.splits[2 if len(text.splits) > 2 else 1]
-        _print_perplexity(TextGenerator(saved.model, field), text[split], f"{text.name} {split}")
+        batch_size = saved.notes.get("recipe", {}).get("batch_size", Recipe.batch_size)
+        _print_perplexity(TextGenerator(saved.model, field), text[split], f"{text.name} {split}", batch_size)
         return
     translator = Translator(saved.model, saved.fields["src"], saved.fields["tgt"])
     corpus = load_corpus(name, translator.src_field.language, translator.tgt_field.language)
@@ -204,12 +211,12 @@ def _print_scores(
     return [translation.text for translation in translations]
 
 
-def _print_perplexity(generator: TextGenerator, lines: list[str], name: str) -> None:
+def _print_perplexity(generator: TextGenerator, lines: list[str], name: str, batch_size: int) -> None:
     stream = make_stream(lines, generator.field)
     tokens = stream[0].text
     unknown = sum(generator.field.vocab[token] == generator.field.vocab[UNK] for token in tokens)
     device = next(generator.model.parameters()).device
-    batch_size = max(1, min(Recipe.batch_size, len(tokens) // 2))
+    batch_size = max(1, min(batch_size, len(tokens) // 2))
     loss = evaluate(generator.model, Chunks(stream, batch_size, generator.model.config.max_len, device))
     print(
         f"{name}: {len(tokens):,} tokens, {unknown / len(tokens):.1%} of them {UNK}, loss {loss:.3f}, "
@@ -280,11 +287,13 @@ def _parser() -> argparse.ArgumentParser:
     command = add("train-lm", train_lm, "train a language model")
     command.add_argument(
         "--corpus",
-        default="wikitext-2",
-        help=f"{', '.join(TEXTS)}, or a text file or folder of your own (wikitext-2)",
+        default="wikitext-2-valid",
+        help=f"{', '.join(TEXTS)}, or a text file or folder of your own (wikitext-2-valid)",
     )
     command.add_argument(
-        "--language", help="have spaCy tokenise your own text as this language (default: tokens stand between spaces)"
+        "--language",
+        help="of your own text, for spaCy to tokenise it (default: tokens stand between spaces); of sample and "
+        "multi30k, which side (en)",
     )
     command.add_argument(
         "--preset", default="tutorial", choices=sorted(LANGUAGE_MODEL_PRESETS), help="model and recipe (tutorial)"

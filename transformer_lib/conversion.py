@@ -46,15 +46,16 @@ def to_torch(ours: nn.Module) -> nn.Module:
             whose encoder and decoder become an ``nn.Transformer``; there are no embeddings and no output layer in one.
 
     Raises:
-        TypeError: it is none of these.
+        TypeError: it is none of these, or a subclass.
+        ValueError: queries, keys and values are not all frozen or all trainable.
     """
-    if isinstance(ours, MultiHeadAttention):
+    if type(ours) is MultiHeadAttention:  # a subclass may compute something else from the same weights
         theirs = _pack(ours)
-    elif isinstance(ours, EncoderLayer):
+    elif type(ours) is EncoderLayer:
         theirs = _layer_to_torch(ours, nn.TransformerEncoderLayer, ENCODER_LAYER)
-    elif isinstance(ours, DecoderLayer):
+    elif type(ours) is DecoderLayer:
         theirs = _layer_to_torch(ours, nn.TransformerDecoderLayer, DECODER_LAYER)
-    elif isinstance(ours, Encoder | Decoder):
+    elif type(ours) in (Encoder, Decoder):
         layers = nn.ModuleList(map(to_torch, ours.layers))
         if isinstance(ours, Encoder):  # its nested tensors would put zeros where padding is, in evaluation mode
             theirs = nn.TransformerEncoder(layers[0], num_layers=0, enable_nested_tensor=False)
@@ -69,8 +70,8 @@ def to_torch(ours: nn.Module) -> nn.Module:
         theirs.encoder, theirs.decoder = to_torch(ours.encoder), to_torch(ours.decoder)
     else:
         raise TypeError(
-            f"ours is a {type(ours).__name__}, expected this library's MultiHeadAttention, EncoderLayer, DecoderLayer, "
-            "Encoder, Decoder or Transformer"
+            f"ours is a {_name(ours)}, expected this library's MultiHeadAttention, EncoderLayer, DecoderLayer, "
+            "Encoder, Decoder or Transformer, and no subclass: that may compute something else from the same weights"
         )
     return theirs.train(ours.training)
 
@@ -90,18 +91,18 @@ def from_torch(theirs: nn.Module) -> nn.Module | tuple[Encoder, Decoder]:
         ``theirs`` was built of stacks that do not.
 
     Raises:
-        TypeError: it is none of these.
+        TypeError: it is none of these, or a subclass.
         ValueError: it was built with an option that this library does not have, such as ``activation="gelu"``.
     """
-    if isinstance(theirs, nn.MultiheadAttention):
+    if type(theirs) is nn.MultiheadAttention:  # there are subclasses that do not use the weights they inherit
         ours = _unpack(theirs)
-    elif isinstance(theirs, nn.TransformerEncoderLayer):
+    elif type(theirs) is nn.TransformerEncoderLayer:
         ours = _layer_from_torch(theirs, EncoderLayer, ENCODER_LAYER)
-    elif isinstance(theirs, nn.TransformerDecoderLayer):
+    elif type(theirs) is nn.TransformerDecoderLayer:
         ours = _layer_from_torch(theirs, DecoderLayer, DECODER_LAYER)
-    elif isinstance(theirs, nn.TransformerEncoder | nn.TransformerDecoder):
+    elif type(theirs) in (nn.TransformerEncoder, nn.TransformerDecoder):
         attention = theirs.layers[0].self_attn
-        stack = Encoder if isinstance(theirs, nn.TransformerEncoder) else Decoder
+        stack = Encoder if type(theirs) is nn.TransformerEncoder else Decoder
         ours = stack(num_layers=0, d_model=attention.embed_dim, num_heads=attention.num_heads, d_ff=1)
         ours.layers = nn.ModuleList(map(from_torch, theirs.layers))
         ours.norm = nn.Identity() if theirs.norm is None else copy.deepcopy(theirs.norm)
@@ -109,10 +110,15 @@ def from_torch(theirs: nn.Module) -> nn.Module | tuple[Encoder, Decoder]:
         return from_torch(theirs.encoder), from_torch(theirs.decoder)
     else:
         raise TypeError(
-            f"theirs is a {type(theirs).__name__}, expected PyTorch's MultiheadAttention, TransformerEncoderLayer, "
-            "TransformerDecoderLayer, TransformerEncoder, TransformerDecoder or Transformer"
+            f"theirs is a {_name(theirs)}, expected PyTorch's MultiheadAttention, TransformerEncoderLayer, "
+            "TransformerDecoderLayer, TransformerEncoder, TransformerDecoder or Transformer, and no subclass: that may "
+            "compute something else from the same weights"
         )
     return ours.train(theirs.training)
+
+
+def _name(module: nn.Module) -> str:
+    return f"{type(module).__module__}.{type(module).__name__}"
 
 
 @torch.no_grad()
@@ -125,6 +131,15 @@ def _pack(ours: MultiHeadAttention) -> nn.MultiheadAttention:
     theirs.in_proj_weight.copy_(weight)
     theirs.in_proj_bias.copy_(torch.cat([projection.bias for projection in projections]))  # [3 · d_model]
     theirs.out_proj.load_state_dict(ours.output_projection.state_dict())
+    for name, packed in (("weight", theirs.in_proj_weight), ("bias", theirs.in_proj_bias)):
+        trainable = {getattr(projection, name).requires_grad for projection in projections}
+        if len(trainable) > 1:
+            raise ValueError(
+                f"ours has a {name} that is frozen in some of its query, key and value projections only, expected in "
+                "all or none: PyTorch keeps the three in one parameter"
+            )
+        packed.requires_grad_(trainable.pop())
+    _freeze_alike(ours.output_projection, theirs.out_proj)
     return theirs
 
 
@@ -141,10 +156,16 @@ def _unpack(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
     projections = (ours.query_projection, ours.key_projection, ours.value_projection)
     parts = zip(projections, theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True)
     for projection, weight, bias in parts:  # [d_model, d_model] and [d_model]
-        projection.weight.copy_(weight)
-        projection.bias.copy_(bias)
+        projection.weight.copy_(weight).requires_grad_(theirs.in_proj_weight.requires_grad)
+        projection.bias.copy_(bias).requires_grad_(theirs.in_proj_bias.requires_grad)
     ours.output_projection.load_state_dict(theirs.out_proj.state_dict())
+    _freeze_alike(theirs.out_proj, ours.output_projection)
     return ours
+
+
+def _freeze_alike(source: nn.Linear, copied: nn.Linear) -> None:
+    for one, other in zip(source.parameters(), copied.parameters(), strict=True):
+        other.requires_grad_(one.requires_grad)
 
 
 def _layer_to_torch(ours: EncoderLayer | DecoderLayer, counterpart: type, names: dict[str, str]) -> nn.Module:
@@ -158,7 +179,7 @@ def _layer_to_torch(ours: EncoderLayer | DecoderLayer, counterpart: type, names:
 
 
 def _layer_from_torch(theirs: nn.Module, counterpart: type, names: dict[str, str]) -> EncoderLayer | DecoderLayer:
-    if theirs.activation is not F.relu and not isinstance(theirs.activation, nn.ReLU):
+    if theirs.activation not in (F.relu, torch.relu) and not isinstance(theirs.activation, nn.ReLU):
         activation = getattr(theirs.activation, "__name__", theirs.activation)
         raise ValueError(f"theirs has activation={activation}, expected relu: this library has no other")
     if theirs.linear1.bias is None:

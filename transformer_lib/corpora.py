@@ -155,6 +155,8 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
         CorpusError: there is no such text, or a file of it is missing.
     """
     path = Path(name)
+    if str(name).startswith("wikitext-2") and str(name) in TEXTS and language is not None:
+        raise CorpusError(f"language is {language!r}, but text {str(name)!r} is cut into tokens already: leave it out")
     if str(name) == "wikitext-2":
         return Text("wikitext-2", None, ("train", "valid", "test"), lambda split: read_text(_locate_wikitext2(split)))
     if str(name) == "wikitext-2-valid":
@@ -173,13 +175,17 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
         return Text(corpus.name, language, corpus.splits, lambda split: corpus.lines(split, language))
     if path.is_file():
         parts = {"train": (0.0, 0.8), "valid": (0.8, 0.9), "test": (0.9, 1.0)}
-        return Text(path.name.split(".")[0], language, tuple(parts), _cut_file(lambda: path, parts))
+        return Text(
+            path.name.removesuffix(".gz").removesuffix(".txt"), language, tuple(parts), _cut_file(lambda: path, parts)
+        )
     if path.is_dir():
-        files = {file.name.removesuffix(".gz").removesuffix(".txt"): file for file in sorted(path.glob("*.txt*"))}
+        files = {  # the plain file, where there are both
+            file.name.removesuffix(ending): file for ending in (".txt.gz", ".txt") for file in path.glob(f"*{ending}")
+        }
         for split in ("train", "valid"):
             if split not in files:
                 raise CorpusError(f"text {path.resolve().name!r} has no {split}.txt or {split}.txt.gz in {path}")
-        splits = ("train", "valid", *(split for split in files if split.startswith("test")))
+        splits = ("train", "valid", *(split for split in sorted(files) if split.startswith("test")))
         return Text(path.resolve().name, language, splits, lambda split: read_text(files[split]))
     raise CorpusError(f"text is {str(name)!r}, expected one of {', '.join(TEXTS)}, or a file or folder of your own")
 
@@ -271,7 +277,10 @@ def _cut_file(locate: Callable[[], Path], parts: dict[str, tuple[float, float]])
         lines = read_text(path)
         start, end = (round(share * len(lines)) for share in parts[split])
         if not any(lines[start:end]):
-            raise CorpusError(f"{path} has {len(lines)} lines, too few to cut a part {split!r} off")
+            raise CorpusError(
+                f"{path} has {len(lines)} lines, and no text in those from {start + 1} to {end}, its part {split!r}: "
+                "break the text into more lines, or put train.txt, valid.txt and test.txt into a folder"
+            )
         return lines[start:end]
 
     return read

@@ -21,7 +21,10 @@ LANGUAGE_MODEL_PRESETS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class LanguageModelConfig(Configuration):
-    """Every choice that shapes the language model. The defaults are those of PyTorch's well-known tutorial.
+    """Every choice that shapes the language model.
+
+    The defaults are those of PyTorch's well-known tutorial, except that there are only as many positions as a chunk has
+    tokens.
 
     Attributes:
         vocab_size: number of token types, special tokens included.
@@ -174,9 +177,14 @@ class TransformerLanguageModel(nn.Module):
             raise ValueError(f"length is {length!r}, expected 0 or more tokens")
         if not 0 <= temperature < float("inf"):
             raise ValueError(f"temperature is {temperature!r}, expected 0 (the likeliest token) or a positive number")
+        if impossible := [i for i in excluded if not 0 <= i < self.config.vocab_size]:
+            raise ValueError(f"excluded holds {impossible[0]}, expected 0 to {self.config.vocab_size - 1}")
         choices = self.config.vocab_size - len(set(excluded))
+        if choices == 0:
+            raise ValueError("excluded holds all ids, expected at least one to be left to draw")
         if top_k is not None and not 1 <= top_k <= choices:
             raise ValueError(f"top_k is {top_k!r}, expected 1 to {choices}, the number of tokens to choose from")
+        self.embedding.tokens(prompt)  # looks at all ids, also where the prompt is longer than the positions
         was_training = self.training
         self.eval()
         try:

@@ -99,11 +99,7 @@ def train_language_model(
     train_set, val_set = (make_stream(text[split], field) for split in text.splits[:2])
     field.build_vocab(train_set, min_freq=min_freq)
     config = LanguageModelConfig(len(field.vocab), max_len=recipe.bptt, **LANGUAGE_MODEL_PRESETS[preset])
-    model = TransformerLanguageModel(config)
-    if recipe.start_from_counts:
-        ids = torch.tensor([field.vocab[token] for token in train_set[0].text])
-        model.start_from_counts(ids.bincount(minlength=len(field.vocab)))
-    model = model.to(device)
+    model = TransformerLanguageModel(config).to(device)
     log(f"text      {text.name}: {len(train_set[0].text):,} tokens to train on, {len(val_set[0].text):,} to validate")
     log(f"words     {len(field.vocab):,} types")
     _log_model(preset, model, output, log)

@@ -27,7 +27,7 @@ class Recipe:
         label_smoothing: share of the probability that goes to all tokens alike (section 5.4).
         average: keep a moving average of the weights instead of the weights themselves: the highest decay rate, per
             step, of the old average; 0 for none. (Section 6.1 averages the last checkpoints, to the same end.)
-        start_from_counts: let a language model begin as a table of the tokens' frequencies, see
+        from_counts: let a language model begin as a table of the tokens' frequencies; see
             ``TransformerLanguageModel.start_from_counts``.
         seed: decides the initial weights, dropout and the order of the sentences.
     """
@@ -44,7 +44,7 @@ class Recipe:
     clip: float = 1.0
     label_smoothing: float = 0.0
     average: float = 0.0
-    start_from_counts: bool = False
+    from_counts: bool = False
     seed: int = 1234
 
     def __post_init__(self):
@@ -91,6 +91,6 @@ LANGUAGE_MODEL_RECIPES = {
         warmup_steps=50,
         schedule="linear",
         clip=0.5,
-        start_from_counts=True,
+        from_counts=True,
     ),
 }

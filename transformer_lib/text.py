@@ -140,12 +140,14 @@ class RunningTextField(TextField):
         return [token for line in lines for token in [*self.preprocess(line), EOS]]
 
     def encode(self, prompt: str) -> list[int]:
-        """Turn the beginning of a text into ids.
+        """Turn the beginning of a text, one line or several, into ids.
 
         Raises:
             ValueError: there is nothing in it, or a word is not in the vocabulary.
         """
-        tokens = self.tokens(prompt)
+        if not prompt.strip():
+            raise ValueError(f"prompt is {prompt!r}, expected at least one word")
+        tokens = self.stream(prompt.strip().split("\n"))[:-1]  # lines end in <eos>, but the last one is to go on
         if unknown := sorted({token for token in tokens if self.vocab.itos[self.vocab[token]] != token}):
             raise ValueError(
                 f"prompt holds {', '.join(map(repr, unknown))}, expected words among the {len(self.vocab):,} of the "

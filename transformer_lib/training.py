@@ -333,9 +333,11 @@ class _Run:
         check_vocabularies(model.config, self.fields)
         device = next(model.parameters()).device
         if isinstance(model, TransformerLanguageModel):
-            self.train_batches, self.val_batches = (
-                Chunks(data, recipe.batch_size, recipe.bptt, device) for data in (train_set, val_set)
-            )
+            self.train_batches = Chunks(train_set, recipe.batch_size, recipe.bptt, device)
+            val_rows = max(1, min(recipe.batch_size, len(val_set[0].text) // 2))
+            self.val_batches = Chunks(val_set, val_rows, recipe.bptt, device)
+        elif recipe.from_counts:
+            raise ValueError("recipe.from_counts is True, but only a language model can start from counts")
         else:
             self.train_batches = Batches(train_set, recipe.batch_size, train=True, seed=recipe.seed, device=device)
             self.val_batches = Batches(val_set, recipe.batch_size, device=device)
@@ -360,6 +362,13 @@ class _Run:
                 )
             if (self.output / MODEL_FILE).exists():
                 raise FileExistsError(f"{self.output} holds a model: choose another output folder (--output)")
+        if self.recipe.from_counts:
+            text = self.train_batches.dataset[0].text
+            ids = torch.tensor([self.fields["text"].vocab[token] for token in text])
+            self.model.start_from_counts(ids.bincount(minlength=self.model.config.vocab_size))
+            if self.average is not None:
+                self.average.module.load_state_dict(self.model.state_dict())
+        if self.output is not None:
             self.save_state()
             self.keep_best()
 
@@ -369,7 +378,8 @@ class _Run:
             raise ValueError("resume=True needs the output folder of the training to resume, but output is None")
         state = load_training_state(self.output / STATE_FILE)
         for name, mine in self.identity().items():
-            theirs = state[name]
+            # files written before a field of Recipe existed were trained with what is its default now
+            theirs = {**asdict(Recipe()), **state[name]} if name == "recipe" else state[name]
             if different := sorted(key for key in mine if mine[key] != theirs.get(key)):
                 key = different[0]
                 raise ValueError(
