@@ -44,6 +44,7 @@ def test_a_text_goes_in_and_what_goes_on_with_it_comes_out(generator, folder):
     assert TextGenerator.load(folder)("indigo", 1, temperature=0) == "indigo violet"
     notes = load_model(folder).notes
     assert (notes["corpus"], notes["preset"]) == ("colours", "tutorial")
+    assert generator.model.config.max_len == RECIPE.bptt
 
 
 def test_a_prompt_may_have_several_lines_and_be_longer_than_the_positions(generator):
@@ -175,7 +176,7 @@ def test_sentence_pairs_are_not_for_a_language_model_and_counts_not_for_a_transl
 
 
 def test_an_average_starts_from_counts_too(text):
-    recipe = dataclasses.replace(RECIPE, from_counts=True, average=0.5, learning_rate=1e-30, epochs=1)
+    recipe = dataclasses.replace(RECIPE, from_counts=True, average=0.5, learning_rate=1e-30, epochs=1, bptt=100)
     generator = train_language_model(text, recipe=recipe, device="cpu", log=silent)
     probabilities = generator.model(torch.tensor([[2]])).softmax(-1)[0, 0]
     torch.testing.assert_close(probabilities[2:], torch.full((8,), 13 / 106))  # each of eight types 12 times, plus one

@@ -366,8 +366,6 @@ class _Run:
             text = self.train_batches.dataset[0].text
             ids = torch.tensor([self.fields["text"].vocab[token] for token in text])
             self.model.start_from_counts(ids.bincount(minlength=self.model.config.vocab_size))
-            if self.average is not None:
-                self.average.module.load_state_dict(self.model.state_dict())
         if self.output is not None:
             self.save_state()
             self.keep_best()
