@@ -15,7 +15,7 @@ from transformer_lib.batching import Batches, Chunks, make_dataset, make_stream
 from transformer_lib.checkpoint import MODEL_FILE, CheckpointError, load_model, replace_file
 from transformer_lib.corpora import CORPORA, TEXTS, CorpusError, Pair, cache_folder, load_corpus, load_text
 from transformer_lib.generator import TextGenerator
-from transformer_lib.language_model import LANGUAGE_MODEL_PRESETS, LanguageModelConfig, TransformerLanguageModel
+from transformer_lib.language_model import LanguageModelConfig, TransformerLanguageModel
 from transformer_lib.pipeline import train_language_model, train_translator
 from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
 from transformer_lib.text import UNK
@@ -37,8 +37,8 @@ EXAMPLES = {
   transformer-lib translate --attention map.png "Ein Kind schläft."
   transformer-lib translate --model runs/tutorial < german.txt > english.txt""",
     "train-lm": """examples:
-  transformer-lib train-lm --corpus wikitext-2-valid                  (minutes on a CPU)
-  transformer-lib train-lm --corpus wikitext-2 --output runs/lm       (hours on a CPU)
+  transformer-lib train-lm --corpus wikitext-2-valid                  (a tenth of it)
+  transformer-lib train-lm --corpus wikitext-2 --output runs/lm       (all of it)
   transformer-lib train-lm --corpus wikitext-2-valid --preset tuned
   transformer-lib train-lm --corpus my_novel.txt --language en
   transformer-lib train-lm --corpus my_folder --language en     (my_folder/train.txt, valid.txt, test.txt)""",
@@ -183,10 +183,8 @@ def info(options: argparse.Namespace) -> None:
             for name in PRESETS:
                 size = Transformer(TransformerConfig.preset(name, 10_000, 10_000)).num_parameters()
                 print(f"  {name:12} {size:12,}")
-            print("language models (parameters with 10,000 word types)")
-            for name, values in LANGUAGE_MODEL_PRESETS.items():
-                size = TransformerLanguageModel(LanguageModelConfig(10_000, **values)).num_parameters()
-                print(f"  {name:12} {size:12,}")
+            size = TransformerLanguageModel(LanguageModelConfig(10_000)).num_parameters()
+            print(f"language model (presets {', '.join(LANGUAGE_MODEL_RECIPES)})\n  {'':12} {size:12,}")
         return
     saved = load_model(options.model)
     print(f"{saved.model.num_parameters():,} parameters")
@@ -296,7 +294,7 @@ def _parser() -> argparse.ArgumentParser:
         "multi30k, which side (en)",
     )
     command.add_argument(
-        "--preset", default="tutorial", choices=sorted(LANGUAGE_MODEL_PRESETS), help="model and recipe (tutorial)"
+        "--preset", default="tutorial", choices=sorted(LANGUAGE_MODEL_RECIPES), help="how to train (tutorial)"
     )
     command.add_argument("--output", type=Path, help="folder for the model (runs/CORPUS-PRESET-lm)")
     command.add_argument("--resume", action="store_true", help="go on with the training in the output folder")

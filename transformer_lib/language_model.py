@@ -1,7 +1,6 @@
 """A language model: one stack of layers under a causal mask that predicts the next token of a text."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,13 +9,6 @@ from transformer_lib.configuration import Configuration
 from transformer_lib.conversion import from_torch
 from transformer_lib.embeddings import Embedding, SinusoidalPositions, TokenEmbedding
 from transformer_lib.masks import causal_mask, to_attn_mask
-
-LANGUAGE_MODEL_PRESETS: dict[str, dict[str, Any]] = {
-    # the model of PyTorch's tutorial; it is what the fields of LanguageModelConfig default to
-    "tutorial": {},
-    # the same model, trained in another way
-    "tuned": {},
-}
 
 
 @dataclass(frozen=True)

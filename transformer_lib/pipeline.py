@@ -10,7 +10,7 @@ from transformer_lib.batching import make_dataset, make_stream
 from transformer_lib.checkpoint import Model
 from transformer_lib.corpora import Corpus, Text
 from transformer_lib.generator import TextGenerator
-from transformer_lib.language_model import LANGUAGE_MODEL_PRESETS, LanguageModelConfig, TransformerLanguageModel
+from transformer_lib.language_model import LanguageModelConfig, TransformerLanguageModel
 from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
 from transformer_lib.text import RunningTextField, TextField, build_vocabularies
 from transformer_lib.training import fit, pick_device, seed_everything
@@ -80,8 +80,8 @@ def train_language_model(
 
     Args:
         text: its first two splits are trained on and validated on.
-        preset: the model; one of ``LANGUAGE_MODEL_PRESETS``. It gets ``recipe.bptt`` positions.
-        recipe: how to train; by default, the one of ``LANGUAGE_MODEL_RECIPES`` that is named like the preset.
+        preset: how to train; one of ``LANGUAGE_MODEL_RECIPES``. The model is the same, with ``recipe.bptt`` positions.
+        recipe: how to train, if it is to be another recipe than the preset's.
         output, resume, device, min_freq, log: as in ``train_translator``.
         notes: anything to write down in the saved model besides the names of text and preset.
 
@@ -90,15 +90,15 @@ def train_language_model(
         CorpusError: the text cannot be had.
         OSError, FileExistsError, FloatingPointError, KeyboardInterrupt: as ``fit``.
     """
-    if preset not in LANGUAGE_MODEL_PRESETS:
-        raise ValueError(f"preset is {preset!r}, expected one of {', '.join(LANGUAGE_MODEL_PRESETS)}")
+    if preset not in LANGUAGE_MODEL_RECIPES:
+        raise ValueError(f"preset is {preset!r}, expected one of {', '.join(LANGUAGE_MODEL_RECIPES)}")
     recipe = recipe or LANGUAGE_MODEL_RECIPES[preset]
     device = pick_device(str(device))
     seed_everything(recipe.seed)
     field = RunningTextField(text.language)
     train_set, val_set = (make_stream(text[split], field) for split in text.splits[:2])
     field.build_vocab(train_set, min_freq=min_freq)
-    config = LanguageModelConfig(len(field.vocab), max_len=recipe.bptt, **LANGUAGE_MODEL_PRESETS[preset])
+    config = LanguageModelConfig(len(field.vocab), max_len=recipe.bptt)
     model = TransformerLanguageModel(config).to(device)
     log(f"text      {text.name}: {len(train_set[0].text):,} tokens to train on, {len(val_set[0].text):,} to validate")
     log(f"words     {len(field.vocab):,} types")

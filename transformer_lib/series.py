@@ -85,8 +85,8 @@ def start_with_text(text: str | None = None) -> TextSession:
     """Do what ``start`` does, for a notebook that trains a language model.
 
     Args:
-        text: the text to work with; by default, ``"wikitext-2"`` on a GPU, and ``"wikitext-2-valid"`` on a CPU, which
-            would need hours for the other. ``"wikitext-2-valid"`` also takes its place where its training split cannot
+        text: the text to work with; by default, ``"wikitext-2"`` on a GPU, and ``"wikitext-2-valid"`` on a CPU: a
+            tenth of the text. ``"wikitext-2-valid"`` also takes its place where its training split cannot
             be had, then the English side of the sample corpus; a printed line says so. See ``start`` for when it is the
             sample anyway.
     """
