@@ -2,6 +2,8 @@
 
 from torch import Tensor, nn
 
+from transformer_lib.dropout import Dropout
+
 
 class AddNorm(nn.Module):
     """Wrap a sub-layer: LayerNorm(x + Dropout(Sublayer(x))), or pre-LN, x + Dropout(Sublayer(LayerNorm(x))).
@@ -21,7 +23,7 @@ class AddNorm(nn.Module):
     def __init__(self, d_model: int, dropout: float, norm_first: bool):
         super().__init__()
         self.norm = nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm_first = norm_first
 
     def enter(self, x: Tensor) -> Tensor:

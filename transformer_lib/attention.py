@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transformer_lib.dropout import dropout as drop
+
 
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
@@ -34,7 +36,7 @@ def scaled_dot_product_attention(
     weights = scores.softmax(dim=-1)
     if mask is not None:
         weights = weights.masked_fill(~mask, 0.0)  # a row of nothing but -inf came out as NaN
-    weights = F.dropout(weights, dropout)
+    weights = drop(weights, dropout)
     return weights @ value, weights
 
 
@@ -100,12 +102,12 @@ class MultiHeadAttention(nn.Module):
         if mask is not None:
             _check_mask(mask, (*queries.shape[:3], keys.shape[2]))
         dropout = self.dropout if self.training else 0.0
-        if need_weights:
+        if need_weights or (dropout and queries.device.type == "cpu"):  # the CPU's fused kernel cannot drop
             heads, weights = scaled_dot_product_attention(queries, keys, values, mask, dropout)
         else:
             heads, weights = F.scaled_dot_product_attention(queries, keys, values, mask, dropout), None
         concatenated = heads.transpose(1, 2).flatten(2)  # [batch, query_len, d_model]
-        return self.output_projection(concatenated), weights
+        return self.output_projection(concatenated), weights if need_weights else None
 
     def _split_heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # [batch, heads, seq_len, d_k]

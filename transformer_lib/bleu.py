@@ -146,10 +146,13 @@ def score(
     Args:
         translations: what ``Translator.translate`` returned.
         references: raw references, one a sentence.
-        tgt_field: cuts the references into tokens.
+        tgt_field: cuts the references into words, and the translations too if they were written in subwords.
     """
     return (
-        torchtext_bleu([t.tokens for t in translations], [tgt_field.tokens(reference) for reference in references]),
+        torchtext_bleu(
+            [t.tokens if tgt_field.whole_words else tgt_field.words(t.text) for t in translations],
+            [tgt_field.words(reference) for reference in references],
+        ),
         sacre_bleu([t.text for t in translations], references),
     )
 

@@ -14,11 +14,15 @@ import torch
 
 from transformer_lib.configuration import Configuration
 from transformer_lib.language_model import LanguageModelConfig, TransformerLanguageModel
+from transformer_lib.subwords import SubwordField
 from transformer_lib.text import RunningTextField, TextField
 from transformer_lib.transformer import Transformer, TransformerConfig
 
 MODEL_FILE = "model.safetensors"
 STATE_FILE = "training_state.pt"
+SHIPPED_MODEL = Path(__file__).parent / "multi30k_best.safetensors"  # in a wheel; in the repository, it lies in assets/
+if not SHIPPED_MODEL.is_file():
+    SHIPPED_MODEL = Path(__file__).parent.parent / "assets" / SHIPPED_MODEL.name
 _STATE_FORMAT = "transformer_lib training state, version 1"
 
 
@@ -60,7 +64,11 @@ class SavedModel(NamedTuple):
 
 
 def save_model(
-    path: str | Path, model: Model, fields: Mapping[str, TextField], notes: dict[str, Any] | None = None
+    path: str | Path,
+    model: Model,
+    fields: Mapping[str, TextField],
+    notes: dict[str, Any] | None = None,
+    dtype: torch.dtype | None = None,
 ) -> None:
     """Write weights, configuration and vocabularies to one safetensors file, or leave what was there untouched.
 
@@ -69,6 +77,7 @@ def save_model(
         model: what to save.
         fields: the fields whose vocabularies the model was trained with, as in the ``fields`` of a data set.
         notes: anything worth knowing that JSON can hold.
+        dtype: the precision of the weights in the file, if it is to be another than the model's.
 
     Raises:
         ValueError: the vocabularies are not the model's, or its weights not what its configuration says (were layers
@@ -81,7 +90,7 @@ def save_model(
         raise TypeError(f"model is a {type(model).__name__}, expected a Transformer or a TransformerLanguageModel")
     kind = _KINDS[model_class]
     check_vocabularies(model.config, fields)
-    tensors = {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
+    tensors = {name: parameter.detach().to("cpu", dtype).contiguous() for name, parameter in model.named_parameters()}
     _check_shapes(model_class, model.config, tensors)
     metadata = {
         "format": kind.format,
@@ -128,7 +137,7 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", dtype: torc
     try:
         config = kind.config_class.from_dict(json.loads(metadata["config"]))
         fields = {
-            name: field_class.from_dict(json.loads(metadata[f"{name}_field"]))
+            name: _read_field(field_class, json.loads(metadata[f"{name}_field"]))
             for name, field_class in kind.fields.items()
         }
         notes = dict(json.loads(metadata["notes"]))
@@ -139,6 +148,10 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", dtype: torc
     model = model_class(config).to(dtype)
     model.load_state_dict(tensors, strict=False)  # a tied matrix has several names, of which the file holds one
     return SavedModel(model.to(device).eval(), fields, notes)
+
+
+def _read_field(field_class: type[TextField], values: dict[str, Any]) -> TextField:
+    return (SubwordField if "subwords" in values else field_class).from_dict(values)
 
 
 def check_vocabularies(config: Configuration, fields: Mapping[str, TextField]) -> None:

@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from transformer_lib.dropout import Dropout
+
 
 class TokenEmbedding(nn.Module):
     """Look up a vector for each token and multiply it by √d_model (section 3.4).
@@ -109,7 +111,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.tokens = tokens
         self.positions = positions
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, ids: Tensor, start: int = 0) -> Tensor:
         """Embed ``ids``, ``[batch, seq_len]``, whose first column is position ``start``: ``[batch, seq_len, d_model]``.

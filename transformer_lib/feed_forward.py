@@ -2,6 +2,8 @@
 
 from torch import Tensor, nn
 
+from transformer_lib.dropout import Dropout
+
 
 class PositionwiseFeedForward(nn.Module):
     """Two linear layers with a ReLU between, the same at every position: max(0, x W₁ + b₁) W₂ + b₂ (equation 2).
@@ -16,7 +18,7 @@ class PositionwiseFeedForward(nn.Module):
         super().__init__()
         self.expand = nn.Linear(d_model, d_ff)
         self.contract = nn.Linear(d_ff, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform ``x``, ``[batch, seq_len, d_model]``, position by position, to the same shape."""

@@ -126,13 +126,17 @@ class TransformerLanguageModel(nn.Module):
             ValueError: ``ids`` is not ``[batch, seq_len]``, is longer than ``max_len``, or holds an id outside the
                 vocabulary.
         """
+        return self.output(self.features(ids))
+
+    def features(self, ids: Tensor) -> Tensor:
+        """Do what ``forward`` does, up to the output layer: return ``[batch, seq_len, d_model]``."""
         x = self.embedding(ids)  # [batch, seq_len, d_model]
         mask = causal_mask(ids.shape[1], ids.device)
         if isinstance(self.encoder, nn.TransformerEncoder):
             x = self.encoder(x, mask=to_attn_mask(mask), is_causal=True)
         else:
             x, _ = self.encoder(x, mask)
-        return self.output(x)
+        return x
 
     @torch.no_grad()
     def generate(

@@ -1,17 +1,19 @@
 """A corpus in, a translator out, or a text in, a text generator out: the whole way in one call."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from transformer_lib.batching import make_dataset, make_stream
-from transformer_lib.checkpoint import Model
-from transformer_lib.corpora import Corpus, Text
+from transformer_lib.bleu import score
+from transformer_lib.checkpoint import MODEL_FILE, Model, load_model, save_model
+from transformer_lib.corpora import Corpus, Pair, Text
 from transformer_lib.generator import TextGenerator
 from transformer_lib.language_model import LanguageModelConfig, TransformerLanguageModel
 from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
+from transformer_lib.subwords import SubwordField, train_subwords
 from transformer_lib.text import RunningTextField, TextField, build_vocabularies
 from transformer_lib.training import fit, pick_device, seed_everything
 from transformer_lib.transformer import PRESETS, Transformer, TransformerConfig
@@ -51,18 +53,67 @@ def train_translator(
     recipe = recipe or RECIPES[preset]
     device = pick_device(str(device))
     seed_everything(recipe.seed)
-    src_field, tgt_field = TextField(corpus.src), TextField(corpus.tgt)
     max_len = PRESETS[preset].get("max_len", TransformerConfig.max_len)
+    if recipe.subwords:
+        pieces = train_subwords(corpus["train"], recipe.subwords)
+        src_field, tgt_field = SubwordField(corpus.src, pieces), SubwordField(corpus.tgt, pieces)
+    else:
+        src_field, tgt_field = TextField(corpus.src), TextField(corpus.tgt)
     train_set, val_set = (make_dataset(corpus[split], src_field, tgt_field, max_len) for split in ("train", "val"))
-    build_vocabularies(train_set, min_freq, joint=PRESETS[preset].get("tie_embeddings", False))
+    if not recipe.subwords:
+        build_vocabularies(train_set, min_freq, joint=PRESETS[preset].get("tie_embeddings", False))
     config = TransformerConfig.preset(preset, len(src_field.vocab), len(tgt_field.vocab))
     model = Transformer(config).to(device)
     log(f"corpus    {corpus.name}: {len(train_set):,} pairs to train on, {len(val_set):,} to validate")
-    log(f"words     {len(src_field.vocab):,} {corpus.src} and {len(tgt_field.vocab):,} {corpus.tgt} types")
+    if recipe.subwords:
+        log(f"subwords  {len(tgt_field.vocab):,} types, for {corpus.src} and {corpus.tgt}")
+    else:
+        log(f"words     {len(src_field.vocab):,} {corpus.src} and {len(tgt_field.vocab):,} {corpus.tgt} types")
     _log_model(preset, model, output, log)
     notes = {"corpus": corpus.name, "preset": preset, **(notes or {})}
     fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
-    return Translator(model, src_field, tgt_field)
+    translator = Translator(model, src_field, tgt_field)
+    if recipe.beam_size > 1:
+        scores = tune_length_penalty(translator, corpus["val"], recipe.beam_size)
+        log(
+            f"beam {recipe.beam_size}, BLEU on val by length penalty: "
+            + ", ".join(f"{a} {scores[a]:.2f}" for a in scores)
+        )
+        if output is not None:
+            saved = load_model(Path(output) / MODEL_FILE)
+            search = {"beam_size": translator.beam_size, "alpha": translator.alpha}
+            save_model(Path(output) / MODEL_FILE, saved.model, saved.fields, {**saved.notes, "search": search})
+    return translator
+
+
+def tune_length_penalty(
+    translator: Translator,
+    pairs: Sequence[Pair],
+    beam_size: int = 4,
+    alphas: Sequence[float] = (0.0, 0.3, 0.6, 0.9, 1.2, 1.5, 1.8),
+) -> dict[float, float]:
+    """Find the length penalty whose translations score the highest BLEU, and let the translator search with it.
+
+    Args:
+        translator: its ``beam_size`` and ``alpha`` are set.
+        pairs: the validation split; never a test split, which would then measure nothing.
+        beam_size: size of the beam.
+        alphas: what to try; of equals, the first wins.
+
+    Returns:
+        For each of them, BLEU-4 over the words of ``pairs`` (see ``bleu.score``), in percent.
+
+    Raises:
+        ValueError: there is nothing to try, or a sentence does not fit the model.
+    """
+    if not alphas:
+        raise ValueError("alphas is empty, expected at least one length penalty to try")
+    scores = {}
+    for alpha in alphas:
+        translations = translator.translate([pair.src for pair in pairs], beam_size, alpha)
+        scores[alpha] = score(translations, [pair.tgt for pair in pairs], translator.tgt_field)[0].value
+    translator.beam_size, translator.alpha = beam_size, max(scores, key=scores.__getitem__)
+    return scores
 
 
 def train_language_model(

@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 
 SCHEDULES = ("constant", "inverse_sqrt", "linear", "exponential")
-OPTIMIZERS = ("adam", "sgd")
+OPTIMIZERS = ("adam", "muon", "sgd")
+PRECISIONS = ("float32", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -14,8 +15,11 @@ class Recipe:
     Attributes:
         epochs: passes over the training split.
         batch_size: sentences in a batch; for a language model, rows of text.
+        max_tokens: positions in a batch, padding included, on its larger side, instead of a number of sentences
+            (section 5.1 has 25,000 tokens a side); 0 for none.
         bptt: tokens of each row in a batch, for a language model.
-        optimizer: ``"adam"``, whose ε is the paper's 1e-9, or ``"sgd"``, which follows the gradient and nothing else.
+        optimizer: ``"adam"``, whose ε is the paper's 1e-9; ``"muon"`` for the layers' matrices and Adam for all else
+            (see ``make_optimizer``); or ``"sgd"``, which follows the gradient and nothing else.
         learning_rate: the optimiser's, at its highest.
         warmup_steps: steps over which the learning rate grows to its highest.
         schedule: how it goes on from there: ``"constant"``, ``"inverse_sqrt"`` (falls with the inverse square root of
@@ -23,17 +27,28 @@ class Recipe:
             ``"exponential"`` (is multiplied by ``decay`` after each epoch).
         decay: see ``"exponential"``.
         betas: decay rates of Adam's two moving averages (section 5.3: 0.9 and 0.98).
+        weight_decay: share of each weight, times the learning rate, that Adam and Muon take off at every step.
         clip: gradients with a larger norm are scaled down to it.
         label_smoothing: share of the probability that goes to all tokens alike (section 5.4).
+        consistency: pass every sentence through the model twice, and count how much the two predictions differ with
+            this weight (R-Drop; see ``output_loss``); 0 for one pass.
         average: keep a moving average of the weights instead of the weights themselves: the highest decay rate, per
             step, of the old average; 0 for none. (Section 6.1 averages the last checkpoints, to the same end.)
         from_counts: let a language model begin as a table of the tokens' frequencies; see
             ``TransformerLanguageModel.start_from_counts``.
+        precision: what matrices are multiplied in: ``"float32"``, or ``"bfloat16"``, with weights, sums and
+            losses still in float32 (autocast).
+        subwords: pieces in a vocabulary of subwords, one for both languages; 0 for words. See ``SubwordField``.
+        subword_dropout: share of the merges that are left out, at random and anew in every epoch, when subwords are
+            made of a sentence (BPE-dropout; see ``SubwordField``).
+        beam_size: after training, find the length penalty with which a beam of this size translates the validation
+            split best, and translate with both from then on; 1 for greedy search.
         seed: decides the initial weights, dropout and the order of the sentences.
     """
 
     epochs: int = 10
     batch_size: int = 128
+    max_tokens: int = 0
     bptt: int = 35
     optimizer: str = "adam"
     learning_rate: float = 5e-4
@@ -41,14 +56,20 @@ class Recipe:
     schedule: str = "constant"
     decay: float = 0.95
     betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: float = 0.0
     clip: float = 1.0
     label_smoothing: float = 0.0
+    consistency: float = 0.0
     average: float = 0.0
     from_counts: bool = False
+    precision: str = "float32"
+    subwords: int = 0
+    subword_dropout: float = 0.0
+    beam_size: int = 1
     seed: int = 1234
 
     def __post_init__(self):
-        for name in ("epochs", "batch_size", "bptt"):
+        for name in ("epochs", "batch_size", "bptt", "beam_size"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} is {value!r}, expected a positive whole number")
@@ -56,15 +77,20 @@ class Recipe:
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"{name} is {value!r}, expected a positive number")
-        if self.warmup_steps < 0:
-            raise ValueError(f"warmup_steps is {self.warmup_steps!r}, expected 0 or more")
-        for name, choices in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+        for name in ("warmup_steps", "max_tokens", "subwords", "weight_decay", "consistency"):
+            value = getattr(self, name)
+            if not (value >= 0 and math.isfinite(value)):
+                raise ValueError(f"{name} is {value!r}, expected 0 or more")
+        choices_of = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "precision": PRECISIONS}
+        for name, choices in choices_of.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(choices)}")
-        for name in ("label_smoothing", "average"):
+        for name in ("label_smoothing", "average", "subword_dropout"):
             value = getattr(self, name)
             if not 0 <= value < 1:
                 raise ValueError(f"{name} is {value!r}, expected a number from 0 to below 1")
+        if self.subword_dropout and not self.subwords:
+            raise ValueError(f"subword_dropout is {self.subword_dropout!r}, but subwords is 0: words have no parts")
 
 
 _PAPER = {"warmup_steps": 4000, "schedule": "inverse_sqrt", "betas": (0.9, 0.98), "label_smoothing": 0.1}
@@ -74,6 +100,21 @@ RECIPES = {
     "tutorial": Recipe(batch_size=64, learning_rate=6e-4, warmup_steps=200, label_smoothing=0.1, average=0.998),
     "small": Recipe(
         epochs=12, batch_size=64, learning_rate=2e-3, warmup_steps=200, schedule="inverse_sqrt", betas=(0.9, 0.98)
+    ),
+    "multi30k_best": Recipe(
+        epochs=30,
+        max_tokens=4096,
+        optimizer="muon",
+        learning_rate=3e-3,
+        warmup_steps=200,
+        schedule="linear",
+        betas=(0.9, 0.98),
+        weight_decay=0.1,
+        label_smoothing=0.1,
+        average=0.998,
+        precision="bfloat16",
+        subwords=8000,
+        beam_size=4,
     ),
     # peak learning rate d_model^-0.5 · warmup_steps^-0.5 (equation 3); the paper's own batches are far larger
     "paper_base": Recipe(batch_size=64, learning_rate=7e-4, **_PAPER),

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-import spacy
 from torchtext.data import Dataset, Field
 from torchtext.vocab import Vocab
 
@@ -25,6 +24,8 @@ def tokenizer(language: str | None) -> Callable[[str], list[str]]:
     """
     if language is None:
         return str.split
+    import spacy  # takes as long to load as torch, and subwords do without it
+
     try:
         tokenize = spacy.blank(language).tokenizer
     except ImportError as error:
@@ -42,13 +43,15 @@ class TextField(Field):
     Args:
         language: a language code, such as ``"de"``.
         lower: make everything lower case.
+        tokenize: cuts a sentence, if spaCy's tokeniser is not to.
     """
 
     specials = (UNK, PAD, SOS, EOS)  # ids 0 to 3, in torchtext's order
+    whole_words = True  # that is what tokens are
 
-    def __init__(self, language: str, lower: bool = True):
+    def __init__(self, language: str, lower: bool = True, tokenize: Callable[[str], list[str]] | None = None):
         super().__init__(
-            tokenize=tokenizer(language),
+            tokenize=tokenize or tokenizer(language),
             lower=lower,
             init_token=SOS,
             eos_token=EOS,
@@ -83,6 +86,14 @@ class TextField(Field):
         if not tokens:
             raise ValueError(f"sentence is {sentence!r}, expected at least one word")
         return tokens
+
+    def words(self, sentence: str) -> list[str]:
+        """Cut a sentence into what BLEU counts, lower-cased spaCy tokens; here that is the same as ``tokens``."""
+        return self.preprocess(sentence.strip())
+
+    def join(self, tokens: Iterable[str]) -> str:
+        """Put tokens together to a sentence as people write it (see ``detokenize``)."""
+        return detokenize(tokens)
 
     def encode(self, sentence: str) -> list[int]:
         """Turn a sentence into ids, from ``<sos>`` to ``<eos>``; a word outside the vocabulary becomes ``<unk>``."""

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
@@ -33,7 +32,10 @@ from transformer_lib.checkpoint import (
     save_training_state,
 )
 from transformer_lib.language_model import TransformerLanguageModel
+from transformer_lib.losses import output_loss, sequence_loss
+from transformer_lib.optimization import average_weights, learning_rate_schedule, make_optimizer
 from transformer_lib.recipes import Recipe
+from transformer_lib.subwords import resegment
 
 _DIVERGED = "training has diverged; try a lower learning rate or a longer warm-up"
 
@@ -84,77 +86,6 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def sequence_loss(
-    logits: Tensor, targets: Tensor, pad_id: int, label_smoothing: float = 0.0, reduction: str = "mean"
-) -> Tensor:
-    """Compute the cross-entropy, in nats, of predicting ``targets``; padding does not count.
-
-    Args:
-        logits: ``[batch, tgt_len, tgt_vocab_size]``.
-        targets: the tokens that should have been predicted, ``[batch, tgt_len]``.
-        pad_id: id of padding.
-        label_smoothing: share of the probability that goes to all tokens alike (section 5.4).
-        reduction: ``"mean"`` over the real tokens, or their ``"sum"``.
-    """
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # sums of many halves would overflow
-    return F.cross_entropy(
-        logits.flatten(0, 1),  # [batch · tgt_len, tgt_vocab_size]
-        targets.flatten(),
-        ignore_index=pad_id,
-        label_smoothing=label_smoothing,
-        reduction=reduction,
-    )
-
-
-def learning_rate_schedule(
-    optimizer: Optimizer, kind: str, warmup_steps: int, total_steps: int, epochs: int = 1, decay: float = 1.0
-) -> LambdaLR:
-    """Grow the learning rate in a straight line to the optimiser's, then let it go on as ``kind`` says.
-
-    ``"inverse_sqrt"`` is the paper's (section 5.3, equation 3), which writes the peak as
-    ``d_model^-0.5 · warmup_steps^-0.5``.
-
-    Args:
-        optimizer: its learning rate is the highest that will be reached.
-        kind: ``"constant"``, ``"inverse_sqrt"``, ``"linear"`` or ``"exponential"``; see ``Recipe``.
-        warmup_steps: the step at which it is reached; 0 starts with it.
-        total_steps: how long the training is, which is when ``"linear"`` reaches zero.
-        epochs, decay: ``"exponential"`` cuts the training into so many parts and multiplies by ``decay`` after each.
-    """
-
-    def factor(steps_taken: int) -> float:
-        step = steps_taken + 1
-        if step < warmup_steps:
-            return step / warmup_steps
-        if kind == "inverse_sqrt":
-            return math.sqrt(max(warmup_steps, 1) / step)
-        if kind == "linear":
-            return max(0.0, (total_steps - steps_taken) / max(1, total_steps - warmup_steps + 1))
-        if kind == "exponential":
-            return decay ** (epochs * steps_taken // total_steps)
-        return 1.0
-
-    return LambdaLR(optimizer, factor)
-
-
-def average_weights(model: nn.Module, decay: float) -> AveragedModel:
-    """Keep an exponential moving average of a model's weights: what its ``update_parameters(model)`` is given.
-
-    The average forgets the random beginning quickly: its n-th update keeps (1 + n) / (10 + n) of it, at most ``decay``,
-    so that it reaches back over about the last tenth of the training.
-
-    Args:
-        model: what to average; the average, ``.module``, starts as a copy of it.
-        decay: share of the old average that an update keeps, in the long run.
-    """
-
-    def update(average: Tensor, weights: Tensor, updates: Tensor) -> Tensor:
-        keep = ((1 + updates) / (10 + updates)).clamp(max=decay)  # a tensor: reading it would stop a GPU
-        return average.lerp(weights, 1 - keep.to(weights.dtype))
-
-    return AveragedModel(model, avg_fn=update)
-
-
 def predict_targets(model: Model, batch: Any) -> tuple[Tensor, Tensor]:
     """Let the model predict each token of a batch from the true ones before it (teacher forcing).
 
@@ -165,9 +96,24 @@ def predict_targets(model: Model, batch: Any) -> tuple[Tensor, Tensor]:
     Returns:
         Logits, ``[batch, tgt_len, vocab_size]``, and the tokens that should have been predicted, ``[batch, tgt_len]``.
     """
+    features, targets = target_features(model, batch)
+    return model.output(features), targets
+
+
+def target_features(model: Model, batch: Any, passes: int = 1) -> tuple[Tensor, Tensor]:
+    """Do what ``predict_targets`` does, up to the output layer.
+
+    Args:
+        model, batch: as in ``predict_targets``.
+        passes: how often every sentence goes through the model, side by side; dropout makes the passes different.
+
+    Returns:
+        Features, ``[passes · batch, tgt_len, d_model]``, and targets, ``[batch, tgt_len]``.
+    """
     if isinstance(model, TransformerLanguageModel):
-        return model(batch.text), batch.target
-    return model(batch.src, batch.tgt[:, :-1]), batch.tgt[:, 1:]  # given <sos> …, the decoder has to say … <eos>
+        return model.features(batch.text.repeat(passes, 1)), batch.target
+    given, wanted = batch.tgt[:, :-1], batch.tgt[:, 1:]  # given <sos> …, the decoder has to say … <eos>
+    return model.features(batch.src.repeat(passes, 1), given.repeat(passes, 1)), wanted
 
 
 def train_epoch(
@@ -177,6 +123,8 @@ def train_epoch(
     schedule: LRScheduler | None = None,
     clip: float = 1.0,
     label_smoothing: float = 0.0,
+    consistency: float = 0.0,
+    precision: str = "float32",
     average: AveragedModel | None = None,
     progress: bool | None = None,
 ) -> float:
@@ -189,11 +137,13 @@ def train_epoch(
         schedule: what changes the learning rate after each step, if anything.
         clip: gradients with a larger norm are scaled down to it.
         label_smoothing: see ``sequence_loss``.
+        consistency: see ``output_loss``.
+        precision: ``"float32"`` or ``"bfloat16"``; see ``Recipe``.
         average: what ``average_weights`` returned, to be updated after each step.
         progress: show a progress bar; by default, on a terminal and in a notebook.
 
     Returns:
-        The mean loss per target token, in nats.
+        The mean loss per target token, in nats: what is minimised, label smoothing and consistency included.
 
     Raises:
         FloatingPointError: the loss is not a number any more.
@@ -203,8 +153,9 @@ def train_epoch(
     total_loss = torch.zeros((), device=batches.device)  # stays on the device: reading it each step would stop a GPU
     total_tokens = torch.zeros((), dtype=torch.long, device=batches.device)
     for batch in _progress_bar(batches, "training", progress):
-        logits, targets = predict_targets(model, batch)
-        loss = sequence_loss(logits, targets, pad_id, label_smoothing)
+        with torch.autocast(batches.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+            features, targets = target_features(model, batch, passes=2 if consistency else 1)
+            loss = output_loss(model.output, features, targets, pad_id, label_smoothing, consistency)
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
@@ -339,12 +290,10 @@ class _Run:
         elif recipe.from_counts:
             raise ValueError("recipe.from_counts is True, but only a language model can start from counts")
         else:
-            self.train_batches = Batches(train_set, recipe.batch_size, train=True, seed=recipe.seed, device=device)
+            self.train_set = train_set
+            self.train_batches = self.pair_batches(epoch=1)
             self.val_batches = Batches(val_set, recipe.batch_size, device=device)
-        if recipe.optimizer == "sgd":
-            self.optimizer = torch.optim.SGD(model.parameters(), lr=recipe.learning_rate)
-        else:
-            self.optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9)
+        self.optimizer = make_optimizer(model, recipe)
         steps = recipe.epochs * len(self.train_batches)
         self.schedule = learning_rate_schedule(
             self.optimizer, recipe.schedule, recipe.warmup_steps, steps, recipe.epochs, recipe.decay
@@ -352,6 +301,16 @@ class _Run:
         self.average = average_weights(model, recipe.average) if recipe.average else None
         self.history = History()
         self.best_weights: dict[str, Tensor] | None = None
+
+    def pair_batches(self, epoch: int) -> Batches:
+        """Make the batches of an epoch, in which every sentence may be cut into other subwords than before."""
+        recipe = self.recipe
+        data = self.train_set
+        if recipe.subword_dropout:
+            data = resegment(data, recipe.subword_dropout, recipe.seed + epoch, self.model.config.max_len)
+        size = {"max_tokens": recipe.max_tokens} if recipe.max_tokens else {"batch_size": recipe.batch_size}
+        device = next(self.model.parameters()).device
+        return Batches(data, **size, train=True, seed=recipe.seed, device=device)
 
     def start(self) -> None:
         """Write the untrained model down, so that an interruption in the first epoch loses nothing either."""
@@ -397,6 +356,8 @@ class _Run:
         """Train one epoch, evaluate, and write down what came of it."""
         number = len(self.history.val_loss) + 1
         started = time.perf_counter()
+        if self.recipe.subword_dropout:
+            self.train_batches = self.pair_batches(number)
         self.train_batches.set_epoch(number)
         torch.manual_seed(self.recipe.seed + number)
         train_loss = train_epoch(
@@ -406,6 +367,8 @@ class _Run:
             self.schedule,
             self.recipe.clip,
             self.recipe.label_smoothing,
+            self.recipe.consistency,
+            self.recipe.precision,
             self.average,
             progress,
         )

@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from transformer_lib.checkpoint import CheckpointError, check_vocabularies, load_model
+from transformer_lib.checkpoint import SHIPPED_MODEL, CheckpointError, SavedModel, check_vocabularies, load_model
 from transformer_lib.search import Hypothesis, beam_search, greedy_search
-from transformer_lib.text import EOS, SOS, TextField, detokenize
+from transformer_lib.text import EOS, SOS, TextField
 from transformer_lib.transformer import AttentionMaps, Transformer
 
 
@@ -50,20 +50,29 @@ class Translator:
     Args:
         model: trained; it is put into evaluation mode.
         src_field, tgt_field: the fields that it was trained with.
+        beam_size, alpha: how ``translate`` searches if it is not told otherwise.
 
     Raises:
         ValueError: their vocabularies do not have the model's sizes.
     """
 
-    def __init__(self, model: Transformer, src_field: TextField, tgt_field: TextField):
+    def __init__(
+        self, model: Transformer, src_field: TextField, tgt_field: TextField, beam_size: int = 1, alpha: float = 0.6
+    ):
         check_vocabularies(model.config, {"src": src_field, "tgt": tgt_field})
         self.model = model.eval()
         self.src_field = src_field
         self.tgt_field = tgt_field
+        self.beam_size = beam_size
+        self.alpha = alpha
 
     @classmethod
-    def load(cls, path: str | Path, device: torch.device | str = "cpu") -> "Translator":
-        """Load a model that training wrote: its folder, or its ``.safetensors`` file (see ``load_model``).
+    def load(cls, path: str | Path = SHIPPED_MODEL, device: torch.device | str = "cpu") -> "Translator":
+        """Load a model; without a path, the one that comes with this library (its card: ``assets/MODEL_CARD.md``).
+
+        Args:
+            path: the folder that training wrote to, or a ``.safetensors`` file (see ``load_model``).
+            device: where to translate.
 
         Raises:
             FileNotFoundError, CheckpointError: as ``load_model``; also if it is a language model.
@@ -73,9 +82,14 @@ class Translator:
             raise CheckpointError(
                 f"{path} holds a language model, expected a translator; see `transformer-lib generate`"
             )
-        return cls(saved.model, saved.fields["src"], saved.fields["tgt"])
+        return cls.from_saved(saved)
 
-    def __call__(self, sentences: str | Sequence[str], beam_size: int = 1) -> str | list[str]:
+    @classmethod
+    def from_saved(cls, saved: SavedModel) -> "Translator":
+        """Make a translator of what ``load_model`` returned, which searches as its notes say."""
+        return cls(saved.model, saved.fields["src"], saved.fields["tgt"], **saved.notes.get("search", {}))
+
+    def __call__(self, sentences: str | Sequence[str], beam_size: int | None = None) -> str | list[str]:
         """Translate one sentence to a string, or several to a list of strings; see ``translate``."""
         if isinstance(sentences, str):
             return self.translate([sentences], beam_size)[0].text
@@ -84,8 +98,8 @@ class Translator:
     def translate(
         self,
         sentences: Sequence[str],
-        beam_size: int = 1,
-        alpha: float = 0.6,
+        beam_size: int | None = None,
+        alpha: float | None = None,
         attention: bool = False,
         batch_size: int = 128,
         use_cache: bool = True,
@@ -94,8 +108,8 @@ class Translator:
 
         Args:
             sentences: at least one word each.
-            beam_size: 1 for greedy search; the paper uses 4.
-            alpha: exponent of beam search's length penalty; the paper uses 0.6.
+            beam_size: 1 for greedy search; the paper uses 4. By default, the translator's own.
+            alpha: exponent of beam search's length penalty; the paper uses 0.6. By default, the translator's own.
             attention: also return the attention maps.
             batch_size: most sentences to translate at a time.
             use_cache: see ``greedy_search``.
@@ -111,6 +125,8 @@ class Translator:
             raise TypeError("sentences is one string, expected a list of them; for one, call the translator itself")
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}, expected a positive number")
+        beam_size = self.beam_size if beam_size is None else beam_size
+        alpha = self.alpha if alpha is None else alpha
         sources = [self._source_tokens(sentence, number) for number, sentence in enumerate(sentences, start=1)]
         translations: dict[int, Translation] = {}
         by_length = sorted(range(len(sources)), key=lambda i: len(sources[i]))
@@ -153,7 +169,7 @@ class Translator:
             tgt = torch.tensor([[self.tgt_field.sos_id, *hypothesis.ids[:-1]]], device=src.device)
             maps = self.model.attention_maps(src, tgt)
         return Translation(
-            text=detokenize(self.tgt_field.decode(hypothesis.ids)),
+            text=self.tgt_field.join(self.tgt_field.decode(hypothesis.ids)),
             src_tokens=src_tokens,
             tgt_tokens=[self.tgt_field.vocab.itos[i] for i in hypothesis.ids],
             log_prob=hypothesis.log_prob,

@@ -1,0 +1,110 @@
+"""What training minimises: cross-entropy with label smoothing (section 5.4), and how much two passes disagree."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+_LOGITS_AT_ONCE = {"cpu": 2**21, "other": 2**27}  # 8 MB, which a CPU's cache holds; 512 MB
+
+
+def sequence_loss(
+    logits: Tensor, targets: Tensor, pad_id: int, label_smoothing: float = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """Compute the cross-entropy, in nats, of predicting ``targets``; padding does not count.
+
+    Args:
+        logits: ``[batch, tgt_len, tgt_vocab_size]``.
+        targets: the tokens that should have been predicted, ``[batch, tgt_len]``.
+        pad_id: id of padding.
+        label_smoothing: share of the probability that goes to all tokens alike (section 5.4).
+        reduction: ``"mean"`` over the real tokens, or their ``"sum"``.
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # sums of many halves would overflow
+    return F.cross_entropy(
+        logits.flatten(0, 1),  # [batch · tgt_len, tgt_vocab_size]
+        targets.flatten(),
+        ignore_index=pad_id,
+        label_smoothing=label_smoothing,
+        reduction=reduction,
+    )
+
+
+def output_loss(
+    output: nn.Linear,
+    features: Tensor,
+    targets: Tensor,
+    pad_id: int,
+    label_smoothing: float = 0.0,
+    consistency: float = 0.0,
+) -> Tensor:
+    """Compute ``sequence_loss(output(features), targets, …)`` a few hundred positions at a time, and only real ones.
+
+    The logits of a batch are by far its largest tensor, and are read and written several times on the way from the
+    features to the gradient. Here they are never there all at once: the gradient of each slice is computed together
+    with its loss, while a CPU still has it in its cache.
+
+    With ``consistency``, the features hold two passes of the same sentences, which dropout has made different, and the
+    loss is R-Drop's (Liang et al. 2021, equation 4, halved): the mean of both passes' cross-entropies, plus
+    ``consistency`` times the mean of the two Kullback-Leibler divergences between what the passes predict (so it is
+    half of the paper's α).
+
+    Args:
+        output: the layer that makes logits of features.
+        features: ``[batch, tgt_len, d_model]``; with ``consistency``, ``[2 · batch, tgt_len, d_model]``.
+        targets: the tokens that should have been predicted, ``[batch, tgt_len]``.
+        pad_id, label_smoothing: as in ``sequence_loss``.
+        consistency: weight of the disagreement; 0 for one pass.
+    """
+    real = targets != pad_id
+    passes = features.unflatten(0, (2 if consistency else 1, -1))[:, real]  # [passes, tokens, d_model]
+    device = features.device.type
+    if torch.is_autocast_enabled(device):
+        passes = passes.to(torch.get_autocast_dtype(device))
+    with torch.autocast(device, enabled=False):
+        return _OutputLoss.apply(passes, output.weight, output.bias, targets[real], label_smoothing, consistency)
+
+
+class _OutputLoss(torch.autograd.Function):
+    """The mean loss over tokens, given features of only these: ``[passes, tokens, d_model]``."""
+
+    @staticmethod
+    def forward(ctx, passes, weight, bias, targets, label_smoothing, consistency):
+        num_passes, num_tokens, _ = passes.shape
+        vocab_size = len(weight)
+        wide = torch.promote_types(passes.dtype, torch.float32)
+        low_weight, low_bias = weight.to(passes.dtype), bias.to(passes.dtype)
+        loss = torch.zeros((), dtype=wide, device=passes.device)
+        to_passes = torch.empty_like(passes)
+        to_weight, to_bias = torch.zeros_like(weight, dtype=wide), torch.zeros_like(bias, dtype=wide)
+        at_once = _LOGITS_AT_ONCE["cpu" if passes.device.type == "cpu" else "other"]
+        for rows in torch.arange(num_tokens).split(max(1, at_once // (num_passes * vocab_size))):
+            rows = slice(int(rows[0]), int(rows[-1]) + 1)
+            x = passes[:, rows]  # [passes, rows, d_model]
+            target = targets[rows].expand(num_passes, -1)[..., None]  # [passes, rows, 1]
+            log_p = F.linear(x, low_weight, low_bias).log_softmax(dim=-1, dtype=wide)  # [passes, rows, vocab_size]
+            loss -= (1 - label_smoothing) * log_p.gather(-1, target).sum() + label_smoothing * log_p.mean(-1).sum()
+            p = log_p.exp()
+            gradient = p  # of the cross-entropy: what is predicted minus what should be
+            if consistency:
+                difference = log_p - log_p.flip(0)
+                divergence = (p * difference).sum(-1, keepdim=True)  # KL(this pass ‖ the other), [passes, rows, 1]
+                loss += consistency * divergence.sum()
+                gradient = difference.sub_(divergence).mul_(p).add_(p).sub_(p.flip(0))  # of both divergences
+                gradient = gradient.mul_(consistency).add_(p)
+            gradient.sub_(label_smoothing / vocab_size)
+            gradient.scatter_add_(-1, target, torch.full_like(target, label_smoothing - 1, dtype=wide))
+            low_gradient = gradient.to(passes.dtype)
+            to_passes[:, rows] = low_gradient @ low_weight
+            to_weight += low_gradient.flatten(0, 1).T @ x.flatten(0, 1)
+            to_bias += gradient.sum((0, 1))
+        scale = 1 / (num_passes * num_tokens)
+        ctx.save_for_backward(
+            to_passes.mul_(scale), to_weight.mul_(scale).to(weight.dtype), to_bias.mul_(scale).to(bias.dtype)
+        )
+        return loss * scale
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient):
+        return *((gradient * tensor).to(tensor.dtype) for tensor in ctx.saved_tensors), None, None, None

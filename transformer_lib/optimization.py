@@ -1,0 +1,124 @@
+"""How weights change: optimisers, the learning rate over time, and an average of the weights (section 5.3)."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.swa_utils import AveragedModel
+
+from transformer_lib.recipes import Recipe
+
+
+def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
+    """Return the optimiser that a recipe names, for all parameters of a model.
+
+    ``"muon"`` is two: Muon (Jordan et al. 2024) for the matrices of encoder and decoder, which replaces each step by
+    the nearest one that turns and stretches in all directions alike, and Adam for all else. Muon's steps are scaled to
+    be as large as Adam's (Liu et al. 2025), so that both follow one learning rate.
+
+    Args:
+        model: with an ``encoder``, and maybe a ``decoder``.
+        recipe: how to train.
+
+    Raises:
+        ValueError: this version of PyTorch has no Muon (2.9 was the first).
+    """
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(model.parameters(), lr=recipe.learning_rate)
+    matrices = []
+    if recipe.optimizer == "muon":
+        if not hasattr(torch.optim, "Muon"):
+            raise ValueError(
+                f"recipe.optimizer is 'muon', which needs PyTorch 2.9 or newer; this is {torch.__version__}"
+            )
+        layers = ("encoder.", "decoder.")
+        matrices = [p for name, p in model.named_parameters() if name.startswith(layers) and p.dim() == 2]
+    others = [p for p in model.parameters() if all(p is not matrix for matrix in matrices)]
+    groups = [  # biases and norms do not decay
+        {"params": [p for p in others if p.dim() > 1], "weight_decay": recipe.weight_decay},
+        {"params": [p for p in others if p.dim() == 1], "weight_decay": 0.0},
+    ]
+    adam = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9)
+    if not matrices:
+        return adam
+    muon = torch.optim.Muon(
+        matrices, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, adjust_lr_fn="match_rms_adamw"
+    )
+    return _Together(muon, adam)
+
+
+class _Together(Optimizer):
+    """Several optimisers that look like one."""
+
+    def __init__(self, *optimizers: Optimizer):
+        self.optimizers = optimizers
+        super().__init__([group for optimizer in optimizers for group in optimizer.param_groups], {})
+        self._share_groups()
+
+    def _share_groups(self) -> None:
+        """Let a learning rate that is changed here change there."""
+        self.param_groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
+
+    def step(self, closure: None = None) -> None:
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        for optimizer, state in zip(self.optimizers, state_dict["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
+        self._share_groups()
+
+
+def learning_rate_schedule(
+    optimizer: Optimizer, kind: str, warmup_steps: int, total_steps: int, epochs: int = 1, decay: float = 1.0
+) -> LambdaLR:
+    """Grow the learning rate in a straight line to the optimiser's, then let it go on as ``kind`` says.
+
+    ``"inverse_sqrt"`` is the paper's (section 5.3, equation 3), which writes the peak as
+    ``d_model^-0.5 · warmup_steps^-0.5``.
+
+    Args:
+        optimizer: its learning rate is the highest that will be reached.
+        kind: ``"constant"``, ``"inverse_sqrt"``, ``"linear"`` or ``"exponential"``; see ``Recipe``.
+        warmup_steps: the step at which it is reached; 0 starts with it.
+        total_steps: how long the training is, which is when ``"linear"`` reaches zero.
+        epochs, decay: ``"exponential"`` cuts the training into so many parts and multiplies by ``decay`` after each.
+    """
+
+    def factor(steps_taken: int) -> float:
+        step = steps_taken + 1
+        if step < warmup_steps:
+            return step / warmup_steps
+        if kind == "inverse_sqrt":
+            return math.sqrt(max(warmup_steps, 1) / step)
+        if kind == "linear":
+            return max(0.0, (total_steps - steps_taken) / max(1, total_steps - warmup_steps + 1))
+        if kind == "exponential":
+            return decay ** (epochs * steps_taken // total_steps)
+        return 1.0
+
+    return LambdaLR(optimizer, factor)
+
+
+def average_weights(model: nn.Module, decay: float) -> AveragedModel:
+    """Keep an exponential moving average of a model's weights: what its ``update_parameters(model)`` is given.
+
+    The average forgets the random beginning quickly: its n-th update keeps (1 + n) / (10 + n) of it, at most ``decay``,
+    so that it reaches back over about the last tenth of the training.
+
+    Args:
+        model: what to average; the average, ``.module``, starts as a copy of it.
+        decay: share of the old average that an update keeps, in the long run.
+    """
+
+    def update(average: Tensor, weights: Tensor, updates: Tensor) -> Tensor:
+        keep = ((1 + updates) / (10 + updates)).clamp(max=decay)  # a tensor: reading it would stop a GPU
+        return average.lerp(weights, 1 - keep.to(weights.dtype))
+
+    return AveragedModel(model, avg_fn=update)
