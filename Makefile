@@ -45,7 +45,7 @@ lab: $(READY)
 
 train: $(READY)
 	$(TRAIN_SMALL)
-	$(BIN)/transformer-lib translate --beam-size 4 --attention build/attention.png "Der Mann hebt den roten Ball auf."
+	$(BIN)/transformer-lib translate --model $(MODEL) --beam-size 4 --attention build/attention.png "Der Mann hebt den roten Ball auf."
 
 bench: $(READY)
 	$(if $(filter runs/sample-small,$(MODEL)),$(TRAIN_SMALL))

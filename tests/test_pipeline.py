@@ -32,5 +32,5 @@ def test_the_same_seed_gives_the_same_translator(corpus):
 
 
 def test_an_unknown_preset_says_which_there_are(corpus):
-    with pytest.raises(ValueError, match="preset is 'huge', expected one of tutorial, small, paper_base, paper_big"):
+    with pytest.raises(ValueError, match="preset is 'huge', expected one of tutorial, small, multi30k_best, paper_b"):
         train_translator(corpus, "huge")

@@ -7,6 +7,7 @@ import torch
 from torchtext.data import BPTTIterator, BucketIterator, Dataset, Example, batch
 
 from transformer_lib.corpora import Pair
+from transformer_lib.subwords import seed_sampling
 from transformer_lib.text import RunningTextField, TextField
 
 
@@ -37,6 +38,27 @@ def make_dataset(
                 )
         examples.append(example)
     return Dataset(examples, columns)
+
+
+def resegment(dataset: Dataset, dropout: float, seed: int, max_len: int) -> Dataset:
+    """Cut all sentences of a dataset anew, each merge left out with probability ``dropout``.
+
+    Args:
+        dataset: what ``make_dataset`` returned, with a ``SubwordField`` on both sides.
+        dropout: 0 for the same pieces as before. Provilkov et al. 2020 (BPE-dropout) use 0.1.
+        seed: the same seed gives the same pieces.
+        max_len: a sentence that would get more pieces, ``<sos>`` and ``<eos>`` included, stays as it is.
+    """
+    seed_sampling(seed)
+    fields = list(dataset.fields.items())
+    examples = []
+    for old in dataset.examples:
+        new = Example()
+        for name, field in fields:
+            pieces = field.resample(getattr(old, name), dropout)
+            setattr(new, name, pieces if len(pieces) + 2 <= max_len else getattr(old, name))
+        examples.append(new)
+    return Dataset(examples, fields)
 
 
 class Batches(BucketIterator):

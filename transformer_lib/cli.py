@@ -1,4 +1,4 @@
-"""The command line: ``transformer-lib train · translate · train-lm · generate · evaluate · download · info``."""
+"""The command line: ``transformer-lib train · translate · train-lm · generate · evaluate · export · …``."""
 
 import argparse
 import dataclasses
@@ -12,27 +12,34 @@ import torch
 import transformer_lib
 from transformer_lib import bleu
 from transformer_lib.batching import Batches, Chunks, make_dataset, make_stream
-from transformer_lib.checkpoint import MODEL_FILE, CheckpointError, load_model, replace_file
+from transformer_lib.checkpoint import (
+    MODEL_FILE,
+    SHIPPED_MODEL,
+    CheckpointError,
+    load_model,
+    replace_file,
+    save_model,
+)
 from transformer_lib.corpora import CORPORA, TEXTS, CorpusError, Pair, cache_folder, load_corpus, load_text
 from transformer_lib.generator import TextGenerator
 from transformer_lib.language_model import LanguageModelConfig, TransformerLanguageModel
 from transformer_lib.pipeline import train_language_model, train_translator
-from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
+from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, PRECISIONS, RECIPES, Recipe
 from transformer_lib.text import UNK
 from transformer_lib.training import evaluate, perplexity, pick_device
 from transformer_lib.transformer import PRESETS, Transformer, TransformerConfig
 from transformer_lib.translator import Translator
 
-DEFAULT_OUTPUT = Path("runs/sample-small")
 DEFAULT_LM_OUTPUT = Path("runs/wikitext-2-valid-tutorial-lm")
 EXAMPLES = {
     "train": """examples:
   transformer-lib train
+  transformer-lib train --preset multi30k-best
   transformer-lib train --corpus multi30k --preset tutorial --epochs 10 --output runs/tutorial
   transformer-lib train --corpus my_folder --output runs/mine     (my_folder/train.de, train.en, val.de, val.en)
   transformer-lib train --output runs/tutorial --corpus multi30k --preset tutorial --resume""",
     "translate": """examples:
-  transformer-lib translate "Ein kleiner Hund läuft über die Wiese."
+  transformer-lib translate "Zwei junge Männer spielen Fußball im Park."
   transformer-lib translate --model runs/tutorial --beam-size 4 "Zwei Männer spielen Fußball." "Es regnet."
   transformer-lib translate --attention map.png "Ein Kind schläft."
   transformer-lib translate --model runs/tutorial < german.txt > english.txt""",
@@ -50,6 +57,9 @@ EXAMPLES = {
   transformer-lib evaluate runs/tutorial --corpus multi30k --split test_2016_flickr
   transformer-lib evaluate runs/tutorial --beam-size 4 --translations output.txt
   transformer-lib evaluate runs/wikitext-2-valid-tutorial-lm""",
+    "export": """examples:
+  transformer-lib export runs/multi30k-best my_translator.safetensors
+  transformer-lib translate --model my_translator.safetensors "Ein Kind schläft.\"""",
     "download": """examples:
   transformer-lib download multi30k
   transformer-lib download wikitext-2
@@ -80,16 +90,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def train(options: argparse.Namespace) -> None:
     """Train a model, then score it on the corpus's first test split."""
-    recipe = _changed(RECIPES[options.preset], options, "epochs", "batch_size", "learning_rate", "seed")
-    corpus = load_corpus(options.corpus, options.src, options.tgt)
-    output = options.output or Path("runs") / f"{corpus.name}-{options.preset}"
-    own = {} if options.corpus in CORPORA else {"corpus": str(Path(options.corpus).resolve())}
+    names = ("epochs", "batch_size", "max_tokens", "learning_rate", "precision", "subwords", "seed")
+    recipe = _changed(RECIPES[options.preset], options, *names)
+    if options.batch_size is not None:
+        recipe = dataclasses.replace(recipe, max_tokens=options.max_tokens or 0)
+    for_multi30k = options.preset.startswith("multi30k_")
+    name = options.corpus or ("multi30k" if for_multi30k else "sample")
+    corpus = load_corpus(name, options.src, options.tgt)
+    preset = options.preset.removeprefix("multi30k_") if corpus.name == "multi30k" else options.preset
+    output = options.output or Path("runs") / f"{corpus.name}-{preset}"
+    own = {} if name in CORPORA else {"corpus": str(Path(name).resolve())}
     translator = train_translator(
         corpus, options.preset, recipe, output, options.resume, options.device, options.min_freq, notes=own, log=_log
     )
     for split in corpus.splits[2:3]:
         pairs = corpus[split]
-        _print_scores(translator, pairs, split, beam_size=1)
+        _print_scores(translator, pairs, split)
         for pair in pairs[:3]:
             print(f"\n  {options.src}  {pair.src}\n  {options.tgt}  {translator(pair.src)}")
     print(f'\nTry it:   transformer-lib translate --model {output} "{corpus["val"][0].src}"')
@@ -97,7 +113,7 @@ def train(options: argparse.Namespace) -> None:
 
 def translate(options: argparse.Namespace) -> None:
     """Translate the sentences given, or the lines of the standard input."""
-    translator = Translator.load(options.model, pick_device(options.device))
+    translator = Translator.load(options.model or SHIPPED_MODEL, pick_device(options.device))
     sentences = options.sentences or [line.strip() for line in sys.stdin]
     wanted = [sentence for sentence in sentences if sentence.strip() or options.sentences]  # empty lines stay empty
     with_attention = options.attention is not None
@@ -145,7 +161,7 @@ def generate(options: argparse.Namespace) -> None:
 
 def evaluate_model(options: argparse.Namespace) -> None:
     """Print perplexity, and of a translator BLEU, on a split that the model was not trained on."""
-    saved = load_model(options.model, pick_device(options.device))
+    saved = load_model(options.model or SHIPPED_MODEL, pick_device(options.device))
     name = options.corpus or saved.notes.get("corpus", "sample")
     if isinstance(saved.model, TransformerLanguageModel):
         if options.translations is not None:
@@ -156,12 +172,19 @@ def evaluate_model(options: argparse.Namespace) -> None:
         batch_size = saved.notes.get("recipe", {}).get("batch_size", Recipe.batch_size)
         _print_perplexity(TextGenerator(saved.model, field), text[split], f"{text.name} {split}", batch_size)
         return
-    translator = Translator(saved.model, saved.fields["src"], saved.fields["tgt"])
+    translator = Translator.from_saved(saved)
     corpus = load_corpus(name, translator.src_field.language, translator.tgt_field.language)
     split = options.split or corpus.splits[2 if len(corpus.splits) > 2 else 1]
     texts = _print_scores(translator, corpus[split], f"{corpus.name} {split}", options.beam_size, options.alpha)
     if options.translations is not None:
         replace_file(options.translations, "".join(f"{text}\n" for text in texts).encode())
+
+
+def export(options: argparse.Namespace) -> None:
+    """Write a model's weights in half precision, so that the file is half as large."""
+    saved = load_model(options.model)
+    save_model(options.file, saved.model, saved.fields, saved.notes, dtype=torch.float16)
+    print(f"{options.file}: {options.file.stat().st_size / 1e6:.1f} MB")
 
 
 def download(options: argparse.Namespace) -> None:
@@ -195,8 +218,14 @@ def info(options: argparse.Namespace) -> None:
 
 
 def _print_scores(
-    translator: Translator, pairs: list[Pair], name: str, beam_size: int, alpha: float = 0.6
+    translator: Translator,
+    pairs: list[Pair],
+    name: str,
+    beam_size: int | None = None,
+    alpha: float | None = None,
 ) -> list[str]:
+    beam_size = translator.beam_size if beam_size is None else beam_size
+    alpha = translator.alpha if alpha is None else alpha
     dataset = make_dataset(pairs, translator.src_field, translator.tgt_field, translator.model.config.max_len)
     device = next(translator.model.parameters()).device
     loss = evaluate(translator.model, Batches(dataset, 128, device=device))
@@ -257,26 +286,41 @@ def _parser() -> argparse.ArgumentParser:
         )
 
     def add_beam(command: argparse.ArgumentParser) -> None:
-        command.add_argument("--beam-size", type=int, default=1, help="1 is greedy search (1)")
-        command.add_argument("--alpha", type=float, default=0.6, help="exponent of beam search's length penalty (0.6)")
+        command.add_argument("--beam-size", type=int, help="1 is greedy search (what the model was tuned for, else 1)")
+        command.add_argument(
+            "--alpha",
+            type=float,
+            help="exponent of beam search's length penalty (what the model was tuned for, else 0.6)",
+        )
 
     command = add("train", train, "train a model")
-    command.add_argument("--corpus", default="sample", help="sample, multi30k, or a folder of your own (sample)")
+    command.add_argument(
+        "--corpus", help="sample, multi30k, or a folder of your own (multi30k for its presets, else sample)"
+    )
     command.add_argument("--src", default="de", help="language to translate from (de)")
     command.add_argument("--tgt", default="en", help="language to translate to (en)")
-    command.add_argument("--preset", default="small", choices=sorted(RECIPES), help="model and recipe (small)")
+    command.add_argument(
+        "--preset",
+        default="small",
+        type=lambda name: name.replace("-", "_"),
+        choices=sorted(RECIPES),
+        help="model and recipe (small)",
+    )
     command.add_argument("--output", type=Path, help="folder for the model (runs/CORPUS-PRESET)")
     command.add_argument("--resume", action="store_true", help="go on with the training in the output folder")
     command.add_argument("--epochs", type=int, help="passes over the training split (the preset's)")
     command.add_argument("--batch-size", type=int, help="sentences in a batch (the preset's)")
+    command.add_argument("--max-tokens", type=int, help="or positions in a batch, on its larger side (the preset's)")
     command.add_argument("--learning-rate", type=float, help="the highest learning rate (the preset's)")
+    command.add_argument("--precision", choices=PRECISIONS, help="what to multiply matrices in (the preset's)")
+    command.add_argument("--subwords", type=int, help="pieces in a joint vocabulary, 0 for words (the preset's)")
     command.add_argument("--min-freq", type=int, default=2, help="rarer words become <unk> (2)")
     command.add_argument("--seed", type=int, help="makes a run repeatable (1234)")
     add_device(command)
 
     command = add("translate", translate, "translate sentences, or the lines of the standard input")
     command.add_argument("sentences", nargs="*", metavar="sentence", help="a sentence to translate")
-    command.add_argument("--model", type=Path, default=DEFAULT_OUTPUT, help=f"folder or file ({DEFAULT_OUTPUT})")
+    command.add_argument("--model", type=Path, help="folder or file (the model that comes with this library)")
     command.add_argument("--attention", type=Path, metavar="FILE", help="draw the attention (.png, .svg or .pdf)")
     command.add_argument("--scores", action="store_true", help="add the natural logarithm of the probability")
     add_beam(command)
@@ -316,14 +360,16 @@ def _parser() -> argparse.ArgumentParser:
     add_device(command)
 
     command = add("evaluate", evaluate_model, "measure perplexity, and a translator's BLEU")
-    command.add_argument(
-        "model", nargs="?", type=Path, default=DEFAULT_OUTPUT, help=f"folder or file ({DEFAULT_OUTPUT})"
-    )
+    command.add_argument("model", nargs="?", type=Path, help="folder or file (the model that comes with this library)")
     command.add_argument("--corpus", help="a corpus's name, file or folder (what the model was trained on)")
     command.add_argument("--split", help="which part of the corpus (the first test split)")
     command.add_argument("--translations", type=Path, metavar="FILE", help="also write the translations, one a line")
     add_beam(command)
     add_device(command)
+
+    command = add("export", export, "write a model in half precision, to one small file")
+    command.add_argument("model", type=Path, help="folder or file")
+    command.add_argument("file", type=Path, help="what to write, such as my_translator.safetensors")
 
     command = add("download", download, "fetch a corpus into the cache")
     command.add_argument("corpus", choices=["multi30k", "wikitext-2"])

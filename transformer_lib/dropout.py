@@ -10,8 +10,8 @@ _LEVELS = 2**16  # a random number takes two bytes
 def dropout(x: Tensor, p: float) -> Tensor:
     """Set entries of ``x`` to zero with probability ``p``, and divide the others by 1 − p, so that the mean stays.
 
-    On a GPU this is PyTorch's kernel. On a CPU that draws every entry on its own, which took a sixth of the time of a
-    training step; here one draw of 64 random bits decides on four entries, and ``p`` is rounded to the nearest 1/65,536.
+    On a GPU this is PyTorch's kernel. On a CPU that draws a number for every entry; here, 64 random bits decide on four
+    entries, and ``p`` is rounded to the nearest 1/65,536.
 
     Args:
         x: of any shape.

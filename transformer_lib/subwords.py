@@ -2,16 +2,13 @@
 
 import base64
 import io
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sentencepiece
-from torchtext.data import Dataset, Example
-from torchtext.vocab import Vocab
 
 from transformer_lib.corpora import Pair
-from transformer_lib.text import EOS, PAD, SOS, UNK, TextField, tokenizer
+from transformer_lib.text import EOS, PAD, SOS, UNK, TextField, tokenizer, vocabulary
 
 
 class SubwordField(TextField):
@@ -44,7 +41,7 @@ class SubwordField(TextField):
                 f"model begins with the pieces {', '.join(pieces[: len(self.specials)])}, expected "
                 f"{', '.join(self.specials)}: train it with train_subwords"
             )
-        self.vocab = Vocab(Counter(), specials=pieces)
+        self.vocab = vocabulary(pieces)
 
     def _pieces(self, sentence: str) -> list[str]:
         return self.processor.encode(sentence.lower() if self.lower else sentence, out_type=str)
@@ -76,6 +73,11 @@ class SubwordField(TextField):
             ValueError: there is no sentencepiece model in it.
         """
         return cls(values["language"], base64.b64decode(values["subwords"], validate=True), values["lower"])
+
+
+def seed_sampling(seed: int) -> None:
+    """Seed the random numbers that ``SubwordField.resample`` draws; they are sentencepiece's own."""
+    sentencepiece.set_random_generator_seed(seed)
 
 
 def train_subwords(pairs: Iterable[Pair], size: int, lower: bool = True) -> bytes:
@@ -111,24 +113,3 @@ def train_subwords(pairs: Iterable[Pair], size: int, lower: bool = True) -> byte
     except RuntimeError as error:
         raise ValueError(f"subwords is {size}, which does not suit the {'training split'} ({error})") from None
     return model.getvalue()
-
-
-def resegment(dataset: Dataset, dropout: float, seed: int, max_len: int) -> Dataset:
-    """Cut all sentences of a dataset anew, each merge left out with probability ``dropout``.
-
-    Args:
-        dataset: what ``make_dataset`` returned, with ``SubwordField`` on both sides.
-        dropout: 0 for the same pieces as before. Provilkov et al. 2020 (BPE-dropout) use 0.1.
-        seed: the same seed gives the same pieces.
-        max_len: a sentence that would get more pieces, ``<sos>`` and ``<eos>`` included, stays as it is.
-    """
-    sentencepiece.set_random_generator_seed(seed)
-    fields = list(dataset.fields.items())
-    examples = []
-    for old in dataset.examples:
-        new = Example()
-        for name, field in fields:
-            pieces = field.resample(getattr(old, name), dropout)
-            setattr(new, name, pieces if len(pieces) + 2 <= max_len else getattr(old, name))
-        examples.append(new)
-    return Dataset(examples, fields)

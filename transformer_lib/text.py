@@ -128,7 +128,7 @@ class TextField(Field):
         tokens = list(values["tokens"])
         if tuple(tokens[: len(cls.specials)]) != cls.specials or len(set(tokens)) < len(tokens):
             raise ValueError(f"tokens is not a vocabulary: expected {', '.join(cls.specials)} first, and no type twice")
-        field.vocab = Vocab(Counter(), specials=tokens)
+        field.vocab = vocabulary(tokens)
         return field
 
 
@@ -174,6 +174,11 @@ class RunningTextField(TextField):
             ValueError: an id is outside the vocabulary.
         """
         return [self._token(i) for i in ids]
+
+
+def vocabulary(tokens: Iterable[str]) -> Vocab:
+    """Make a torchtext ``Vocab`` of types in the order of their ids; others are looked up as the first, ``<unk>``."""
+    return Vocab(Counter(), specials=list(tokens))
 
 
 def build_vocabularies(dataset: Dataset, min_freq: int = 2, joint: bool = False) -> None:

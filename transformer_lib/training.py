@@ -20,7 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
-from transformer_lib.batching import Batches, Chunks, Dataset
+from transformer_lib.batching import Batches, Chunks, Dataset, resegment
 from transformer_lib.checkpoint import (
     MODEL_FILE,
     STATE_FILE,
@@ -35,7 +35,6 @@ from transformer_lib.language_model import TransformerLanguageModel
 from transformer_lib.losses import output_loss, sequence_loss
 from transformer_lib.optimization import average_weights, learning_rate_schedule, make_optimizer
 from transformer_lib.recipes import Recipe
-from transformer_lib.subwords import resegment
 
 _DIVERGED = "training has diverged; try a lower learning rate or a longer warm-up"
 
@@ -150,10 +149,11 @@ def train_epoch(
     """
     model.train()
     pad_id = model.config.pad_id
-    total_loss = torch.zeros((), device=batches.device)  # stays on the device: reading it each step would stop a GPU
-    total_tokens = torch.zeros((), dtype=torch.long, device=batches.device)
+    device = next(model.parameters()).device
+    total_loss = torch.zeros((), device=device)  # stays on the device: reading it each step would stop a GPU
+    total_tokens = torch.zeros((), dtype=torch.long, device=device)
     for batch in _progress_bar(batches, "training", progress):
-        with torch.autocast(batches.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
             features, targets = target_features(model, batch, passes=2 if consistency else 1)
             loss = output_loss(model.output, features, targets, pad_id, label_smoothing, consistency)
         optimizer.zero_grad()
