@@ -17,6 +17,7 @@ from transformer_lib.checkpoint import (
     save_model,
     save_training_state,
 )
+from transformer_lib.subwords import SubwordField, train_subwords
 from transformer_lib.translator import Translator
 
 
@@ -230,3 +231,37 @@ def test_reading_a_training_state_runs_no_code(tmp_path):
 
 def test_translators_load_from_a_file(model_file):
     assert Translator.load(model_file)("Ein Hund schläft.") == "a dog is sleeping."
+
+
+def test_half_precision_halves_the_file_and_hardly_changes_the_weights(tmp_path, trained, pairs):
+    for name, dtype in (("full", None), ("half", torch.float16)):
+        save_model(tmp_path / name, trained.model, fields_of(trained), dtype=dtype)
+    full, half = (load_model(tmp_path / name) for name in ("full", "half"))
+    weights = sum(parameter.numel() for parameter in trained.model.parameters())
+    sizes = [(tmp_path / name).stat().st_size for name in ("full", "half")]
+    assert sizes[0] - sizes[1] == pytest.approx(2 * weights, rel=0.05)
+    for a, b in zip(full.model.parameters(), half.model.parameters(), strict=True):
+        assert b.dtype == torch.float32
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-6)
+    assert next(trained.model.parameters()).dtype == torch.float32  # the model itself is left alone
+    assert Translator.from_saved(half)([pair.src for pair in pairs]) == [pair.tgt.lower() for pair in pairs]
+
+
+def test_subwords_come_back_with_the_model(tmp_path, pairs, tiny_config):
+    pieces = train_subwords(pairs, 80)
+    fields = {"src": SubwordField("de", pieces), "tgt": SubwordField("en", pieces)}
+    model = Transformer(dataclasses.replace(tiny_config, src_vocab_size=80, tgt_vocab_size=80, tie_embeddings=True))
+    save_model(tmp_path / "model", model, fields)
+    again = load_model(tmp_path / "model").fields
+    assert isinstance(again["src"], SubwordField) and again["tgt"].language == "en"
+    assert again["src"].encode(pairs[0].src) == fields["src"].encode(pairs[0].src)
+
+
+def test_broken_subwords_are_named(tmp_path, pairs, tiny_config):
+    pieces = train_subwords(pairs, 80)
+    fields = {"src": SubwordField("de", pieces), "tgt": SubwordField("en", pieces)}
+    model = Transformer(dataclasses.replace(tiny_config, src_vocab_size=80, tgt_vocab_size=80, tie_embeddings=True))
+    fields["src"].model = b"broken"
+    save_model(tmp_path / "model", model, fields)
+    with pytest.raises(CheckpointError, match=r"a model that fits together \(model is not a sentencepiece"):
+        load_model(tmp_path / "model")

@@ -4,6 +4,9 @@ import sys
 import pytest
 
 from transformer_lib import cli
+from transformer_lib.corpora import CorpusError
+
+COMMANDS = ["train", "translate", "train-lm", "generate", "evaluate", "export", "download", "info"]
 
 
 @pytest.fixture
@@ -53,6 +56,42 @@ def test_from_training_to_translations(trained_folder, corpus_folder, capsys, tm
 
     assert cli.main(["info", str(folder)]) == 0
     assert "d_model" in capsys.readouterr().out
+
+
+def test_the_best_recipe_on_a_corpus_of_ones_own(corpus_folder, tmp_path, capsys):
+    best, exported = str(tmp_path / "best"), str(tmp_path / "exported.safetensors")
+    arguments = ["train", "--corpus", str(corpus_folder), "--preset", "multi30k-best", "--output", best]
+    assert cli.main([*arguments, "--subwords", "80", "--epochs", "2", "--precision", "float32"]) == 0
+    output = capsys.readouterr().out
+    assert "subwords  80 types" in output and "model     multi30k_best" in output
+    assert "BLEU, beam 4, length penalty " in output
+
+    assert cli.main(["export", best, exported]) == 0
+    assert capsys.readouterr().out.startswith(f"{exported}: ")
+    sizes = [
+        path.stat().st_size for path in (tmp_path / "best" / "model.safetensors", tmp_path / "exported.safetensors")
+    ]
+    assert 1.9 < sizes[0] / sizes[1] < 2.1
+    scores = []
+    for model in (best, exported):
+        assert cli.main(["evaluate", model, "--split", "test"]) == 0
+        scores.append([line for line in capsys.readouterr().out.splitlines() if line.startswith("BLEU")])
+    assert scores[0] == [line for line in output.splitlines() if line.startswith("BLEU")]
+    assert [line.split(":")[0] for line in scores[1]] == [line.split(":")[0] for line in scores[0]]
+    assert cli.main(["evaluate", model, "--beam-size", "2", "--alpha", "0.4"]) == 0
+    assert "BLEU, beam 2, length penalty 0.4" in capsys.readouterr().out
+
+
+def test_multi30ks_own_preset_trains_on_multi30k(monkeypatch):
+    asked = []
+
+    def not_now(name, *languages):
+        asked.append(name)
+        raise CorpusError("not now")
+
+    monkeypatch.setattr(cli, "load_corpus", not_now)
+    assert [cli.main(["train", "--preset", preset]) for preset in ("multi30k-best", "small")] == [1, 1]
+    assert asked == ["multi30k", "sample"]
 
 
 def test_from_training_a_language_model_to_text(tmp_path, capsys):
@@ -149,7 +188,7 @@ def test_ctrl_c_exits_with_130(monkeypatch, capsys):
     assert capsys.readouterr().err == "interrupted\n"
 
 
-@pytest.mark.parametrize("command", ["train", "translate", "train-lm", "generate", "evaluate", "download", "info"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_help_shows_examples_that_parse(command, capsys):
     with pytest.raises(SystemExit) as exit_info:
         cli.main([command, "--help"])

@@ -1,7 +1,10 @@
 import pytest
 
 from transformer_lib import load_corpus, train_translator
+from transformer_lib.bleu import by_definition
 from transformer_lib.checkpoint import load_model
+from transformer_lib.corpora import Pair
+from transformer_lib.pipeline import tune_length_penalty
 from transformer_lib.recipes import Recipe
 from transformer_lib.translator import Translator
 
@@ -34,3 +37,34 @@ def test_the_same_seed_gives_the_same_translator(corpus):
 def test_an_unknown_preset_says_which_there_are(corpus):
     with pytest.raises(ValueError, match="preset is 'huge', expected one of tutorial, small, multi30k_best, paper_b"):
         train_translator(corpus, "huge")
+
+
+@pytest.fixture
+def subword_recipe():
+    return Recipe(epochs=40, batch_size=4, learning_rate=2e-3, warmup_steps=10, subwords=80, beam_size=3)
+
+
+def test_subwords_and_a_beam_from_the_corpus_to_the_file(corpus, pairs, tmp_path, subword_recipe):
+    lines = []
+    translator = train_translator(corpus, "multi30k_best", subword_recipe, tmp_path / "run", log=lines.append)
+    loaded = Translator.load(tmp_path / "run")
+    assert translator(pairs[0].src) == loaded(pairs[0].src) == pairs[0].tgt.lower()
+    assert loaded.beam_size == 3 and loaded.alpha == translator.alpha
+    assert "subwords  80 types, for de and en" in lines
+    assert sum(line.startswith("beam 3, BLEU on val by length penalty: 0.0 ") for line in lines) == 1
+    notes = load_model(tmp_path / "run").notes
+    assert notes["search"] == {"beam_size": 3, "alpha": translator.alpha} and notes["history"]["val_loss"]
+
+
+def test_the_length_penalty_is_the_best_on_what_it_is_shown(trained, pairs):
+    translator = Translator(trained.model, trained.src_field, trained.tgt_field)
+    shown = [Pair(pair.src, pair.tgt) for pair in pairs]
+    scores = tune_length_penalty(translator, shown, beam_size=2, alphas=(50.0, 0.6))
+    assert scores[0.6] == pytest.approx(100) and scores[50.0] < scores[0.6]
+    assert (translator.beam_size, translator.alpha) == (2, max(scores, key=scores.get))
+    for alpha, value in scores.items():
+        translations = translator.translate([pair.src for pair in shown], 2, alpha)
+        words = [translator.tgt_field.words(pair.tgt) for pair in shown]
+        assert value == pytest.approx(by_definition([t.tokens for t in translations], words))
+    with pytest.raises(ValueError, match="alphas is empty"):
+        tune_length_penalty(translator, shown, alphas=())

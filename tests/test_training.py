@@ -1,5 +1,4 @@
 import dataclasses
-import itertools
 import math
 
 import pytest
@@ -7,16 +6,15 @@ import torch
 import torch.nn.functional as F
 
 from transformer_lib import Transformer, training
-from transformer_lib.batching import Batches
+from transformer_lib.batching import Batches, make_dataset
 from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state, save_training_state
 from transformer_lib.recipes import SCHEDULES, Recipe
+from transformer_lib.subwords import SubwordField, seed_sampling, train_subwords
 from transformer_lib.training import (
-    average_weights,
     evaluate,
     fit,
     pick_device,
     seed_everything,
-    sequence_loss,
     train_epoch,
 )
 
@@ -38,69 +36,6 @@ def run(dataset, config, output=None, recipe=RECIPE, **arguments):
 
 def same_weights(a, b):
     return all(weights.equal(b.state_dict()[name]) for name, weights in a.state_dict().items())
-
-
-def test_the_loss_is_the_mean_over_real_tokens_only():
-    logits = torch.randn(2, 3, 7)
-    targets = torch.tensor([[4, 5, 3], [6, PAD, PAD]])
-    by_hand = [-logits[i, j].log_softmax(-1)[targets[i, j]] for i, j in [(0, 0), (0, 1), (0, 2), (1, 0)]]
-    torch.testing.assert_close(sequence_loss(logits, targets, PAD), torch.stack(by_hand).mean())
-    torch.testing.assert_close(sequence_loss(logits, targets, PAD, reduction="sum"), torch.stack(by_hand).sum())
-
-
-def test_label_smoothing_spreads_its_share_over_all_tokens():
-    logits, targets = torch.randn(1, 1, 7), torch.tensor([[4]])
-    log_probs = logits[0, 0].log_softmax(-1)
-    expected = -(0.9 * log_probs[4] + 0.1 * log_probs.mean())
-    torch.testing.assert_close(sequence_loss(logits, targets, PAD, label_smoothing=0.1), expected)
-
-
-def learning_rates(kind, peak, warmup, total):
-    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=peak)
-    schedule = training.learning_rate_schedule(optimizer, kind, warmup, total)
-    rates = []
-    for _ in range(total):
-        rates.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        schedule.step()
-    return rates
-
-
-def test_the_learning_rate_warms_up_and_falls_as_in_the_paper():
-    d_model, warmup = 512, 400
-    rates = learning_rates("inverse_sqrt", d_model**-0.5 * warmup**-0.5, warmup, 2000)
-    for step in (1, 100, 399, 400, 401, 2000):
-        assert rates[step - 1] == pytest.approx(d_model**-0.5 * min(step**-0.5, step * warmup**-1.5))  # equation 3
-
-
-def test_a_linear_schedule_peaks_after_the_warm_up_and_ends_next_to_zero():
-    rates = learning_rates("linear", 0.5, warmup=10, total=100)
-    assert rates[9] == max(rates) == 0.5
-    steps_up, steps_down = rates[1:10], rates[10:]
-    assert [b - a for a, b in itertools.pairwise(steps_up)] == pytest.approx([0.05] * 8)
-    assert [a - b for a, b in itertools.pairwise(steps_down)] == pytest.approx([0.5 / 91] * 89)
-    assert rates[-1] == pytest.approx(0.5 / 91)
-
-
-def test_an_exponential_schedule_falls_after_each_epoch_and_only_then():
-    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=5.0)
-    schedule = training.learning_rate_schedule(optimizer, "exponential", 0, total_steps=12, epochs=3, decay=0.95)
-    rates = []
-    for _ in range(12):
-        rates.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        schedule.step()
-    assert rates == pytest.approx([5.0] * 4 + [5.0 * 0.95] * 4 + [5.0 * 0.95**2] * 4)
-
-
-@pytest.mark.parametrize("warmup", [0, 4])
-def test_a_constant_schedule_stays_at_its_peak(warmup):
-    assert learning_rates("constant", 0.3, warmup, 10)[warmup:] == [0.3] * (10 - warmup)
-
-
-@pytest.mark.parametrize("kind", SCHEDULES)
-def test_no_warm_up_starts_at_the_peak(kind):
-    assert learning_rates(kind, 0.3, 0, 5)[0] == pytest.approx(0.3, rel=0.2)
 
 
 def test_evaluation_does_not_depend_on_the_batches(dataset, tiny_config):
@@ -133,20 +68,6 @@ def test_a_step_is_clipped_gradient_descent_on_the_shifted_target(dataset, tiny_
     assert norm > 0.5
     for mine, theirs in zip(model.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs - 0.1 * theirs.grad * 0.5 / norm, atol=1e-5, rtol=1e-4)
-
-
-def test_the_average_of_the_weights_is_what_arithmetic_says(tiny_config):
-    model = Transformer(tiny_config)
-    average = average_weights(model, decay=0.3)
-    weights, averaged = model.output.bias, average.module.output.bias
-    by_hand = None
-    for n, value in enumerate([1.0, 5.0, 2.0, -4.0]):
-        with torch.no_grad():
-            weights.fill_(value)
-        average.update_parameters(model)
-        keep = min(0.3, (1 + n) / (10 + n))  # 2/11, 3/12, then 0.3
-        by_hand = value if n == 0 else keep * by_hand + (1 - keep) * value
-        torch.testing.assert_close(averaged, torch.full_like(averaged, by_hand))
 
 
 def test_an_averaged_training_validates_and_keeps_the_average_and_goes_on_with_the_weights(
@@ -296,13 +217,6 @@ def test_another_vocabulary_of_the_same_size_cannot_be_resumed_with(dataset, tin
     assert len(str(error.value)) < 250
 
 
-def test_half_precision_logits_do_not_overflow_the_loss():
-    logits = torch.zeros(128, 100, 50, dtype=torch.float16)
-    targets = torch.full((128, 100), 4)
-    expected = 128 * 100 * math.log(50)
-    assert sequence_loss(logits, targets, PAD, reduction="sum").item() == pytest.approx(expected, rel=1e-4)
-
-
 def test_perplexity_is_e_to_the_loss_however_large():
     assert training.perplexity(math.log(7)) == pytest.approx(7)
     assert training.perplexity(1e6) == math.inf
@@ -325,6 +239,14 @@ def test_on_epoch_sees_the_history_grow(dataset, tiny_config):
         ({"schedule": "cosine"}, "schedule is 'cosine', expected one of constant, inverse_sqrt, linear"),
         ({"label_smoothing": 1.0}, "label_smoothing is 1.0"),
         ({"average": 1.0}, "average is 1.0"),
+        ({"consistency": -1.0}, "consistency is -1.0, expected 0 or more"),
+        ({"weight_decay": math.inf}, "weight_decay is inf, expected 0 or more"),
+        ({"max_tokens": -1}, "max_tokens is -1"),
+        ({"precision": "float16"}, "precision is 'float16', expected one of float32, bfloat16"),
+        ({"optimizer": "lion"}, "optimizer is 'lion', expected one of adam, muon, sgd"),
+        ({"subwords": 80, "subword_dropout": 1.0}, "subword_dropout is 1.0"),
+        ({"subword_dropout": 0.1}, "subword_dropout is 0.1, but subwords is 0: words have no parts"),
+        ({"beam_size": 0}, "beam_size is 0"),
     ],
 )
 def test_an_impossible_recipe_says_why(values, message):
@@ -355,3 +277,93 @@ def test_a_training_from_before_a_recipe_had_all_its_fields_can_be_resumed(datas
     save_training_state(tmp_path / STATE_FILE, state)
     _, history = run(dataset, tiny_config, tmp_path, resume=True)
     assert len(history.val_loss) == RECIPE.epochs
+
+
+EVERYTHING = dataclasses.replace(
+    RECIPE,
+    epochs=3,
+    max_tokens=40,
+    optimizer="muon",
+    schedule="linear",
+    weight_decay=0.1,
+    label_smoothing=0.1,
+    consistency=0.5,
+    average=0.9,
+    precision="bfloat16",
+    subwords=80,
+    subword_dropout=0.2,
+)
+
+
+@pytest.fixture
+def subword_dataset(pairs):
+    pieces = train_subwords(pairs, EVERYTHING.subwords)
+    return make_dataset(pairs, SubwordField("de", pieces), SubwordField("en", pieces))
+
+
+@pytest.fixture
+def subword_config(tiny_config):
+    return dataclasses.replace(
+        tiny_config, src_vocab_size=80, tgt_vocab_size=80, tie_embeddings=True, norm_first=True, max_len=60
+    )
+
+
+def test_everything_at_once_can_be_resumed_too(subword_dataset, subword_config, tmp_path, monkeypatch):
+    """Subwords cut anew in each epoch, Muon, two passes, bfloat16, the average: nothing of them is lost."""
+    straight, straight_history = run(subword_dataset, subword_config, tmp_path / "straight", EVERYTHING)
+    real, calls = training.train_epoch, []
+
+    def interrupted(*arguments, **options):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(training, "train_epoch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(subword_dataset, subword_config, tmp_path / "broken", EVERYTHING)
+    monkeypatch.undo()
+    seed_sampling(99)
+    resumed, history = run(subword_dataset, subword_config, tmp_path / "broken", EVERYTHING, resume=True)
+    assert same_weights(resumed, straight)
+    assert history.train_loss == straight_history.train_loss and history.val_loss == straight_history.val_loss
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"consistency": 0.0},
+        {"precision": "float32"},
+        {"subword_dropout": 0.0},
+        {"max_tokens": 0},
+        {"optimizer": "adam"},
+        {"weight_decay": 0.0},
+        {"label_smoothing": 0.0},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_each_part_of_the_recipe_has_an_effect(subword_dataset, subword_config, change):
+    recipe = dataclasses.replace(EVERYTHING, epochs=2)
+    _, history = run(subword_dataset, subword_config, recipe=recipe)
+    _, other = run(subword_dataset, subword_config, recipe=dataclasses.replace(recipe, **change))
+    assert history.train_loss != other.train_loss
+
+
+def test_weights_and_what_is_saved_stay_in_float32(subword_dataset, subword_config, tmp_path):
+    model, _ = run(subword_dataset, subword_config, tmp_path, EVERYTHING)
+    state = load_training_state(tmp_path / STATE_FILE)
+    tensors = [*model.parameters(), *load_model(tmp_path).model.parameters(), *state["model"].values()]
+    assert {tensor.dtype for tensor in tensors} == {torch.float32}
+
+
+def test_every_epoch_cuts_subwords_anew(subword_dataset, subword_config, monkeypatch):
+    seen, real = [], training.train_epoch
+
+    def spy(model, batches, *arguments):
+        seen.append([example.tgt for example in batches.dataset.examples])
+        return real(model, batches, *arguments)
+
+    monkeypatch.setattr(training, "train_epoch", spy)
+    run(subword_dataset, subword_config, recipe=EVERYTHING)
+    assert len(seen) == 3 and seen[0] != seen[1] != seen[2]
+    assert seen[0] != [example.tgt for example in subword_dataset.examples]

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from transformer_lib.text import UNK
+from transformer_lib.translator import Translator
 
 
 def test_what_was_learnt_by_heart_is_translated(trained, pairs):
@@ -71,3 +72,11 @@ def test_a_gpu_gives_the_same_translations(trained, pairs):
 
     on_gpu = Translator(copy.deepcopy(trained.model).cuda(), trained.src_field, trained.tgt_field)
     assert on_gpu([pair.src for pair in pairs], beam_size=4) == [pair.tgt.lower() for pair in pairs]
+
+
+def test_a_translator_searches_as_it_was_told_unless_told_otherwise(trained, pairs):
+    translator = Translator(trained.model, trained.src_field, trained.tgt_field, beam_size=3, alpha=1.5)
+    sentences = [pair.src for pair in pairs]
+    (own, *_), (asked, *_) = translator.translate(sentences), trained.translate(sentences, beam_size=3, alpha=1.5)
+    assert own.score == asked.score  # a greedy search's is the plain log-probability
+    assert translator.translate(sentences, 1)[0].score == trained.translate(sentences)[0].score != own.score

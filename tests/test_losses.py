@@ -1,0 +1,108 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from transformer_lib import losses
+from transformer_lib.losses import output_loss, sequence_loss
+
+PAD = 1
+
+
+def test_the_loss_is_the_mean_over_real_tokens_only():
+    logits = torch.randn(2, 3, 7)
+    targets = torch.tensor([[4, 5, 3], [6, PAD, PAD]])
+    by_hand = [-logits[i, j].log_softmax(-1)[targets[i, j]] for i, j in [(0, 0), (0, 1), (0, 2), (1, 0)]]
+    torch.testing.assert_close(sequence_loss(logits, targets, PAD), torch.stack(by_hand).mean())
+    torch.testing.assert_close(sequence_loss(logits, targets, PAD, reduction="sum"), torch.stack(by_hand).sum())
+
+
+def test_label_smoothing_spreads_its_share_over_all_tokens():
+    logits, targets = torch.randn(1, 1, 7), torch.tensor([[4]])
+    log_probs = logits[0, 0].log_softmax(-1)
+    expected = -(0.9 * log_probs[4] + 0.1 * log_probs.mean())
+    torch.testing.assert_close(sequence_loss(logits, targets, PAD, label_smoothing=0.1), expected)
+
+
+def test_half_precision_logits_do_not_overflow_the_loss():
+    logits = torch.zeros(128, 100, 50, dtype=torch.float16)
+    targets = torch.full((128, 100), 4)
+    expected = 128 * 100 * math.log(50)
+    assert sequence_loss(logits, targets, PAD, reduction="sum").item() == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.fixture
+def layer():
+    return nn.Linear(6, 11).double()
+
+
+@pytest.fixture
+def targets():
+    return torch.tensor([[4, 5, 3, 10], [6, 3, PAD, PAD], [3, PAD, PAD, PAD]])
+
+
+def gradients_of(loss, features, layer):
+    return torch.autograd.grad(loss, [features, layer.weight, layer.bias])
+
+
+@pytest.fixture(params=[1, 3, 100], ids=lambda rows: f"{rows} rows at once")
+def _slices(request, monkeypatch):
+    monkeypatch.setitem(losses._LOGITS_AT_ONCE, "cpu", request.param * 11)
+
+
+@pytest.mark.usefixtures("_slices")
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_the_loss_in_slices_is_the_loss_and_so_are_its_gradients(layer, targets, label_smoothing):
+    features = torch.randn(3, 4, 6, dtype=torch.float64, requires_grad=True)
+    mine = output_loss(layer, features, targets, PAD, label_smoothing)
+    expected = F.cross_entropy(
+        layer(features).flatten(0, 1), targets.flatten(), ignore_index=PAD, label_smoothing=label_smoothing
+    )
+    torch.testing.assert_close(mine, expected)
+    for a, b in zip(gradients_of(3 * mine, features, layer), gradients_of(3 * expected, features, layer), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.usefixtures("_slices")
+def test_consistency_is_the_mean_of_both_divergences(layer, targets):
+    """PyTorch's kl_div, over the real tokens, is the reference."""
+    features = torch.randn(6, 4, 6, dtype=torch.float64, requires_grad=True)
+    mine = output_loss(layer, features, targets, PAD, label_smoothing=0.1, consistency=0.7)
+    first, second = (logits[targets != PAD] for logits in layer(features).chunk(2))  # [tokens, vocab_size] each
+    words = targets[targets != PAD]
+    entropies = [F.cross_entropy(logits, words, label_smoothing=0.1) for logits in (first, second)]
+    p, q = first.log_softmax(-1), second.log_softmax(-1)
+    divergences = [F.kl_div(a, b, reduction="batchmean", log_target=True) for a, b in ((p, q), (q, p))]
+    expected = sum(entropies) / 2 + 0.7 * sum(divergences) / 2
+    torch.testing.assert_close(mine, expected)
+    for a, b in zip(gradients_of(mine, features, layer), gradients_of(expected, features, layer), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_two_equal_passes_do_not_disagree(layer, targets):
+    features = torch.randn(3, 4, 6, dtype=torch.float64)
+    twice = output_loss(layer, features.repeat(2, 1, 1), targets, PAD, consistency=5.0)
+    torch.testing.assert_close(twice, output_loss(layer, features, targets, PAD))
+
+
+def test_padding_does_not_count_and_gets_no_gradient(layer, targets):
+    features = torch.randn(3, 4, 6, dtype=torch.float64, requires_grad=True)
+    loss = output_loss(layer, features, targets, PAD)
+    (gradient,) = torch.autograd.grad(loss, features)
+    assert (gradient[targets == PAD] == 0).all() and (gradient[targets != PAD] != 0).any(-1).all()
+
+
+def test_in_bfloat16_the_loss_and_its_gradients_are_nearly_the_same():
+    torch.manual_seed(0)
+    layer, targets = nn.Linear(64, 500), torch.randint(2, 500, (4, 50))
+    features = torch.randn(4, 50, 64, requires_grad=True)
+    exact = output_loss(layer, features, targets, PAD, label_smoothing=0.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = output_loss(layer, features, targets, PAD, label_smoothing=0.1)
+    assert rough.dtype == torch.float32
+    assert rough.item() == pytest.approx(exact.item(), rel=1e-3) and rough.item() != exact.item()
+    for a, b in zip(gradients_of(rough, features, layer), gradients_of(exact, features, layer), strict=True):
+        assert a.dtype == b.dtype == torch.float32
+        assert (a - b).norm() < 0.01 * b.norm()

@@ -1,0 +1,119 @@
+import base64
+import json
+
+import pytest
+
+from transformer_lib.batching import make_dataset, resegment
+from transformer_lib.subwords import SubwordField, train_subwords
+from transformer_lib.text import EOS, PAD, SOS, UNK
+
+SIZE = 80
+
+
+@pytest.fixture
+def pieces(pairs):
+    return train_subwords(pairs, SIZE)
+
+
+@pytest.fixture
+def fields(pieces):
+    return SubwordField("de", pieces), SubwordField("en", pieces)
+
+
+@pytest.fixture
+def dataset(pairs, fields):
+    return make_dataset(pairs, *fields)
+
+
+def test_one_vocabulary_of_the_size_asked_for_with_the_specials_first(fields):
+    src_field, tgt_field = fields
+    assert src_field.vocab.itos == tgt_field.vocab.itos
+    assert len(src_field.vocab) == SIZE
+    assert src_field.vocab.itos[:4] == [UNK, PAD, SOS, EOS]
+
+
+def test_what_was_cut_is_put_together_again(fields, pairs):
+    for field, side in zip(fields, ("src", "tgt"), strict=True):
+        for pair in pairs:
+            sentence = getattr(pair, side)
+            tokens = field.tokens(sentence)
+            assert field.join(tokens) == sentence.lower()
+            assert field.decode(field.encode(sentence)) == tokens
+
+
+def test_a_word_that_was_never_seen_falls_into_pieces_and_none_is_unknown(fields):
+    _, tgt_field = fields
+    tokens = tgt_field.tokens("Dogs in gardens")
+    assert len(tokens) > 3 and UNK not in tgt_field.decode(tgt_field.encode("Dogs in gardens"))
+    assert tgt_field.join(tokens) == "dogs in gardens"
+
+
+def test_a_letter_that_was_never_seen_is_unknown_but_stands_as_it_was_written(fields):
+    _, tgt_field = fields
+    assert "漢" in tgt_field.tokens("a 漢")
+    assert tgt_field.vocab.itos[0] in tgt_field.decode(tgt_field.encode("a 漢"))
+
+
+def test_bleu_counts_words_and_not_pieces(fields):
+    _, tgt_field = fields
+    assert tgt_field.words("In the garden, they don't play.") == [
+        *("in", "the", "garden", ",", "they", "do", "n't", "play", "."),
+    ]
+
+
+def test_upper_case_stays_if_asked_for(pairs):
+    field = SubwordField("de", train_subwords(pairs, SIZE, lower=False), lower=False)
+    assert field.join(field.tokens("Der Hund")) == "Der Hund"
+    assert field.words("Der Hund") == ["Der", "Hund"]
+
+
+def test_a_field_goes_through_json(fields):
+    src_field, _ = fields
+    again = SubwordField.from_dict(json.loads(json.dumps(src_field.to_dict())))
+    assert again.vocab.itos == src_field.vocab.itos and again.language == "de"
+    assert again.encode("Ein Hund schläft.") == src_field.encode("Ein Hund schläft.")
+
+
+def test_an_empty_sentence_is_named(fields):
+    with pytest.raises(ValueError, match="sentence is '  ', expected at least one word"):
+        fields[0].tokens("  ")
+
+
+@pytest.mark.parametrize("size", [10, 8000])
+def test_a_size_that_the_text_does_not_allow_is_named(pairs, size):
+    with pytest.raises(ValueError, match=f"subwords is {size}, which does not suit the training split"):
+        train_subwords(pairs, size)
+
+
+def test_something_else_is_no_model():
+    with pytest.raises(ValueError, match="model is not a sentencepiece model"):
+        SubwordField("de", b"something else")
+    with pytest.raises(ValueError):
+        SubwordField.from_dict({"language": "de", "lower": True, "subwords": base64.b64encode(b"x").decode()})
+
+
+def test_cutting_anew_changes_pieces_and_no_text(dataset, fields):
+    again = resegment(dataset, 0.3, seed=1, max_len=100)
+    assert len(again) == len(dataset) and again.fields == dataset.fields
+    for old, new in zip(dataset.examples, again.examples, strict=True):
+        for field, side in zip(fields, ("src", "tgt"), strict=True):
+            assert field.join(getattr(old, side)) == field.join(getattr(new, side))
+            assert len(getattr(old, side)) <= len(getattr(new, side))
+    assert any(old.src != new.src for old, new in zip(dataset.examples, again.examples, strict=True))
+
+
+def test_the_seed_decides_how_sentences_are_cut(dataset):
+    cuts = [[example.tgt for example in resegment(dataset, 0.3, seed, 100).examples] for seed in (1, 2, 1)]
+    assert cuts[0] == cuts[2] != cuts[1]
+
+
+def test_without_dropout_nothing_changes(dataset):
+    again = resegment(dataset, 0.0, seed=1, max_len=100)
+    assert [e.src for e in again.examples] == [e.src for e in dataset.examples]
+
+
+def test_a_sentence_that_would_not_fit_any_more_stays_as_it_is(dataset):
+    longest = max(len(e.tgt) for e in dataset.examples) + 2
+    again = resegment(dataset, 0.1, seed=1, max_len=longest)
+    assert max(len(e.tgt) for e in again.examples) + 2 <= longest
+    assert any(len(new.tgt) > len(old.tgt) for old, new in zip(dataset.examples, again.examples, strict=True))
