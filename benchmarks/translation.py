@@ -34,14 +34,14 @@ def main() -> None:
     sentences = [pairs[i * len(pairs) // wanted].src for i in range(wanted)]
 
     ways = {
-        "one at a time, no cache": {"batch_size": 1, "use_cache": False},
-        "one at a time, cached": {"batch_size": 1, "use_cache": True},
-        "batched, no cache": {"batch_size": 128, "use_cache": False},
-        "batched, cached": {"batch_size": 128, "use_cache": True},
+        "one at a time, no cache": {"batch_size": 1, "use_cache": False, "beam_size": 1},
+        "one at a time, cached": {"batch_size": 1, "use_cache": True, "beam_size": 1},
+        "batched, no cache": {"batch_size": 128, "use_cache": False, "beam_size": 1},
+        "batched, cached": {"batch_size": 128, "use_cache": True, "beam_size": 1},
     }
     seconds: dict[str, list[float]] = {way: [] for way in ways}
     texts: dict[str, list[str]] = {}
-    translator.translate(sentences[:16])  # warm up
+    translator.translate(sentences[:16], beam_size=1)  # warm up
     for _ in range(options.rounds):
         for way, settings in ways.items():
             started = time.perf_counter()

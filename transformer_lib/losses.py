@@ -58,11 +58,7 @@ def output_loss(
     """
     real = targets != pad_id
     passes = features.unflatten(0, (2 if consistency else 1, -1))[:, real]  # [passes, tokens, d_model]
-    device = features.device.type
-    if torch.is_autocast_enabled(device):
-        passes = passes.to(torch.get_autocast_dtype(device))
-    with torch.autocast(device, enabled=False):
-        return _OutputLoss.apply(passes, output.weight, output.bias, targets[real], label_smoothing, consistency)
+    return _OutputLoss.apply(passes, output.weight, output.bias, targets[real], label_smoothing, consistency)
 
 
 class _OutputLoss(torch.autograd.Function):
@@ -73,7 +69,6 @@ class _OutputLoss(torch.autograd.Function):
         num_passes, num_tokens, _ = passes.shape
         vocab_size = len(weight)
         wide = torch.promote_types(passes.dtype, torch.float32)
-        low_weight, low_bias = weight.to(passes.dtype), bias.to(passes.dtype)
         loss = torch.zeros((), dtype=wide, device=passes.device)
         to_passes = torch.empty_like(passes)
         to_weight, to_bias = torch.zeros_like(weight, dtype=wide), torch.zeros_like(bias, dtype=wide)
@@ -82,7 +77,7 @@ class _OutputLoss(torch.autograd.Function):
             rows = slice(int(rows[0]), int(rows[-1]) + 1)
             x = passes[:, rows]  # [passes, rows, d_model]
             target = targets[rows].expand(num_passes, -1)[..., None]  # [passes, rows, 1]
-            log_p = F.linear(x, low_weight, low_bias).log_softmax(dim=-1, dtype=wide)  # [passes, rows, vocab_size]
+            log_p = F.linear(x, weight, bias).log_softmax(dim=-1, dtype=wide)  # [passes, rows, vocab_size]
             loss -= (1 - label_smoothing) * log_p.gather(-1, target).sum() + label_smoothing * log_p.mean(-1).sum()
             p = log_p.exp()
             gradient = p  # of the cross-entropy: what is predicted minus what should be
@@ -95,7 +90,7 @@ class _OutputLoss(torch.autograd.Function):
             gradient.sub_(label_smoothing / vocab_size)
             gradient.scatter_add_(-1, target, torch.full_like(target, label_smoothing - 1, dtype=wide))
             low_gradient = gradient.to(passes.dtype)
-            to_passes[:, rows] = low_gradient @ low_weight
+            to_passes[:, rows] = low_gradient @ weight
             to_weight += low_gradient.flatten(0, 1).T @ x.flatten(0, 1)
             to_bias += gradient.sum((0, 1))
         scale = 1 / (num_passes * num_tokens)

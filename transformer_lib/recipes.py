@@ -36,8 +36,8 @@ class Recipe:
             step, of the old average; 0 for none. (Section 6.1 averages the last checkpoints, to the same end.)
         from_counts: let a language model begin as a table of the tokens' frequencies; see
             ``TransformerLanguageModel.start_from_counts``.
-        precision: what matrices are multiplied in: ``"float32"``, or ``"bfloat16"``, with weights, sums and
-            losses still in float32 (autocast).
+        precision: what the model computes in: ``"float32"``, or ``"bfloat16"``, with the loss, and the weights that
+            steps are added to, still in float32.
         subwords: pieces in a vocabulary of subwords, one for both languages; 0 for words. See ``SubwordField``.
         subword_dropout: share of the merges that are left out, at random and anew in every epoch, when subwords are
             made of a sentence (BPE-dropout; see ``SubwordField``).

@@ -150,16 +150,24 @@ def train_epoch(
     model.train()
     pad_id = model.config.pad_id
     device = next(model.parameters()).device
+    worker, copies = model, []
+    if precision == "bfloat16":  # a copy computes, but what is learnt is too fine for it, and added up in the model
+        worker = copy.deepcopy(model).to(torch.bfloat16)
+        copies = list(zip(model.parameters(), worker.parameters(), strict=True))
     total_loss = torch.zeros((), device=device)  # stays on the device: reading it each step would stop a GPU
     total_tokens = torch.zeros((), dtype=torch.long, device=device)
     for batch in _progress_bar(batches, "training", progress):
-        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-            features, targets = target_features(model, batch, passes=2 if consistency else 1)
-            loss = output_loss(model.output, features, targets, pad_id, label_smoothing, consistency)
-        optimizer.zero_grad()
+        features, targets = target_features(worker, batch, passes=2 if consistency else 1)
+        loss = output_loss(worker.output, features, targets, pad_id, label_smoothing, consistency)
+        worker.zero_grad()
         loss.backward()
+        for weights, working in copies:
+            weights.grad = working.grad.to(weights.dtype)
         torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
+        with torch.no_grad():
+            for weights, working in copies:
+                working.copy_(weights)
         if schedule is not None:
             schedule.step()
         if average is not None:
