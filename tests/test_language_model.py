@@ -210,3 +210,11 @@ def test_generating_is_repeatable_and_has_dropout_off(ids):
 def test_impossible_requests_are_refused(options, message, ids):
     with pytest.raises(ValueError, match=message):
         model_of().generate(**{"prompt": ids, "length": 2, **options})
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"norm_first": True}, {"tie_embeddings": True}, {"own_encoder": True, "norm_first": True}]
+)
+def test_a_configuration_knows_the_number_of_parameters(changes):
+    config = dataclasses.replace(CONFIG, **changes)
+    assert config.num_parameters() == TransformerLanguageModel(config).num_parameters()

@@ -74,18 +74,20 @@ def wheel(tmp_path_factory):
     return next(folder.glob("*.whl"))
 
 
-def test_the_wheel_carries_the_sample_corpus_and_the_figures(wheel, tmp_path):
+def test_the_wheel_carries_the_sample_corpus_the_figures_and_the_model(wheel, tmp_path):
     """Built as pip would, unpacked elsewhere, and imported from another directory."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     code = """
 import transformer_lib as t
 print(t.__file__, len(t.load_corpus()["train"]), t.corpora.cache_folder(), len(t.series.figure("transformer").data))
+print(t.checkpoint.SHIPPED_MODEL, t.Translator.load()("Ein Hund läuft."), sep="\\n")
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "TRANSFORMER_LIB_DATA": ""}
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
-    path, size, cache, figure = result.stdout.split()
+    (path, size, cache, figure), model, translation = (line.split() for line in result.stdout.splitlines())
+    assert model[0].startswith(str(tmp_path)) and "dog" in translation
     assert path.startswith(str(tmp_path))
     assert size == "8000"
     assert not cache.startswith((str(tmp_path), str(PACKAGE.parent)))  # the user's own cache, not site-packages
@@ -169,3 +171,28 @@ def test_the_model_half_needs_nothing_but_torch():
     for module in ORDER[: ORDER.index("language_model") + 1]:
         packages = {name.split(".")[0] for name in imports_of(module)} - set(sys.stdlib_module_names)
         assert packages <= {"torch", "transformer_lib"}
+
+
+def test_translating_loads_neither_spacy_nor_pytorchs_compiler(tmp_path):
+    """They would take longer to load than all the rest takes to translate."""
+    code = """
+import sys
+from transformer_lib import cli
+from transformer_lib.checkpoint import save_model
+from transformer_lib.corpora import load_corpus
+from transformer_lib.subwords import SubwordField, train_subwords
+from transformer_lib.transformer import Transformer, TransformerConfig
+pieces = train_subwords(load_corpus()["val"], 300)
+fields = {"src": SubwordField("de", pieces), "tgt": SubwordField("en", pieces)}
+sizes = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1, "max_len": 200, "positions": "sinusoidal"}
+model = Transformer(TransformerConfig(300, 300, tie_embeddings=True, **sizes))
+if len(sys.argv) > 2:
+    save_model(sys.argv[1], model, fields)
+else:
+    assert cli.main(["translate", "--model", sys.argv[1], "Ein Hund."]) == 0
+    print(*sorted({"spacy", "torch._dynamo", "matplotlib", "sympy"} & set(sys.modules)), sep="\\n")
+"""
+    file = str(tmp_path / "model.safetensors")
+    for arguments in ([file, "save"], [file]):
+        result = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    assert len(result.stdout.splitlines()) == 2 and not result.stdout.splitlines()[1], result.stdout

@@ -193,3 +193,11 @@ def test_a_configuration_survives_its_dictionary(name):
 def test_a_configuration_cannot_change_under_a_model():
     with pytest.raises(dataclasses.FrozenInstanceError):
         small_model().config.d_model = 32
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("changes", [{}, {"norm_first": True}, {"positions": "sinusoidal"}, {"tie_embeddings": True}])
+def test_a_configuration_knows_the_number_of_parameters(preset, changes):
+    config = TransformerConfig.preset(preset, 50, 50, **{"max_len": 7, **changes})
+    with torch.device("meta"):
+        assert config.num_parameters() == Transformer(config).num_parameters()

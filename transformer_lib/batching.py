@@ -110,10 +110,23 @@ class Batches(BucketIterator):
         self.set_epoch(1)
 
     def __len__(self) -> int:
-        """Return the number of batches; with ``max_tokens`` and shuffling, what it is when the whole set is sorted."""
+        """Return the number of batches."""
         if self.batch_size_fn is None:
             return super().__len__()
-        return sum(1 for _ in batch(sorted(self.dataset, key=self.sort_key), self.batch_size, self.batch_size_fn))
+        return len(self._sorted_batches(self.dataset))
+
+    def _sorted_batches(self, examples: Iterable[Example]) -> list[list[Example]]:
+        return list(batch(sorted(examples, key=self.sort_key), self.batch_size, self.batch_size_fn))
+
+    def create_batches(self) -> None:
+        """Cut the data into batches for the pass that begins; torchtext calls this.
+
+        torchtext sorts within pools of a hundred batches, whose sizes it counts as if all their sentences were as long
+        as the longest one; with ``max_tokens`` such pools are small and pad more. So here, all data is one pool.
+        """
+        super().create_batches()
+        if self.batch_size_fn is not None and self.shuffle:
+            self.batches = iter(self.random_shuffler(self._sorted_batches(self.data())))  # in another order each epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the epoch that starts next: a resumed training sees what an unbroken one would."""

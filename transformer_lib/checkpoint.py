@@ -91,7 +91,8 @@ def save_model(
     kind = _KINDS[model_class]
     check_vocabularies(model.config, fields)
     tensors = {name: parameter.detach().to("cpu", dtype).contiguous() for name, parameter in model.named_parameters()}
-    _check_shapes(model_class, model.config, tensors)
+    with torch.device("meta"):
+        _check_shapes(model_class(model.config), tensors)
     metadata = {
         "format": kind.format,
         "config": json.dumps(model.config.to_dict()),
@@ -142,10 +143,13 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", dtype: torc
         }
         notes = dict(json.loads(metadata["notes"]))
         check_vocabularies(config, fields)
-        _check_shapes(model_class, config, tensors)
+        promised, found = config.num_parameters(), sum(tensor.numel() for tensor in tensors.values())
+        if promised > 10 * found:  # do not take memory for it, only to see that it does not fit
+            raise ValueError(f"its configuration promises {promised:,} weights, but it holds {found:,}")
+        model = model_class(config).to(dtype)
+        _check_shapes(model, tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a size that overflows
         raise CheckpointError(f"{path} does not hold a model that fits together ({error})") from error
-    model = model_class(config).to(dtype)
     model.load_state_dict(tensors, strict=False)  # a tied matrix has several names, of which the file holds one
     return SavedModel(model.to(device).eval(), fields, notes)
 
@@ -178,12 +182,9 @@ def check_vocabularies(config: Configuration, fields: Mapping[str, TextField]) -
             )
 
 
-def _check_shapes(model_class: type[Model], config: Configuration, tensors: dict[str, torch.Tensor]) -> None:
-    """Compare what a file holds with what its configuration promises, before any memory is taken for it."""
-    if config.num_layers > len(tensors):
-        raise ValueError(f"num_layers is {config.num_layers}, but there are only {len(tensors)} tensors")
-    with torch.device("meta"):
-        expected = {name: list(parameter.shape) for name, parameter in model_class(config).named_parameters()}
+def _check_shapes(model: Model, tensors: dict[str, torch.Tensor]) -> None:
+    """Compare the shapes of a model's weights with those of tensors."""
+    expected = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
     found = {name: list(tensor.shape) for name, tensor in tensors.items()}
     if different := sorted(name for name in expected | found if expected.get(name) != found.get(name)):
         name = different[0]

@@ -27,7 +27,7 @@ from transformer_lib.pipeline import train_language_model, train_translator
 from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, PRECISIONS, RECIPES, Recipe
 from transformer_lib.text import UNK
 from transformer_lib.training import evaluate, perplexity, pick_device
-from transformer_lib.transformer import PRESETS, Transformer, TransformerConfig
+from transformer_lib.transformer import PRESETS, TransformerConfig
 from transformer_lib.translator import Translator
 
 DEFAULT_LM_OUTPUT = Path("runs/wikitext-2-valid-tutorial-lm")
@@ -201,13 +201,11 @@ def info(options: argparse.Namespace) -> None:
     if options.model is None:
         print(f"transformer-lib {transformer_lib.__version__}, torch {torch.__version__}, device {pick_device()}")
         print(f"corpora   {', '.join(dict.fromkeys((*CORPORA, *TEXTS)))}; downloads are kept in {cache_folder()}")
-        with torch.device("meta"):
-            print("translators (parameters with 10,000 word types a side)")
-            for name in PRESETS:
-                size = Transformer(TransformerConfig.preset(name, 10_000, 10_000)).num_parameters()
-                print(f"  {name:12} {size:12,}")
-            size = TransformerLanguageModel(LanguageModelConfig(10_000)).num_parameters()
-            print(f"language model (presets {', '.join(LANGUAGE_MODEL_RECIPES)})\n  {'':12} {size:12,}")
+        print("translators (parameters with 10,000 types a side)")
+        for name in PRESETS:
+            print(f"  {name:14} {TransformerConfig.preset(name, 10_000, 10_000).num_parameters():12,}")
+        print(f"language model (presets {', '.join(LANGUAGE_MODEL_RECIPES)})")
+        print(f"  {'':14} {LanguageModelConfig(10_000).num_parameters():12,}")
         return
     saved = load_model(options.model)
     print(f"{saved.model.num_parameters():,} parameters")

@@ -25,6 +25,12 @@ class Configuration:
         """Return all fields as a dictionary of plain values."""
         return asdict(self)
 
+    def _layer_parameters(self, attentions: int) -> int:
+        """Count the weights of a layer with so many attentions, and with a norm for each and for the feed-forward."""
+        attention = 4 * (self.d_model**2 + self.d_model)
+        feed_forward = 2 * self.d_model * self.d_ff + self.d_ff + self.d_model
+        return attentions * attention + feed_forward + (attentions + 1) * 2 * self.d_model
+
     def _check_sizes(self, *names: str) -> None:
         """Raise a ValueError unless these fields are positive, heads divide ``d_model``, and dropout is possible."""
         for name in names:

@@ -52,6 +52,13 @@ class LanguageModelConfig(Configuration):
         if not 0 <= self.pad_id < self.vocab_size:
             raise ValueError(f"pad_id is {self.pad_id!r}, expected an id below vocab_size={self.vocab_size}")
 
+    def num_parameters(self) -> int:
+        """Compute how many trainable numbers the model has, without building it; a tied matrix counts once."""
+        embeddings = (1 if self.tie_embeddings else 2) * self.vocab_size * self.d_model
+        layers = self.num_layers * self._layer_parameters(attentions=1)
+        norm = 2 * self.d_model if self.norm_first else 0
+        return embeddings + layers + norm + self.vocab_size
+
 
 class TransformerLanguageModel(nn.Module):
     """Embeddings and positions, ``nn.TransformerEncoder`` under a causal mask, and a linear layer on top.

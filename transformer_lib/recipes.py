@@ -102,7 +102,7 @@ RECIPES = {
         epochs=12, batch_size=64, learning_rate=2e-3, warmup_steps=200, schedule="inverse_sqrt", betas=(0.9, 0.98)
     ),
     "multi30k_best": Recipe(
-        epochs=30,
+        epochs=33,
         max_tokens=4096,
         optimizer="muon",
         learning_rate=3e-3,

@@ -29,7 +29,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     # for Multi30k: 6 million parameters with 8,000 subwords
     "multi30k_best": {
         "num_heads": 4,
-        "dropout": 0.2,
+        "dropout": 0.3,
         "norm_first": True,
         "positions": "sinusoidal",
         "max_len": 256,
@@ -107,6 +107,16 @@ class TransformerConfig(Configuration):
             )
         if not 0 <= self.pad_id < min(self.src_vocab_size, self.tgt_vocab_size):
             raise ValueError(f"pad_id is {self.pad_id!r}, expected an id that both vocabularies have")
+
+    def num_parameters(self) -> int:
+        """Compute how many trainable numbers the model has, without building it; a tied matrix counts once."""
+        embeddings = self.src_vocab_size * self.d_model
+        if not self.tie_embeddings:
+            embeddings += 2 * self.tgt_vocab_size * self.d_model  # the target's, and the output's
+        positions = 2 * self.max_len * self.d_model if self.positions == "learned" else 0
+        layers = self.num_layers * (self._layer_parameters(attentions=1) + self._layer_parameters(attentions=2))
+        norms = 2 * 2 * self.d_model if self.norm_first else 0
+        return embeddings + positions + layers + norms + self.tgt_vocab_size
 
     @classmethod
     def preset(cls, name: str, src_vocab_size: int, tgt_vocab_size: int, **changes: Any) -> "TransformerConfig":

@@ -1,0 +1,63 @@
+"""What must be true of the trained model that comes with the library."""
+
+from dataclasses import asdict
+
+import pytest
+
+from transformer_lib import bleu
+from transformer_lib.checkpoint import SHIPPED_MODEL, load_model
+from transformer_lib.corpora import CorpusError, load_corpus
+from transformer_lib.recipes import RECIPES, Recipe
+from transformer_lib.transformer import TransformerConfig
+from transformer_lib.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def saved():
+    return load_model(SHIPPED_MODEL)
+
+
+@pytest.fixture(scope="module")
+def translator(saved):
+    return Translator.from_saved(saved)
+
+
+def test_it_is_small(saved):
+    assert SHIPPED_MODEL.stat().st_size < 20e6
+    assert saved.model.num_parameters() < 10e6
+
+
+def test_it_is_what_its_preset_trains(saved):
+    """So that the command on its card is the one that made it."""
+    recipe = {**asdict(Recipe()), **saved.notes["recipe"], "betas": tuple(saved.notes["recipe"]["betas"])}
+    assert recipe == asdict(RECIPES["multi30k_best"])
+    assert saved.model.config == TransformerConfig.preset("multi30k_best", recipe["subwords"], recipe["subwords"])
+    assert len(saved.notes["history"]["val_loss"]) <= recipe["epochs"]
+    assert saved.notes["corpus"] == "multi30k" and saved.notes["search"]["beam_size"] == recipe["beam_size"]
+
+
+@pytest.mark.parametrize(
+    ("german", "english"),
+    [
+        ("Zwei junge Männer spielen Fußball im Park.", "two young men are playing soccer in the park."),
+        ("Ein Hund läuft durch den Schnee.", "a dog is running through the snow."),
+        ("Eine Frau liest ein Buch.", "a woman is reading a book."),
+    ],
+)
+def test_simple_captions(translator, german, english):
+    assert translator(german) == english
+
+
+def test_no_place_of_the_machine_that_trained_it_is_in_it(saved):
+    assert not any(word in str(saved.notes) for word in ("/root", "/home", "/work", "/tmp"))
+
+
+def test_it_translates_the_validation_split_as_well_as_ever(translator):
+    """All of it, if it is on this machine; nothing was chosen on it but the epoch and the length penalty."""
+    try:
+        pairs = load_corpus("multi30k")["val"]
+    except CorpusError:
+        pytest.skip("Multi30k cannot be had here")
+    translations = translator.translate([pair.src for pair in pairs[:300]])
+    measured = bleu.score(translations, [pair.tgt for pair in pairs[:300]], translator.tgt_field)
+    assert measured[0].value > 38
