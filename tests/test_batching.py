@@ -57,7 +57,14 @@ def test_little_is_padding(long_dataset, arguments):
     for batch in Batches(long_dataset, **arguments, train=True):
         padding += batch.src.eq(PAD).sum().item() + batch.tgt.eq(PAD).sum().item()
         positions += batch.src.numel() + batch.tgt.numel()
-    assert padding / positions < (0.07 if "max_tokens" in arguments else 0.1)
+    assert padding / positions < 0.1
+
+
+def test_small_batches_by_tokens_come_from_one_pool(long_dataset):
+    """torchtext's pools of a hundred such batches would hold a few hundred sentences each, and pad twice as much."""
+    batches = list(Batches(long_dataset, max_tokens=150, train=True))
+    shares = [torch.cat([b.src.eq(PAD).flatten(), b.tgt.eq(PAD).flatten()]).float().mean() for b in batches]
+    assert sum(shares) / len(shares) < 0.03
 
 
 def test_no_batch_has_more_tokens_than_asked_for(long_dataset):
