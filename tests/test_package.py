@@ -174,7 +174,7 @@ def test_the_model_half_needs_nothing_but_torch():
 
 
 def test_translating_loads_neither_spacy_nor_pytorchs_compiler(tmp_path):
-    """They would take longer to load than all the rest takes to translate."""
+    """Neither is needed for it, and both take long to load."""
     code = """
 import sys
 from transformer_lib import cli

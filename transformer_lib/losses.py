@@ -73,8 +73,9 @@ class _OutputLoss(torch.autograd.Function):
         to_passes = torch.empty_like(passes)
         to_weight, to_bias = torch.zeros_like(weight, dtype=wide), torch.zeros_like(bias, dtype=wide)
         at_once = _LOGITS_AT_ONCE["cpu" if passes.device.type == "cpu" else "other"]
-        for rows in torch.arange(num_tokens).split(max(1, at_once // (num_passes * vocab_size))):
-            rows = slice(int(rows[0]), int(rows[-1]) + 1)
+        step = max(1, at_once // (num_passes * vocab_size))
+        for start in range(0, num_tokens, step):
+            rows = slice(start, start + step)
             x = passes[:, rows]  # [passes, rows, d_model]
             target = targets[rows].expand(num_passes, -1)[..., None]  # [passes, rows, 1]
             log_p = F.linear(x, weight, bias).log_softmax(dim=-1, dtype=wide)  # [passes, rows, vocab_size]

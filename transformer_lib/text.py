@@ -24,7 +24,7 @@ def tokenizer(language: str | None) -> Callable[[str], list[str]]:
     """
     if language is None:
         return str.split
-    import spacy  # takes as long to load as torch, and subwords do without it
+    import spacy  # takes a while to load, and subwords do without it
 
     try:
         tokenize = spacy.blank(language).tokenizer
