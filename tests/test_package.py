@@ -27,6 +27,7 @@ ORDER = [
         "recipes",
         "losses",
         "optimization",
+        "parallel",
         "training",
         "search",
         "translator",

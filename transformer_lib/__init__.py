@@ -32,6 +32,7 @@ _LAZY_MODULES = (
     "generator",
     "losses",
     "optimization",
+    "parallel",
     "pipeline",
     "plots",
     "recipes",

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 import transformer_lib
-from transformer_lib import bleu
+from transformer_lib import bleu, parallel
 from transformer_lib.batching import Batches, Chunks, make_dataset, make_stream
 from transformer_lib.checkpoint import (
     MODEL_FILE,
@@ -103,6 +103,8 @@ def train(options: argparse.Namespace) -> None:
     translator = train_translator(
         corpus, options.preset, recipe, output, options.resume, options.device, options.min_freq, notes=own, log=_log
     )
+    if not parallel.is_first():
+        return
     for split in corpus.splits[2:3]:
         pairs = corpus[split]
         _print_scores(translator, pairs, split)
@@ -255,7 +257,8 @@ def _changed(recipe: Recipe, options: argparse.Namespace, *names: str) -> Recipe
 
 
 def _log(line: str) -> None:
-    print(line, flush=True)
+    if parallel.is_first():
+        print(line, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -94,7 +94,7 @@ class _OutputLoss(torch.autograd.Function):
             to_passes[:, rows] = low_gradient @ weight
             to_weight += low_gradient.flatten(0, 1).T @ x.flatten(0, 1)
             to_bias += gradient.sum((0, 1))
-        scale = 1 / (num_passes * num_tokens)
+        scale = 1 / max(1, num_passes * num_tokens)
         ctx.save_for_backward(
             to_passes.mul_(scale), to_weight.mul_(scale).to(weight.dtype), to_bias.mul_(scale).to(bias.dtype)
         )

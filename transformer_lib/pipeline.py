@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from transformer_lib import parallel
 from transformer_lib.batching import make_dataset, make_stream
 from transformer_lib.bleu import score
 from transformer_lib.checkpoint import MODEL_FILE, Model, load_model, save_model
@@ -73,7 +74,7 @@ def train_translator(
     notes = {"corpus": corpus.name, "preset": preset, **(notes or {})}
     fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
     translator = Translator(model, src_field, tgt_field)
-    if recipe.beam_size > 1:
+    if recipe.beam_size > 1 and parallel.is_first():
         scores = tune_length_penalty(translator, corpus["val"], recipe.beam_size)
         log(
             f"beam {recipe.beam_size}, BLEU on val by length penalty: "

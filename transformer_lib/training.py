@@ -4,6 +4,7 @@ import copy
 import hashlib
 import json
 import math
+import os
 import random
 import sys
 import time
@@ -20,6 +21,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
+from transformer_lib import parallel
 from transformer_lib.batching import Batches, Chunks, Dataset, resegment
 from transformer_lib.checkpoint import (
     MODEL_FILE,
@@ -62,12 +64,16 @@ class History:
 def pick_device(name: str = "auto") -> torch.device:
     """Return the device of that name; for ``"auto"``, the best there is: CUDA, else Apple's MPS, else the CPU.
 
+    Of several processes on one machine, each gets a GPU of its own (see ``parallel``).
+
     Raises:
         ValueError: there is no such device on this machine.
     """
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name == "auto":
-        return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if available[kind]))
+        name = next(kind for kind in ("cuda", "mps", "cpu") if available[kind])
+    if name == "cuda" and "LOCAL_RANK" in os.environ:
+        name = f"cuda:{os.environ['LOCAL_RANK']}"
     try:
         device = torch.device(name)
         if available.get(device.type) and (device.type != "cuda" or (device.index or 0) < torch.cuda.device_count()):
@@ -157,12 +163,14 @@ def train_epoch(
     total_loss = torch.zeros((), device=device)  # stays on the device: reading it each step would stop a GPU
     total_tokens = torch.zeros((), dtype=torch.long, device=device)
     for batch in _progress_bar(batches, "training", progress):
-        features, targets = target_features(worker, batch, passes=2 if consistency else 1)
+        features, targets = target_features(worker, parallel.share(batch), passes=2 if consistency else 1)
         loss = output_loss(worker.output, features, targets, pad_id, label_smoothing, consistency)
+        tokens = (targets != pad_id).sum()
         worker.zero_grad()
-        loss.backward()
+        (loss * (tokens / parallel.total(tokens))).backward()
         for weights, working in copies:
             weights.grad = working.grad.to(weights.dtype)
+        parallel.add_gradients(model.parameters())
         torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
         with torch.no_grad():
@@ -172,10 +180,9 @@ def train_epoch(
             schedule.step()
         if average is not None:
             average.update_parameters(model)
-        tokens = (targets != pad_id).sum()
         total_loss += loss.detach() * tokens
         total_tokens += tokens
-    mean_loss = (total_loss / total_tokens).item()
+    mean_loss = (parallel.total(total_loss) / parallel.total(total_tokens)).item()
     if not math.isfinite(mean_loss):
         raise FloatingPointError(f"the training loss is {mean_loss}: {_DIVERGED}")
     return mean_loss
@@ -190,15 +197,16 @@ def evaluate(model: Model, batches: Batches | Chunks, progress: bool | None = No
     was_training = model.training
     model.eval()
     pad_id = model.config.pad_id
-    total_loss, total_tokens = 0.0, 0
+    device = next(model.parameters()).device
+    total_loss, total_tokens = torch.zeros((), device=device), torch.zeros((), dtype=torch.long, device=device)
     try:
         for batch in _progress_bar(batches, "evaluating", progress):
-            logits, targets = predict_targets(model, batch)
-            total_loss += sequence_loss(logits, targets, pad_id, reduction="sum").item()
-            total_tokens += (targets != pad_id).sum().item()
+            logits, targets = predict_targets(model, parallel.share(batch))
+            total_loss += sequence_loss(logits, targets, pad_id, reduction="sum")
+            total_tokens += (targets != pad_id).sum()
     finally:
         model.train(was_training)
-    return total_loss / total_tokens
+    return (parallel.total(total_loss) / parallel.total(total_tokens)).item()
 
 
 def perplexity(loss: float) -> float:
@@ -248,30 +256,31 @@ def fit(
         KeyboardInterrupt: as always, but with a model and a state on disk that resuming goes on from.
     """
     run = _Run(model, train_set, val_set, recipe, None if output is None else Path(output), notes or {})
-    if resume:
-        run.restore()
-    else:
-        run.start()
-    try:
-        while len(run.history.val_loss) < recipe.epochs:
-            run.epoch(progress)
-            history = run.history
-            log(
-                f"epoch {len(history.val_loss):3d}/{recipe.epochs}  {history.seconds[-1]:5.0f} s  "
-                f"train loss {history.train_loss[-1]:.3f}  val loss {history.val_loss[-1]:.3f}  "
-                f"val perplexity {perplexity(history.val_loss[-1]):.2f}"
-                + ("  (best)" if history.best_epoch == len(history.val_loss) else "")
-            )
-            if on_epoch is not None:
-                on_epoch(history)
-    except KeyboardInterrupt:
-        if output is not None:
-            log(
-                f"interrupted in epoch {len(run.history.val_loss) + 1}; "
-                f"the epochs before it are in {output}, resume=True (--resume) goes on from there"
-            )
-        raise
-    run.load_best()
+    with parallel.together(next(model.parameters()).device):
+        if resume:
+            run.restore()
+        else:
+            run.start()
+        try:
+            while len(run.history.val_loss) < recipe.epochs:
+                run.epoch(progress)
+                history = run.history
+                log(
+                    f"epoch {len(history.val_loss):3d}/{recipe.epochs}  {history.seconds[-1]:5.0f} s  "
+                    f"train loss {history.train_loss[-1]:.3f}  val loss {history.val_loss[-1]:.3f}  "
+                    f"val perplexity {perplexity(history.val_loss[-1]):.2f}"
+                    + ("  (best)" if history.best_epoch == len(history.val_loss) else "")
+                )
+                if on_epoch is not None:
+                    on_epoch(history)
+        except KeyboardInterrupt:
+            if output is not None:
+                log(
+                    f"interrupted in epoch {len(run.history.val_loss) + 1}; "
+                    f"the epochs before it are in {output}, resume=True (--resume) goes on from there"
+                )
+            raise
+        run.load_best()
     return run.history
 
 
@@ -322,13 +331,11 @@ class _Run:
 
     def start(self) -> None:
         """Write the untrained model down, so that an interruption in the first epoch loses nothing either."""
-        if self.output is not None:
-            if (self.output / STATE_FILE).exists():
-                raise FileExistsError(
-                    f"{self.output} holds a training: resume it (--resume), or choose another output folder (--output)"
-                )
-            if (self.output / MODEL_FILE).exists():
-                raise FileExistsError(f"{self.output} holds a model: choose another output folder (--output)")
+        first, *others = parallel.from_all(self.identity())
+        if any(other != first for other in others):
+            raise ValueError("the processes have different configurations, recipes or vocabularies, expected the same")
+        parallel.from_first(self.check_output)
+        self.model.load_state_dict(parallel.from_first(self.model.state_dict))
         if self.recipe.from_counts:
             text = self.train_batches.dataset[0].text
             ids = torch.tensor([self.fields["text"].vocab[token] for token in text])
@@ -337,11 +344,21 @@ class _Run:
             self.save_state()
             self.keep_best()
 
+    def check_output(self) -> None:
+        """Refuse to write over a training or a model."""
+        if self.output is not None:
+            if (self.output / STATE_FILE).exists():
+                raise FileExistsError(
+                    f"{self.output} holds a training: resume it (--resume), or choose another output folder (--output)"
+                )
+            if (self.output / MODEL_FILE).exists():
+                raise FileExistsError(f"{self.output} holds a model: choose another output folder (--output)")
+
     def restore(self) -> None:
         """Go on where the folder's training stopped."""
         if self.output is None:
             raise ValueError("resume=True needs the output folder of the training to resume, but output is None")
-        state = load_training_state(self.output / STATE_FILE)
+        state = parallel.from_first(lambda: load_training_state(self.output / STATE_FILE))
         for name, mine in self.identity().items():
             # files written before a field of Recipe existed were trained with what is its default now
             theirs = {**asdict(Recipe()), **state[name]} if name == "recipe" else state[name]
@@ -357,7 +374,7 @@ class _Run:
         if self.average is not None:
             self.average.load_state_dict(state["average"])
         self.history = History(**state["history"])
-        if not (self.output / MODEL_FILE).exists():  # interrupted between the first two files
+        if parallel.is_first() and not (self.output / MODEL_FILE).exists():  # interrupted between the first two files
             self.keep_best()
 
     def epoch(self, progress: bool | None) -> None:
@@ -367,7 +384,7 @@ class _Run:
         if self.recipe.subword_dropout:
             self.train_batches = self.pair_batches(number)
         self.train_batches.set_epoch(number)
-        torch.manual_seed(self.recipe.seed + number)
+        torch.manual_seed(self.recipe.seed + number + 1_000_000 * parallel.rank())  # dropout differs between processes
         train_loss = train_epoch(
             self.model,
             self.train_batches,
@@ -399,7 +416,7 @@ class _Run:
         """Put the candidate's present weights aside as the best so far."""
         if self.output is None:
             self.best_weights = copy.deepcopy(self.candidate.state_dict())
-        else:
+        elif parallel.is_first():
             notes = {**self.notes, "recipe": asdict(self.recipe), "history": asdict(self.history)}
             save_model(self.output / MODEL_FILE, self.candidate, self.fields, notes)
 
@@ -407,12 +424,14 @@ class _Run:
         """Give the model the best weights so far."""
         if self.output is not None:
             dtype = next(self.model.parameters()).dtype
-            self.best_weights = load_model(self.output / MODEL_FILE, dtype=dtype).model.state_dict()
+            self.best_weights = parallel.from_first(
+                lambda: load_model(self.output / MODEL_FILE, dtype=dtype).model.state_dict()
+            )
         self.model.load_state_dict(self.best_weights)
 
     def save_state(self) -> None:
         """Write down everything that ``restore`` needs."""
-        if self.output is not None:
+        if self.output is not None and parallel.is_first():
             state = {
                 "model": self.model.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
@@ -439,5 +458,5 @@ def _progress_bar(batches: Batches | Chunks, what: str, progress: bool | None) -
     if progress is None:
         ipython = sys.modules.get("IPython")
         in_notebook = ipython is not None and ipython.get_ipython() is not None
-        progress = sys.stdout.isatty() or in_notebook
+        progress = (sys.stdout.isatty() or in_notebook) and parallel.is_first()
     return tqdm(batches, desc=what, unit="batch", leave=False, disable=not progress, file=sys.stdout)

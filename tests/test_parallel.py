@@ -1,0 +1,117 @@
+"""Two gloo processes, started by torchrun, do what one process does."""
+
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import torch
+from two_processes import RECIPE, make_data, make_model, one_epoch
+
+from transformer_lib import parallel
+from transformer_lib.checkpoint import MODEL_FILE, load_model
+from transformer_lib.training import fit
+
+
+def torchrun(*arguments):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *arguments]
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_data()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, data):
+    """Where two processes have been at work; ``one`` in it is a training that one process had begun."""
+    folder = tmp_path_factory.mktemp("two")
+    fit(make_model(data), data, data, RECIPE, folder / "one", log=str)
+    done = torchrun(Path(__file__).parent / "two_processes.py", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    """What each of the two found."""
+    return [torch.load(folder / f"rank-{rank}.pt", weights_only=True) for rank in (0, 1)]
+
+
+def test_two_processes_are_two_and_the_first_decides(found):
+    assert [process["world size"] for process in found] == [2, 2]
+    assert [process["from first"] for process in found] == [0, 0]
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("bfloat16", 1e-2)])
+def test_an_epoch_of_two_processes_is_that_of_one_on_the_union_of_their_sentences(data, found, precision, tolerance):
+    alone = one_epoch(data, precision)
+    for process in found:
+        together = process[precision]
+        assert together["train loss"] == pytest.approx(alone["train loss"], rel=tolerance)
+        assert together["val loss"] == pytest.approx(alone["val loss"], rel=tolerance)
+        torch.testing.assert_close(together["weights"], alone["weights"], rtol=0, atol=tolerance)
+    assert all(
+        torch.equal(found[0][precision]["weights"][name], w) for name, w in found[1][precision]["weights"].items()
+    )
+
+
+def test_what_two_processes_train_one_can_go_on_with_and_the_other_way_round(data, folder, found, tmp_path):
+    shutil.copytree(folder / "two", tmp_path / "two")
+    longer = replace(RECIPE, epochs=3)
+    alone = asdict(fit(make_model(data), data, data, longer, log=str))
+    after_two = asdict(fit(make_model(data), data, data, longer, tmp_path / "two", resume=True, log=str))
+    for losses in ("train_loss", "val_loss"):
+        assert after_two[losses] == pytest.approx(alone[losses], rel=1e-4)
+        for process in found:
+            assert process["history"][losses] == pytest.approx(alone[losses][:2], rel=1e-4)
+            assert process["resumed"][losses] == pytest.approx(alone[losses], rel=1e-4)
+
+
+def test_all_processes_end_with_the_model_that_is_on_disk(found, folder):
+    on_disk = load_model(folder / "two" / MODEL_FILE, dtype=torch.float32).model.state_dict()
+    for name, weights in found[0]["fitted"].items():
+        assert weights.equal(found[1]["fitted"][name])
+        assert weights.equal(on_disk[name])
+
+
+def test_dropout_differs_between_processes(found):
+    assert not found[0]["random state"].equal(found[1]["random state"])
+
+
+def test_processes_that_would_train_different_things_are_refused(folder, found):
+    assert "different" in found[1]["error"]
+    assert not (folder / "refused").exists()
+
+
+def test_one_process_alone_needs_no_group():
+    rows = torch.arange(4)
+    assert parallel.world_size() == 1
+    assert parallel.is_first()
+    assert parallel.total(rows) is rows
+    assert parallel.share(rows) is rows
+
+
+@pytest.fixture
+def corpus(tmp_path, pairs):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for split in ("train", "val", "test"):
+        for side, language in enumerate(("de", "en")):
+            (folder / f"{split}.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    return folder
+
+
+def test_the_command_line_prints_once_and_stops_when_a_process_does(corpus, tmp_path):
+    train = ("-m", "transformer_lib", "train", "--corpus", corpus, "--epochs", 1, "--output", tmp_path / "run")
+    done = torchrun(*train)
+    assert done.returncode == 0, done.stderr
+    for line in ("corpus    ", "epoch   1/1", "test: 8 pairs", "Try it:"):
+        assert done.stdout.count(line) == 1
+    assert len(load_model(tmp_path / "run" / MODEL_FILE).notes["history"]["val_loss"]) == 1
+    again = torchrun(*train)
+    assert again.returncode != 0
+    assert "holds a training: resume it" in again.stderr

@@ -1,0 +1,68 @@
+"""What each of two processes does in ``test_parallel.py``: it leaves what it finds in the folder that it is given."""
+
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+from conftest import PAIRS
+
+from transformer_lib import Transformer, TransformerConfig, parallel
+from transformer_lib.batching import Batches, make_dataset
+from transformer_lib.recipes import Recipe
+from transformer_lib.text import TextField, build_vocabularies
+from transformer_lib.training import evaluate, fit, seed_everything, train_epoch
+
+RECIPE = Recipe(epochs=2, batch_size=5, learning_rate=2e-3, warmup_steps=2)
+
+
+def make_data():
+    fields = TextField("de"), TextField("en")
+    dataset = make_dataset(PAIRS, *fields)
+    build_vocabularies(dataset, min_freq=1)
+    return dataset
+
+
+def make_model(dataset, dropout=0.0):
+    """The same weights every time."""
+    seed_everything(0)
+    sizes = (len(field.vocab) for field in dataset.fields.values())
+    return Transformer(TransformerConfig(*sizes, d_model=32, num_heads=4, d_ff=64, num_layers=2, dropout=dropout))
+
+
+def one_epoch(dataset, precision):
+    """Three sentences at a time of seven, so that the last batch has one, and a process nothing to do."""
+    model = make_model(dataset)
+    batches = Batches(make_dataset(PAIRS[:7], *dataset.fields.values()), batch_size=3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    loss = train_epoch(model, batches, optimizer, precision=precision)
+    return {"train loss": loss, "val loss": evaluate(model, batches), "weights": model.state_dict()}
+
+
+def main(folder):
+    dataset, rank, found = make_data(), parallel.rank(), {}
+    with parallel.together(torch.device("cpu")):
+        found["world size"] = parallel.world_size()
+        found["from first"] = parallel.from_first(lambda: rank)
+        for precision in ("float32", "bfloat16"):
+            found[precision] = one_epoch(dataset, precision)
+
+    model = make_model(dataset)
+    found["history"] = asdict(fit(model, dataset, dataset, RECIPE, folder / "two", log=str))
+    found["fitted"] = model.state_dict()
+    longer = replace(RECIPE, epochs=3)
+    found["resumed"] = asdict(fit(make_model(dataset), dataset, dataset, longer, folder / "one", resume=True, log=str))
+
+    def remember(history):
+        found["random state"] = torch.get_rng_state()
+
+    fit(make_model(dataset, 0.5), dataset, dataset, replace(RECIPE, epochs=1, batch_size=2), on_epoch=remember, log=str)
+    try:
+        fit(make_model(dataset), dataset, dataset, replace(RECIPE, seed=rank), folder / "refused")
+    except ValueError as error:
+        found["error"] = str(error)
+    torch.save(found, folder / f"rank-{rank}.pt")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,106 @@
+"""Several processes, one training: each computes the gradient of its share of every batch (``torch.distributed``).
+
+``torchrun`` starts the processes and tells each its rank in the environment. They work together within ``together``,
+which ``fit`` enters; outside it, and in a process that was started alone, everything here leaves what it is given as it
+is.
+"""
+
+import atexit
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+T = TypeVar("T")
+
+_together = False
+
+
+@contextmanager
+def together(device: torch.device) -> Iterator[None]:
+    """Let the processes that torchrun has started work together for as long as the block lasts.
+
+    Args:
+        device: where this process computes; NCCL connects GPUs, gloo everything else.
+    """
+    global _together
+    if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        atexit.register(dist.destroy_process_group)  # and not at the block's end: it can be connected only once
+    before, _together = _together, dist.is_initialized()
+    try:
+        yield
+    finally:
+        _together = before
+
+
+def rank() -> int:
+    """Return this process's number, from 0."""
+    return dist.get_rank() if dist.is_initialized() else int(os.environ.get("RANK", "0"))
+
+
+def is_first() -> bool:
+    """Say whether this is the process that writes, prints and decides."""
+    return rank() == 0
+
+
+def world_size() -> int:
+    """Return the number of processes that work together."""
+    return dist.get_world_size() if _together else 1
+
+
+def share(batch: Any) -> Any:
+    """Return this process's rows of a batch: of n processes, every n-th sentence, so that all have as long ones.
+
+    Args:
+        batch: its attributes that are tensors have the sentences in their first dimension.
+    """
+    if world_size() == 1:
+        return batch
+    rows = slice(rank(), None, world_size())
+    return SimpleNamespace(**{name: value[rows] for name, value in vars(batch).items() if isinstance(value, Tensor)})
+
+
+def total(mine: Tensor) -> Tensor:
+    """Return the sum of all processes' tensors."""
+    if world_size() == 1:
+        return mine
+    mine = mine.clone()
+    dist.all_reduce(mine)
+    return mine
+
+
+def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Replace each parameter's gradient by the sum of all processes' gradients, sent as one tensor."""
+    if world_size() == 1:
+        return
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    vector = parameters_to_vector(gradients)
+    dist.all_reduce(vector)
+    vector_to_parameters(vector, gradients)
+
+
+def from_all(mine: T) -> list[T]:
+    """Return what each process gives, by rank."""
+    if world_size() == 1:
+        return [mine]
+    everyones: list[T] = [mine] * world_size()
+    dist.all_gather_object(everyones, mine)
+    return everyones
+
+
+def from_first(make: Callable[[], T]) -> T:
+    """Return what ``make`` returns in the first process; the others do not call it."""
+    if world_size() == 1:
+        return make()
+    made = [make() if is_first() else None]
+    dist.broadcast_object_list(made)
+    return made[0]
