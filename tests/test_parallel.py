@@ -106,12 +106,19 @@ def corpus(tmp_path, pairs):
 
 
 def test_the_command_line_prints_once_and_stops_when_a_process_does(corpus, tmp_path):
-    train = ("-m", "transformer_lib", "train", "--corpus", corpus, "--epochs", 1, "--output", tmp_path / "run")
+    output = tmp_path / "run"
+    train = ("-m", "transformer_lib", "train", "--corpus", corpus, "--preset", "multi30k-fast", "--output", output)
+    train = (*train, "--epochs", 1, "--subwords", 80)
     done = torchrun(*train)
     assert done.returncode == 0, done.stderr
-    for line in ("corpus    ", "epoch   1/1", "test: 8 pairs", "Try it:"):
+    for line in ("corpus    ", "epoch   1/1", "beam 4, BLEU on val", "test: 8 pairs", "Try it:"):
         assert done.stdout.count(line) == 1
-    assert len(load_model(tmp_path / "run" / MODEL_FILE).notes["history"]["val_loss"]) == 1
+    notes = load_model(output / MODEL_FILE).notes
+    assert len(notes["history"]["val_loss"]) == 1
+    tried = next(line for line in done.stdout.splitlines() if line.startswith("beam 4")).split(": ")[1]
+    scores = {float(alpha): float(bleu) for alpha, bleu in (both.split() for both in tried.split(", "))}
+    assert len(scores) == 7  # each process has tried its share
+    assert scores[notes["search"]["alpha"]] == max(scores.values())
     again = torchrun(*train)
     assert again.returncode != 0
     assert "holds a training: resume it" in again.stderr

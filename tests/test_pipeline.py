@@ -35,7 +35,7 @@ def test_the_same_seed_gives_the_same_translator(corpus):
 
 
 def test_an_unknown_preset_says_which_there_are(corpus):
-    with pytest.raises(ValueError, match="preset is 'huge', expected one of tutorial, small, multi30k_best, paper_b"):
+    with pytest.raises(ValueError, match="preset is 'huge', expected one of tutorial, small, multi30k_best, multi"):
         train_translator(corpus, "huge")
 
 

@@ -176,7 +176,7 @@ def test_an_impossible_configuration_says_why(changes, message):
 
 
 def test_an_unknown_preset_lists_the_known_ones():
-    with pytest.raises(ValueError, match="preset is 'huge', expected one of tutorial, small, multi30k_best, paper_b"):
+    with pytest.raises(ValueError, match="preset is 'huge', expected one of tutorial, small, multi30k_best, multi"):
         TransformerConfig.preset("huge", 10, 10)
 
 

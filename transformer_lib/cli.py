@@ -35,6 +35,7 @@ EXAMPLES = {
     "train": """examples:
   transformer-lib train
   transformer-lib train --preset multi30k-best
+  torchrun --nproc-per-node 2 -m transformer_lib train --preset multi30k-fast     (two processes, for cores or GPUs)
   transformer-lib train --corpus multi30k --preset tutorial --epochs 10 --output runs/tutorial
   transformer-lib train --corpus my_folder --output runs/mine     (my_folder/train.de, train.en, val.de, val.en)
   transformer-lib train --output runs/tutorial --corpus multi30k --preset tutorial --resume""",

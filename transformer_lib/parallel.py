@@ -7,7 +7,7 @@ is.
 
 import atexit
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -57,16 +57,18 @@ def world_size() -> int:
     return dist.get_world_size() if _together else 1
 
 
-def share(batch: Any) -> Any:
-    """Return this process's rows of a batch: of n processes, every n-th sentence, so that all have as long ones.
+def share(whole: Any) -> Any:
+    """Return what this process has to do: of n processes, every n-th sentence or item, so that all have as long ones.
 
     Args:
-        batch: its attributes that are tensors have the sentences in their first dimension.
+        whole: a batch, whose attributes that are tensors have the sentences in their first dimension; or a sequence.
     """
     if world_size() == 1:
-        return batch
-    rows = slice(rank(), None, world_size())
-    return SimpleNamespace(**{name: value[rows] for name, value in vars(batch).items() if isinstance(value, Tensor)})
+        return whole
+    mine = slice(rank(), None, world_size())
+    if isinstance(whole, Sequence):
+        return whole[mine]
+    return SimpleNamespace(**{name: value[mine] for name, value in vars(whole).items() if isinstance(value, Tensor)})
 
 
 def total(mine: Tensor) -> Tensor:

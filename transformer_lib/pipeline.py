@@ -74,13 +74,14 @@ def train_translator(
     notes = {"corpus": corpus.name, "preset": preset, **(notes or {})}
     fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
     translator = Translator(model, src_field, tgt_field)
-    if recipe.beam_size > 1 and parallel.is_first():
-        scores = tune_length_penalty(translator, corpus["val"], recipe.beam_size)
+    if recipe.beam_size > 1:
+        with parallel.together(device):
+            scores = tune_length_penalty(translator, corpus["val"], recipe.beam_size)
         log(
             f"beam {recipe.beam_size}, BLEU on val by length penalty: "
             + ", ".join(f"{a} {scores[a]:.2f}" for a in scores)
         )
-        if output is not None:
+        if output is not None and parallel.is_first():
             saved = load_model(Path(output) / MODEL_FILE)
             search = {"beam_size": translator.beam_size, "alpha": translator.alpha}
             save_model(Path(output) / MODEL_FILE, saved.model, saved.fields, {**saved.notes, "search": search})
@@ -109,10 +110,12 @@ def tune_length_penalty(
     """
     if not alphas:
         raise ValueError("alphas is empty, expected at least one length penalty to try")
-    scores = {}
-    for alpha in alphas:
+    mine = {}
+    for alpha in parallel.share(alphas):
         translations = translator.translate([pair.src for pair in pairs], beam_size, alpha)
-        scores[alpha] = score(translations, [pair.tgt for pair in pairs], translator.tgt_field)[0].value
+        mine[alpha] = score(translations, [pair.tgt for pair in pairs], translator.tgt_field)[0].value
+    everyones = {alpha: value for some in parallel.from_all(mine) for alpha, value in some.items()}
+    scores = {alpha: everyones[alpha] for alpha in alphas}
     translator.beam_size, translator.alpha = beam_size, max(scores, key=scores.__getitem__)
     return scores
 
