@@ -95,17 +95,19 @@ def test_padding_does_not_count_and_gets_no_gradient(layer, targets):
     assert (gradient[targets == PAD] == 0).all() and (gradient[targets != PAD] != 0).any(-1).all()
 
 
-def test_in_bfloat16_the_loss_and_its_gradients_are_nearly_the_same():
+@pytest.mark.parametrize(("dtype", "scale"), [(torch.bfloat16, 1.0), (torch.float16, 4096.0)])
+def test_in_half_precision_the_loss_and_its_gradients_are_nearly_the_same(dtype, scale):
+    """Gradients of single features, which are tiny in a large batch, too: in float16, those of the scaled loss."""
     torch.manual_seed(0)
-    layer, targets = nn.Linear(64, 500), torch.randint(2, 500, (4, 50))
-    features = torch.randn(4, 50, 64, requires_grad=True)
+    layer, targets = nn.Linear(64, 500), torch.randint(2, 500, (40, 50))
+    features = torch.randn(40, 50, 64, requires_grad=True)
     exact = output_loss(layer, features, targets, PAD, label_smoothing=0.1)
-    rough_layer = copy.deepcopy(layer).bfloat16()
-    rough_features = features.detach().bfloat16().requires_grad_()
+    rough_layer = copy.deepcopy(layer).to(dtype)
+    rough_features = features.detach().to(dtype).requires_grad_()
     rough = output_loss(rough_layer, rough_features, targets, PAD, label_smoothing=0.1)
     assert rough.dtype == torch.float32
     assert rough.item() == pytest.approx(exact.item(), rel=1e-3) and rough.item() != exact.item()
-    pairs = zip(gradients_of(rough, rough_features, rough_layer), gradients_of(exact, features, layer), strict=True)
-    for a, b in pairs:
-        assert a.dtype == torch.bfloat16
-        assert (a.float() - b).norm() < 0.01 * b.norm()
+    gradients = gradients_of(scale * rough, rough_features, rough_layer)
+    for a, b in zip(gradients, gradients_of(exact, features, layer), strict=True):
+        assert a.dtype == dtype
+        assert (a.float() / scale - b).norm() < 0.01 * b.norm()

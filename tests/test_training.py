@@ -357,6 +357,17 @@ def test_weights_and_what_is_saved_stay_in_float32(subword_dataset, subword_conf
     assert {tensor.dtype for tensor in tensors} == {torch.float32}
 
 
+def test_a_gpu_without_bfloat16_learns_the_same_in_float16(subword_dataset, subword_config, monkeypatch):
+    recipe = dataclasses.replace(EVERYTHING, subword_dropout=0.0, consistency=0.0)
+    config = dataclasses.replace(subword_config, dropout=0.0)
+    _, expected = run(subword_dataset, config, recipe=recipe)
+    monkeypatch.setattr(training, "half_precision", lambda device: torch.float16)
+    model, history = run(subword_dataset, config, recipe=recipe)
+    assert history.train_loss == pytest.approx(expected.train_loss, rel=0.02)
+    assert history.train_loss != expected.train_loss
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
 def test_every_epoch_cuts_subwords_anew(subword_dataset, subword_config, monkeypatch):
     seen, real = [], training.train_epoch
 

@@ -94,13 +94,14 @@ class _OutputLoss(torch.autograd.Function):
             to_passes[:, rows] = low_gradient @ weight
             to_weight += low_gradient.flatten(0, 1).T @ x.flatten(0, 1)
             to_bias += gradient.sum((0, 1))
-        scale = 1 / max(1, num_passes * num_tokens)
-        ctx.save_for_backward(
-            to_passes.mul_(scale), to_weight.mul_(scale).to(weight.dtype), to_bias.mul_(scale).to(bias.dtype)
-        )
-        return loss * scale
+        ctx.save_for_backward(to_passes, to_weight, to_bias)
+        ctx.dtypes = passes.dtype, weight.dtype, bias.dtype
+        ctx.share = 1 / max(1, num_passes * num_tokens)  # of a token in the mean; a process may have none
+        return loss * ctx.share
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient):
-        return *((gradient * tensor).to(tensor.dtype) for tensor in ctx.saved_tensors), None, None, None
+        factor = gradient * ctx.share  # float16 would round the share alone to nothing
+        pairs = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
+        return *((factor * tensor).to(dtype) for tensor, dtype in pairs), None, None, None

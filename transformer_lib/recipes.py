@@ -37,7 +37,7 @@ class Recipe:
         from_counts: let a language model begin as a table of the tokens' frequencies; see
             ``TransformerLanguageModel.start_from_counts``.
         precision: what the model computes in: ``"float32"``, or ``"bfloat16"``, with the loss, and the weights that
-            steps are added to, still in float32.
+            steps are added to, still in float32. On a GPU that is too old for it, float16 with scaled gradients.
         subwords: pieces in a vocabulary of subwords, one for both languages; 0 for words. See ``SubwordField``.
         subword_dropout: share of the merges that are left out, at random and anew in every epoch, when subwords are
             made of a sentence (BPE-dropout; see ``SubwordField``).

@@ -84,6 +84,13 @@ def pick_device(name: str = "auto") -> torch.device:
     raise ValueError(f"device is {name!r}, but this machine has {', '.join(choices)}; 'auto' picks one")
 
 
+def half_precision(device: torch.device) -> torch.dtype:
+    """Return bfloat16, or float16 for a GPU that is older than bfloat16 (before NVIDIA's Ampere)."""
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
+        return torch.float16
+    return torch.bfloat16
+
+
 def seed_everything(seed: int) -> None:
     """Seed the random numbers of Python, NumPy and torch, on all devices."""
     random.seed(seed)
@@ -156,10 +163,12 @@ def train_epoch(
     model.train()
     pad_id = model.config.pad_id
     device = next(model.parameters()).device
-    worker, copies = model, []
+    worker, copies, dtype = model, [], torch.float32
     if precision == "bfloat16":  # a copy computes, but what is learnt is too fine for it, and added up in the model
-        worker = copy.deepcopy(model).to(torch.bfloat16)
+        dtype = half_precision(device)
+        worker = copy.deepcopy(model).to(dtype)
         copies = list(zip(model.parameters(), worker.parameters(), strict=True))
+    scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)  # so that no gradient rounds to zero
     total_loss = torch.zeros((), device=device)  # stays on the device: reading it each step would stop a GPU
     total_tokens = torch.zeros((), dtype=torch.long, device=device)
     for batch in _progress_bar(batches, "training", progress):
@@ -167,12 +176,14 @@ def train_epoch(
         loss = output_loss(worker.output, features, targets, pad_id, label_smoothing, consistency)
         tokens = (targets != pad_id).sum()
         worker.zero_grad()
-        (loss * (tokens / parallel.total(tokens))).backward()
+        scaler.scale(loss * (tokens / parallel.total(tokens))).backward()
         for weights, working in copies:
             weights.grad = working.grad.to(weights.dtype)
         parallel.add_gradients(model.parameters())
+        scaler.unscale_(optimizer)
         torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
         with torch.no_grad():
             for weights, working in copies:
                 working.copy_(weights)
