@@ -28,6 +28,7 @@ ORDER = [
         "losses",
         "optimization",
         "parallel",
+        "precision",
         "training",
         "search",
         "translator",

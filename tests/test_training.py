@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from transformer_lib import Transformer, training
+from transformer_lib import Transformer, precision, training
 from transformer_lib.batching import Batches, make_dataset
 from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state, save_training_state
 from transformer_lib.recipes import SCHEDULES, Recipe
@@ -361,7 +361,7 @@ def test_a_gpu_without_bfloat16_learns_the_same_in_float16(subword_dataset, subw
     recipe = dataclasses.replace(EVERYTHING, subword_dropout=0.0, consistency=0.0)
     config = dataclasses.replace(subword_config, dropout=0.0)
     _, expected = run(subword_dataset, config, recipe=recipe)
-    monkeypatch.setattr(training, "half_precision", lambda device: torch.float16)
+    monkeypatch.setattr(precision, "half_precision", lambda device: torch.float16)
     model, history = run(subword_dataset, config, recipe=recipe)
     assert history.train_loss == pytest.approx(expected.train_loss, rel=0.02)
     assert history.train_loss != expected.train_loss

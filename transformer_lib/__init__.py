@@ -35,6 +35,7 @@ _LAZY_MODULES = (
     "parallel",
     "pipeline",
     "plots",
+    "precision",
     "recipes",
     "search",
     "series",

@@ -36,6 +36,7 @@ from transformer_lib.checkpoint import (
 from transformer_lib.language_model import TransformerLanguageModel
 from transformer_lib.losses import output_loss, sequence_loss
 from transformer_lib.optimization import average_weights, learning_rate_schedule, make_optimizer
+from transformer_lib.precision import MixedPrecision
 from transformer_lib.recipes import Recipe
 
 _DIVERGED = "training has diverged; try a lower learning rate or a longer warm-up"
@@ -82,13 +83,6 @@ def pick_device(name: str = "auto") -> torch.device:
         pass
     choices = [kind for kind, there in available.items() if there]
     raise ValueError(f"device is {name!r}, but this machine has {', '.join(choices)}; 'auto' picks one")
-
-
-def half_precision(device: torch.device) -> torch.dtype:
-    """Return bfloat16, or float16 for a GPU that is older than bfloat16 (before NVIDIA's Ampere)."""
-    if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
-        return torch.float16
-    return torch.bfloat16
 
 
 def seed_everything(seed: int) -> None:
@@ -163,30 +157,15 @@ def train_epoch(
     model.train()
     pad_id = model.config.pad_id
     device = next(model.parameters()).device
-    worker, copies, dtype = model, [], torch.float32
-    if precision == "bfloat16":  # a copy computes, but what is learnt is too fine for it, and added up in the model
-        dtype = half_precision(device)
-        worker = copy.deepcopy(model).to(dtype)
-        copies = list(zip(model.parameters(), worker.parameters(), strict=True))
-    scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)  # so that no gradient rounds to zero
+    mixed = MixedPrecision(model, precision)
     total_loss = torch.zeros((), device=device)  # stays on the device: reading it each step would stop a GPU
     total_tokens = torch.zeros((), dtype=torch.long, device=device)
     for batch in _progress_bar(batches, "training", progress):
-        features, targets = target_features(worker, parallel.share(batch), passes=2 if consistency else 1)
-        loss = output_loss(worker.output, features, targets, pad_id, label_smoothing, consistency)
+        features, targets = target_features(mixed.worker, parallel.share(batch), passes=2 if consistency else 1)
+        loss = output_loss(mixed.worker.output, features, targets, pad_id, label_smoothing, consistency)
         tokens = (targets != pad_id).sum()
-        worker.zero_grad()
-        scaler.scale(loss * (tokens / parallel.total(tokens))).backward()
-        for weights, working in copies:
-            weights.grad = working.grad.to(weights.dtype)
-        parallel.add_gradients(model.parameters())
-        scaler.unscale_(optimizer)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
-        scaler.step(optimizer)
-        scaler.update()
-        with torch.no_grad():
-            for weights, working in copies:
-                working.copy_(weights)
+        mixed.backward(loss * (tokens / parallel.total(tokens)))
+        mixed.step(optimizer, clip)
         if schedule is not None:
             schedule.step()
         if average is not None:

@@ -1,0 +1,59 @@
+"""Mixed precision: half the bits compute, and all of them remember (Micikevicius et al. 2018)."""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from transformer_lib import parallel
+
+
+class MixedPrecision:
+    """Computes with a copy of a model in half precision, and learns in the model itself.
+
+    A step is often too small for a half-precision weight: added to it, it would be rounded away. So the copy's
+    gradients are brought to the model, the optimiser's steps are added up there, and the copy is made equal to the
+    model again. In float32 there is no copy. float16, unlike bfloat16, also rounds small gradients to zero; there, the
+    loss is scaled up before they are computed, and they are scaled down after.
+
+    Args:
+        model: what learns.
+        precision: ``"float32"`` or ``"bfloat16"``; see ``Recipe``.
+
+    Attributes:
+        worker: what computes: the copy, or the model itself.
+    """
+
+    def __init__(self, model: nn.Module, precision: str):
+        device = next(model.parameters()).device
+        dtype = half_precision(device) if precision == "bfloat16" else None
+        self.model = model
+        self.worker = model if dtype is None else copy.deepcopy(model).to(dtype)
+        self.pairs = [] if dtype is None else list(zip(model.parameters(), self.worker.parameters(), strict=True))
+        self.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
+
+    def backward(self, loss: Tensor) -> None:
+        """Compute the model's gradients of ``loss``, or of the sum of all processes' (see ``parallel``)."""
+        self.worker.zero_grad()
+        self.scaler.scale(loss).backward()
+        for weights, working in self.pairs:
+            weights.grad = None if working.grad is None else working.grad.to(weights.dtype)  # None if frozen
+        parallel.add_gradients(self.model.parameters())
+
+    def step(self, optimizer: Optimizer, clip: float) -> None:
+        """Clip the norm of the gradients, and let the optimiser update the model."""
+        self.scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        with torch.no_grad():
+            for weights, working in self.pairs:
+                working.copy_(weights)
+
+
+def half_precision(device: torch.device) -> torch.dtype:
+    """Return bfloat16, or float16 for a GPU that is older than bfloat16 (before NVIDIA's Ampere)."""
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
+        return torch.float16
+    return torch.bfloat16
