@@ -92,7 +92,7 @@ def tune_length_penalty(
     translator: Translator,
     pairs: Sequence[Pair],
     beam_size: int = 4,
-    alphas: Sequence[float] = (0.0, 0.4, 0.8, 1.2, 1.6, 2.0, 2.4),
+    alphas: Sequence[float] = (0.0, 0.6, 1.2, 1.8, 2.4, 3.0, 3.6),
 ) -> dict[float, float]:
     """Find the length penalty whose translations score the highest BLEU, and let the translator search with it.
 
