@@ -39,9 +39,9 @@ def test_it_is_what_its_preset_trains(saved):
 @pytest.mark.parametrize(
     ("german", "english"),
     [
-        ("Zwei junge Männer spielen Fußball im Park.", "two young men playing soccer in the park."),
+        ("Zwei junge Männer spielen Fußball im Park.", "two young men are playing soccer in the park."),
         ("Ein Hund läuft durch den Schnee.", "a dog runs through the snow."),
-        ("Eine Frau liest ein Buch.", "a woman reads a book."),
+        ("Eine Frau liest ein Buch.", "a woman is reading a book."),
     ],
 )
 def test_simple_captions(translator, german, english):
@@ -60,4 +60,4 @@ def test_it_translates_the_validation_split_as_well_as_ever(translator):
         pytest.skip("Multi30k cannot be had here")
     translations = translator.translate([pair.src for pair in pairs[:300]])
     measured = bleu.score(translations, [pair.tgt for pair in pairs[:300]], translator.tgt_field)
-    assert measured[0].value > 38
+    assert measured[0].value > 40
