@@ -199,7 +199,8 @@ def test_every_help_shows_examples_that_parse(command, capsys):
 
     for line in cli.EXAMPLES[command].splitlines()[1:]:
         words = shlex.split(line.split("     (")[0].split(" < ")[0])
-        cli._parser().parse_args(words[words.index("transformer-lib") + 1 :])
+        program = "transformer_lib" if words[0] == "torchrun" else "transformer-lib"
+        cli._parser().parse_args(words[words.index(program) + 1 :])
 
 
 def test_info_describes_the_installation(capsys):
