@@ -89,7 +89,7 @@ TABLE_3 = {
     }.items()
 }
 
-# what the paper does not ask; the last two make each epoch dearer, and so get fewer
+# what the paper does not ask; two passes make an epoch dearer, so there are fewer
 MORE = {
     name: STEPS["base"] + change
     for name, change in {

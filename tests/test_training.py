@@ -368,6 +368,18 @@ def test_a_gpu_without_bfloat16_learns_the_same_in_float16(subword_dataset, subw
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
+def test_in_half_precision_what_is_frozen_stays_frozen(subword_dataset, subword_config):
+    seed_everything(0)
+    model = Transformer(subword_config)
+    frozen = model.encoder.layers[0].feed_forward.requires_grad_(False)
+    before = {name: weights.clone() for name, weights in model.state_dict().items()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train_epoch(model, Batches(subword_dataset, 4), optimizer, precision="bfloat16")
+    still = {name for name, weights in model.state_dict().items() if weights.equal(before[name])}
+    assert {f"encoder.layers.0.feed_forward.{name}" for name in frozen.state_dict()} <= still
+    assert "decoder.layers.0.feed_forward.expand.weight" not in still
+
+
 def test_every_epoch_cuts_subwords_anew(subword_dataset, subword_config, monkeypatch):
     seen, real = [], training.train_epoch
 

@@ -364,7 +364,7 @@ class _Run:
         if self.average is not None:
             self.average.load_state_dict(state["average"])
         self.history = History(**state["history"])
-        if parallel.is_first() and not (self.output / MODEL_FILE).exists():  # interrupted between the first two files
+        if not (self.output / MODEL_FILE).exists():  # interrupted between the first two files
             self.keep_best()
 
     def epoch(self, progress: bool | None) -> None:
