@@ -1,6 +1,10 @@
+import sys
+
 import pytest
 import torch
 
+from transformer_lib.checkpoint import SavedModel
+from transformer_lib.precision import in_precision
 from transformer_lib.text import UNK
 from transformer_lib.translator import Translator
 
@@ -80,3 +84,29 @@ def test_a_translator_searches_as_it_was_told_unless_told_otherwise(trained, pai
     (own, *_), (asked, *_) = translator.translate(sentences), trained.translate(sentences, beam_size=3, alpha=1.5)
     assert own.score == asked.score  # a greedy search's is the plain log-probability
     assert translator.translate(sentences, 1)[0].score == trained.translate(sentences)[0].score != own.score
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_lower_precisions_translate_what_was_learnt_by_heart(trained, pairs, precision, beam_size):
+    before = {name: weights.clone() for name, weights in trained.model.state_dict().items()}
+    saved = SavedModel(trained.model, {"src": trained.src_field, "tgt": trained.tgt_field}, {})
+    lower = Translator.from_saved(saved, precision)
+    sentences = [pair.src for pair in pairs]
+    translations = lower.translate(sentences, beam_size)
+    assert [translation.text for translation in translations] == trained(sentences, beam_size)
+    exact = [translation.log_prob for translation in trained.translate(sentences, beam_size)]
+    assert [translation.log_prob for translation in translations] == pytest.approx(exact, abs=0.05)
+    assert [translation.log_prob for translation in translations] != exact  # it did compute in another precision
+    assert all(weights.equal(before[name]) for name, weights in trained.model.state_dict().items())
+
+
+def test_a_precision_that_there_is_not_is_an_error(trained, monkeypatch):
+    assert in_precision(trained.model, "float32") is trained.model
+    with pytest.raises(ValueError, match="precision is 'int4', expected one of float32, bfloat16, int8"):
+        in_precision(trained.model, "int4")
+    with pytest.raises(ValueError, match="on a CPU only, but the device is meta"):
+        in_precision(torch.nn.Linear(2, 2, device="meta"), "int8")
+    monkeypatch.setitem(sys.modules, "torch.ao.quantization", None)  # as in a later version
+    with pytest.raises(ValueError, match="precision is 'int8', but PyTorch .* has no torch.ao.quantization"):
+        in_precision(trained.model, "int8")

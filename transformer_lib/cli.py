@@ -24,6 +24,7 @@ from transformer_lib.corpora import CORPORA, TEXTS, CorpusError, Pair, cache_fol
 from transformer_lib.generator import TextGenerator
 from transformer_lib.language_model import LanguageModelConfig, TransformerLanguageModel
 from transformer_lib.pipeline import train_language_model, train_translator
+from transformer_lib.precision import INFERENCE_PRECISIONS
 from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, PRECISIONS, RECIPES, Recipe
 from transformer_lib.text import UNK
 from transformer_lib.training import evaluate, perplexity, pick_device
@@ -116,7 +117,7 @@ def train(options: argparse.Namespace) -> None:
 
 def translate(options: argparse.Namespace) -> None:
     """Translate the sentences given, or the lines of the standard input."""
-    translator = Translator.load(options.model or SHIPPED_MODEL, pick_device(options.device))
+    translator = Translator.load(options.model or SHIPPED_MODEL, pick_device(options.device), options.precision)
     sentences = options.sentences or [line.strip() for line in sys.stdin]
     wanted = [sentence for sentence in sentences if sentence.strip() or options.sentences]  # empty lines stay empty
     with_attention = options.attention is not None
@@ -169,13 +170,15 @@ def evaluate_model(options: argparse.Namespace) -> None:
     if isinstance(saved.model, TransformerLanguageModel):
         if options.translations is not None:
             raise ValueError("--translations needs a translator, but this model is a language model")
+        if options.precision != "float32":
+            raise ValueError(f"--precision {options.precision} needs a translator, but this model is a language model")
         field = saved.fields["text"]
         text = load_text(name, field.language)
         split = options.split or text.splits[2 if len(text.splits) > 2 else 1]
         batch_size = saved.notes.get("recipe", {}).get("batch_size", Recipe.batch_size)
         _print_perplexity(TextGenerator(saved.model, field), text[split], f"{text.name} {split}", batch_size)
         return
-    translator = Translator.from_saved(saved)
+    translator = Translator.from_saved(saved, options.precision)
     corpus = load_corpus(name, translator.src_field.language, translator.tgt_field.language)
     split = options.split or corpus.splits[2 if len(corpus.splits) > 2 else 1]
     texts = _print_scores(translator, corpus[split], f"{corpus.name} {split}", options.beam_size, options.alpha)
@@ -287,12 +290,15 @@ def _parser() -> argparse.ArgumentParser:
             "--device", default="auto", help="cpu, cuda, cuda:1, mps or auto, the best there is (auto)"
         )
 
-    def add_beam(command: argparse.ArgumentParser) -> None:
+    def add_search(command: argparse.ArgumentParser) -> None:
         command.add_argument("--beam-size", type=int, help="1 is greedy search (what the model was tuned for, else 1)")
         command.add_argument(
             "--alpha",
             type=float,
             help="exponent of beam search's length penalty (what the model was tuned for, else 0.6)",
+        )
+        command.add_argument(
+            "--precision", default="float32", choices=INFERENCE_PRECISIONS, help="what to compute in (float32)"
         )
 
     command = add("train", train, "train a model")
@@ -325,7 +331,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--model", type=Path, help="folder or file (the model that comes with this library)")
     command.add_argument("--attention", type=Path, metavar="FILE", help="draw the attention (.png, .svg or .pdf)")
     command.add_argument("--scores", action="store_true", help="add the natural logarithm of the probability")
-    add_beam(command)
+    add_search(command)
     add_device(command)
 
     command = add("train-lm", train_lm, "train a language model")
@@ -366,7 +372,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--corpus", help="a corpus's name, file or folder (what the model was trained on)")
     command.add_argument("--split", help="which part of the corpus (the first test split)")
     command.add_argument("--translations", type=Path, metavar="FILE", help="also write the translations, one a line")
-    add_beam(command)
+    add_search(command)
     add_device(command)
 
     command = add("export", export, "write a model in half precision, to one small file")

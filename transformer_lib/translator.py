@@ -8,6 +8,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.checkpoint import SHIPPED_MODEL, CheckpointError, SavedModel, check_vocabularies, load_model
+from transformer_lib.precision import in_precision
 from transformer_lib.search import Hypothesis, beam_search, greedy_search
 from transformer_lib.text import EOS, SOS, TextField
 from transformer_lib.transformer import AttentionMaps, Transformer
@@ -67,27 +68,32 @@ class Translator:
         self.alpha = alpha
 
     @classmethod
-    def load(cls, path: str | Path = SHIPPED_MODEL, device: torch.device | str = "cpu") -> "Translator":
+    def load(
+        cls, path: str | Path = SHIPPED_MODEL, device: torch.device | str = "cpu", precision: str = "float32"
+    ) -> "Translator":
         """Load a model; without a path, the one that comes with this library (its card: ``assets/MODEL_CARD.md``).
 
         Args:
             path: the folder that training wrote to, or a ``.safetensors`` file (see ``load_model``).
             device: where to translate.
+            precision: what to compute in; see ``in_precision``.
 
         Raises:
             FileNotFoundError, CheckpointError: as ``load_model``; also if it is a language model.
+            ValueError: as ``in_precision``.
         """
         saved = load_model(path, device)
         if not isinstance(saved.model, Transformer):
             raise CheckpointError(
                 f"{path} holds a language model, expected a translator; see `transformer-lib generate`"
             )
-        return cls.from_saved(saved)
+        return cls.from_saved(saved, precision)
 
     @classmethod
-    def from_saved(cls, saved: SavedModel) -> "Translator":
+    def from_saved(cls, saved: SavedModel, precision: str = "float32") -> "Translator":
         """Make a translator of what ``load_model`` returned, which searches as its notes say."""
-        return cls(saved.model, saved.fields["src"], saved.fields["tgt"], **saved.notes.get("search", {}))
+        model = in_precision(saved.model, precision)
+        return cls(model, saved.fields["src"], saved.fields["tgt"], **saved.notes.get("search", {}))
 
     def __call__(self, sentences: str | Sequence[str], beam_size: int | None = None) -> str | list[str]:
         """Translate one sentence to a string, or several to a list of strings; see ``translate``."""
