@@ -108,5 +108,5 @@ def test_a_precision_that_there_is_not_is_an_error(trained, monkeypatch):
     with pytest.raises(ValueError, match="on a CPU only, but the device is meta"):
         in_precision(torch.nn.Linear(2, 2, device="meta"), "int8")
     monkeypatch.setitem(sys.modules, "torch.ao.quantization", None)  # as in a later version
-    with pytest.raises(ValueError, match="precision is 'int8', but PyTorch .* has no torch.ao.quantization"):
+    with pytest.raises(ValueError, match="precision is 'int8', but PyTorch"):
         in_precision(trained.model, "int8")
