@@ -53,7 +53,12 @@ def _slices(request, monkeypatch):
     monkeypatch.setitem(losses._LOGITS_AT_ONCE, "cpu", request.param * 11)
 
 
-@pytest.mark.usefixtures("_slices")
+@pytest.fixture(params=[True, False], ids=["as on a CPU", "as on a GPU"])
+def _padding(request, monkeypatch):
+    monkeypatch.setattr(losses, "_leaves_padding_out", lambda device: request.param)
+
+
+@pytest.mark.usefixtures("_slices", "_padding")
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
 def test_the_loss_in_slices_is_the_loss_and_so_are_its_gradients(layer, targets, label_smoothing):
     features = torch.randn(3, 4, 6, dtype=torch.float64, requires_grad=True)
@@ -66,7 +71,7 @@ def test_the_loss_in_slices_is_the_loss_and_so_are_its_gradients(layer, targets,
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.usefixtures("_slices")
+@pytest.mark.usefixtures("_slices", "_padding")
 def test_consistency_is_the_mean_of_both_divergences(layer, targets):
     """PyTorch's kl_div, over the real tokens, is the reference."""
     features = torch.randn(6, 4, 6, dtype=torch.float64, requires_grad=True)
@@ -88,6 +93,14 @@ def test_two_equal_passes_do_not_disagree(layer, targets):
     torch.testing.assert_close(twice, output_loss(layer, features, targets, PAD))
 
 
+@pytest.mark.usefixtures("_padding")
+def test_nothing_but_padding_costs_nothing(layer):
+    features = torch.randn(2, 3, 6, dtype=torch.float64, requires_grad=True)
+    loss = output_loss(layer, features, torch.full((2, 3), PAD), PAD)
+    assert loss == 0 and all((gradient == 0).all() for gradient in gradients_of(loss, features, layer))
+
+
+@pytest.mark.usefixtures("_padding")
 def test_padding_does_not_count_and_gets_no_gradient(layer, targets):
     features = torch.randn(3, 4, 6, dtype=torch.float64, requires_grad=True)
     loss = output_loss(layer, features, targets, PAD)

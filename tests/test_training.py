@@ -1,5 +1,6 @@
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch.nn.functional as F
 from transformer_lib import Transformer, precision, training
 from transformer_lib.batching import Batches, make_dataset
 from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state, save_training_state
+from transformer_lib.optimization import learning_rate_schedule, make_optimizer
 from transformer_lib.recipes import SCHEDULES, Recipe
 from transformer_lib.subwords import SubwordField, seed_sampling, train_subwords
 from transformer_lib.training import (
@@ -391,3 +393,28 @@ def test_every_epoch_cuts_subwords_anew(subword_dataset, subword_config, monkeyp
     run(subword_dataset, subword_config, recipe=EVERYTHING)
     assert len(seen) == 3 and seen[0] != seen[1] != seen[2]
     assert seen[0] != [example.tgt for example in subword_dataset.examples]
+
+
+def test_a_step_does_not_wait_for_the_device(subword_config):
+    """On the meta device, tensors have shapes and no numbers: whoever asks for a number, as ``nonzero`` does, fails."""
+    model = Transformer(subword_config).to("meta")
+    src, tgt = (torch.ones(4, length, dtype=torch.long, device="meta") for length in (5, 6))
+    optimizer = make_optimizer(model, dataclasses.replace(EVERYTHING, optimizer="adam"))
+    schedule = learning_rate_schedule(optimizer, "linear", 1, 3)
+    with pytest.raises(RuntimeError, match="item"):  # the mean loss, once at the end
+        train_epoch(model, [SimpleNamespace(src=src, tgt=tgt)] * 3, optimizer, schedule, 1.0, 0.1, 1.5, "bfloat16")
+    assert schedule.last_epoch == 3
+
+
+def test_while_fitting_nobody_looks_for_unknown_ids(subword_dataset, subword_config, monkeypatch):
+    seen, real = [], training.train_epoch
+
+    def spy(model, *arguments):
+        seen.append(model.src_embedding.tokens.checks_ids)
+        return real(model, *arguments)
+
+    monkeypatch.setattr(training, "train_epoch", spy)
+    model, _ = run(subword_dataset, subword_config)
+    assert seen == [False] * RECIPE.epochs
+    with pytest.raises(ValueError, match="ids holds -1"):
+        model(torch.tensor([[-1]]), torch.tensor([[2]]))

@@ -1,6 +1,8 @@
 """From token ids to vectors: token embeddings and positions (sections 3.4 and 3.5)."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +22,7 @@ class TokenEmbedding(nn.Module):
         super().__init__()
         self.table = nn.Embedding(vocab_size, d_model)
         self.scale = math.sqrt(d_model)
+        self.checks_ids = True
 
     def forward(self, ids: Tensor) -> Tensor:
         """Embed ``ids``, ``[batch, seq_len]``, as ``[batch, seq_len, d_model]``.
@@ -28,7 +31,7 @@ class TokenEmbedding(nn.Module):
             ValueError: an id lies outside the table. A GPU would report that later and elsewhere, as
                 ``CUBLAS_STATUS_NOT_INITIALIZED`` or a device-side assert.
         """
-        if ids.numel() and not ids.is_meta and not torch.compiler.is_compiling():
+        if self.checks_ids and ids.numel() and not ids.is_meta and not torch.compiler.is_compiling():
             lowest, highest = torch.stack([ids.min(), ids.max()]).tolist()  # one transfer from a GPU, not two
             if lowest < 0 or highest >= self.table.num_embeddings:
                 raise ValueError(
@@ -36,6 +39,23 @@ class TokenEmbedding(nn.Module):
                     "were they made with another vocabulary than the model's?"
                 )
         return self.table(ids) * self.scale
+
+
+@contextmanager
+def ids_are_known(model: nn.Module) -> Iterator[None]:
+    """Do not look for unknown ids for as long as the block lasts, since a GPU stops to answer.
+
+    Args:
+        model: is given only ids that come from vocabularies of its size.
+    """
+    embeddings = [module for module in model.modules() if isinstance(module, TokenEmbedding)]
+    for embedding in embeddings:
+        embedding.checks_ids = False
+    try:
+        yield
+    finally:
+        for embedding in embeddings:
+            embedding.checks_ids = True
 
 
 class _Positions(nn.Module):

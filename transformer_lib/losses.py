@@ -38,11 +38,12 @@ def output_loss(
     label_smoothing: float = 0.0,
     consistency: float = 0.0,
 ) -> Tensor:
-    """Compute ``sequence_loss(output(features), targets, …)`` a few hundred positions at a time, and only real ones.
+    """Compute ``sequence_loss(output(features), targets, …)`` a few hundred positions at a time.
 
     The logits of a batch are by far its largest tensor, and are read and written several times on the way from the
     features to the gradient. Here they are never there all at once: the gradient of each slice is computed together
-    with its loss, while a CPU still has it in its cache.
+    with its loss, while a CPU still has it in its cache. A CPU also leaves padding out; a GPU would have to wait to
+    know how much is left, so there, padding is computed and weighs nothing.
 
     With ``consistency``, the features hold two passes of the same sentences, which dropout has made different, and the
     loss is R-Drop's (Liang et al. 2021, equation 4, halved): the mean of both passes' cross-entropies, plus
@@ -57,15 +58,23 @@ def output_loss(
         consistency: weight of the disagreement; 0 for one pass.
     """
     real = targets != pad_id
-    passes = features.unflatten(0, (2 if consistency else 1, -1))[:, real]  # [passes, tokens, d_model]
-    return _OutputLoss.apply(passes, output.weight, output.bias, targets[real], label_smoothing, consistency)
+    passes = features.unflatten(0, (2 if consistency else 1, -1))  # [passes, batch, tgt_len, d_model]
+    if _leaves_padding_out(features.device):
+        passes, targets, real = passes[:, real], targets[real], real[real]
+    else:
+        passes, targets, real = passes.flatten(1, 2), targets.flatten(), real.flatten()
+    return _OutputLoss.apply(passes, output.weight, output.bias, targets, real, label_smoothing, consistency)
+
+
+def _leaves_padding_out(device: torch.device) -> bool:
+    return device.type == "cpu"
 
 
 class _OutputLoss(torch.autograd.Function):
-    """The mean loss over tokens, given features of only these: ``[passes, tokens, d_model]``."""
+    """The mean loss over the real ones of tokens, given their features: ``[passes, tokens, d_model]``."""
 
     @staticmethod
-    def forward(ctx, passes, weight, bias, targets, label_smoothing, consistency):
+    def forward(ctx, passes, weight, bias, targets, real, label_smoothing, consistency):
         num_passes, num_tokens, _ = passes.shape
         vocab_size = len(weight)
         wide = torch.promote_types(passes.dtype, torch.float32)
@@ -76,27 +85,29 @@ class _OutputLoss(torch.autograd.Function):
         step = max(1, at_once // (num_passes * vocab_size))
         for start in range(0, num_tokens, step):
             rows = slice(start, start + step)
+            counts = real[rows, None].to(passes.dtype)  # [rows, 1]: 1 for a token, 0 for padding
             x = passes[:, rows]  # [passes, rows, d_model]
             target = targets[rows].expand(num_passes, -1)[..., None]  # [passes, rows, 1]
             log_p = F.linear(x, weight, bias).log_softmax(dim=-1, dtype=wide)  # [passes, rows, vocab_size]
-            loss -= (1 - label_smoothing) * log_p.gather(-1, target).sum() + label_smoothing * log_p.mean(-1).sum()
+            each = (1 - label_smoothing) * log_p.gather(-1, target) + label_smoothing * log_p.mean(-1, keepdim=True)
             p = log_p.exp()
             gradient = p  # of the cross-entropy: what is predicted minus what should be
             if consistency:
                 difference = log_p - log_p.flip(0)
                 divergence = (p * difference).sum(-1, keepdim=True)  # KL(this pass ‖ the other), [passes, rows, 1]
-                loss += consistency * divergence.sum()
+                each -= consistency * divergence
                 gradient = difference.sub_(divergence).mul_(p).add_(p).sub_(p.flip(0))  # of both divergences
                 gradient = gradient.mul_(consistency).add_(p)
             gradient.sub_(label_smoothing / vocab_size)
             gradient.scatter_add_(-1, target, torch.full_like(target, label_smoothing - 1, dtype=wide))
             low_gradient = gradient.to(passes.dtype)
-            to_passes[:, rows] = low_gradient @ weight
-            to_weight += low_gradient.flatten(0, 1).T @ x.flatten(0, 1)
-            to_bias += gradient.sum((0, 1))
+            loss -= (each * counts).sum()
+            to_passes[:, rows] = (low_gradient @ weight) * counts
+            to_weight += low_gradient.flatten(0, 1).T @ (x * counts).flatten(0, 1)
+            to_bias += (gradient.transpose(-2, -1) @ counts.to(wide)).sum((0, 2))
         ctx.save_for_backward(to_passes, to_weight, to_bias)
         ctx.dtypes = passes.dtype, weight.dtype, bias.dtype
-        ctx.share = 1 / max(1, num_passes * num_tokens)  # of a token in the mean; a process may have none
+        ctx.share = 1 / (num_passes * real.sum()).clamp(min=1)  # of a token in the mean; a process may have none
         return loss * ctx.share
 
     @staticmethod
@@ -104,4 +115,4 @@ class _OutputLoss(torch.autograd.Function):
     def backward(ctx, gradient):
         factor = gradient * ctx.share  # float16 would round the share alone to nothing
         pairs = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
-        return *((factor * tensor).to(dtype) for tensor, dtype in pairs), None, None, None
+        return *((factor * tensor).to(dtype) for tensor, dtype in pairs), None, None, None, None

@@ -33,6 +33,7 @@ from transformer_lib.checkpoint import (
     save_model,
     save_training_state,
 )
+from transformer_lib.embeddings import ids_are_known
 from transformer_lib.language_model import TransformerLanguageModel
 from transformer_lib.losses import output_loss, sequence_loss
 from transformer_lib.optimization import average_weights, learning_rate_schedule, make_optimizer
@@ -246,7 +247,7 @@ def fit(
         KeyboardInterrupt: as always, but with a model and a state on disk that resuming goes on from.
     """
     run = _Run(model, train_set, val_set, recipe, None if output is None else Path(output), notes or {})
-    with parallel.together(next(model.parameters()).device):
+    with parallel.together(next(model.parameters()).device), ids_are_known(model):  # the fields are the model's
         if resume:
             run.restore()
         else:
