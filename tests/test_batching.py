@@ -1,12 +1,13 @@
 import itertools
 import random
 import string
+from threading import Event
 
 import pytest
 import torch
 from torchtext.datasets import LanguageModelingDataset
 
-from transformer_lib.batching import Batches, Chunks, make_dataset, make_stream
+from transformer_lib.batching import Batches, Chunks, make_dataset, make_stream, prepared_ahead
 from transformer_lib.corpora import Pair, read_text
 from transformer_lib.text import RunningTextField, TextField, build_vocabularies
 
@@ -198,3 +199,31 @@ def test_impossible_chunks_are_refused(alphabet, options, message):
     dataset, _ = alphabet
     with pytest.raises(ValueError, match=message):
         Chunks(dataset, **{"batch_size": 2, "bptt": 3, **options})
+
+
+def test_batches_prepared_ahead_are_the_same_and_one_ahead():
+    made = [Event() for _ in range(4)]
+
+    def make():
+        for number, event in enumerate(made):
+            event.set()
+            yield number
+
+    seen = []
+    for number in prepared_ahead(make()):
+        seen.append(number)
+        assert all(
+            event.wait(60) for event in made[: number + 2]
+        )  # the next one, too, although nobody has asked for it
+        assert not any(event.is_set() for event in made[number + 2 :])
+    assert seen == [0, 1, 2, 3]
+
+
+def test_an_error_in_a_batch_prepared_ahead_arrives(dataset):
+    def make():
+        yield 1
+        raise ValueError("no second batch")
+
+    with pytest.raises(ValueError, match="no second batch"):
+        list(prepared_ahead(make()))
+    assert list(prepared_ahead([])) == []

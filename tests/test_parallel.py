@@ -1,6 +1,8 @@
 """Two gloo processes, started by torchrun, do what one process does."""
 
+import os
 import shutil
+import socket
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -11,7 +13,7 @@ import torch
 from two_processes import RECIPE, make_data, make_model, one_epoch
 
 from transformer_lib import parallel
-from transformer_lib.checkpoint import MODEL_FILE, load_model
+from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state
 from transformer_lib.training import fit
 
 
@@ -122,3 +124,38 @@ def test_the_command_line_prints_once_and_stops_when_a_process_does(corpus, tmp_
     again = torchrun(*train)
     assert again.returncode != 0
     assert "holds a training: resume it" in again.stderr
+
+
+def test_when_one_process_is_killed_the_other_says_so_and_the_training_can_go_on(corpus, tmp_path):
+    """Without torchrun, which would end the other process before it could say anything."""
+    output = tmp_path / "run"
+    train = [sys.executable, "-m", "transformer_lib", "train", "--corpus", corpus, "--output", output]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    world = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    endless = [*train, "--preset", "tutorial", "--epochs", "1000"]
+    first, second = (
+        subprocess.Popen(
+            endless, env={**world, "RANK": rank}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for rank in "01"
+    )
+    try:
+        line = first.stdout.readline()
+        while line and not line.startswith("epoch   1/"):
+            line = first.stdout.readline()
+        second.kill()
+        _, said = first.communicate(timeout=300)
+    finally:
+        for process in (first, second):
+            process.kill()
+            process.communicate()
+    assert first.returncode == 1
+    assert "error: another process of this training has stopped" in said
+    done = len(load_training_state(output / STATE_FILE)["history"]["val_loss"])
+    assert done >= 1
+    alone = [*train, "--preset", "tutorial", "--epochs", str(done + 1), "--resume"]
+    resumed = subprocess.run(alone, capture_output=True, text=True, timeout=300)
+    assert resumed.returncode == 0, resumed.stderr
+    assert f"epoch {done + 1:3d}/" in resumed.stdout

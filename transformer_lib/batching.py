@@ -1,7 +1,9 @@
 """Ids → padded batches of sentences that are about equally long; or a running text, in chunks."""
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import torch
 from torchtext.data import BPTTIterator, BucketIterator, Dataset, Example, batch
@@ -9,6 +11,8 @@ from torchtext.data import BPTTIterator, BucketIterator, Dataset, Example, batch
 from transformer_lib.corpora import Pair
 from transformer_lib.subwords import seed_sampling
 from transformer_lib.text import RunningTextField, TextField
+
+T = TypeVar("T")
 
 
 def make_dataset(
@@ -142,6 +146,16 @@ def count_tokens(example: Example, count: int, size_so_far: int) -> int:
     """Return the padded size of a batch, in tokens on its larger side, once ``example`` is its ``count``-th."""
     longest_so_far = size_so_far // (count - 1) if count > 1 else 0
     return max(longest_so_far, padded_length(example)) * count
+
+
+def prepared_ahead(batches: Iterable[T]) -> Iterator[T]:
+    """Yield batches, each of which a thread has made while the one before it was being used."""
+    waiting, end = iter(batches), object()
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, waiting, end)
+        while (one := coming.result()) is not end:
+            coming = thread.submit(next, waiting, end)
+            yield one
 
 
 def make_stream(lines: Iterable[str], field: RunningTextField) -> Dataset:

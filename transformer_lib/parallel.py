@@ -28,6 +28,9 @@ def together(device: torch.device) -> Iterator[None]:
 
     Args:
         device: where this process computes; NCCL connects GPUs, gloo everything else.
+
+    Raises:
+        ConnectionError: another process has stopped, so that this one cannot go on.
     """
     global _together
     if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -40,6 +43,18 @@ def together(device: torch.device) -> Iterator[None]:
         yield
     finally:
         _together = before
+
+
+@contextmanager
+def _others_there() -> Iterator[None]:
+    """Say what it means if the processes cannot exchange something."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ConnectionError(
+            "another process of this training has stopped, or cannot be reached; if it could, it said why. The output "
+            "folder holds all complete epochs: resume the training (--resume), with any number of processes"
+        ) from error
 
 
 def rank() -> int:
@@ -76,7 +91,8 @@ def total(mine: Tensor) -> Tensor:
     if world_size() == 1:
         return mine
     mine = mine.clone()
-    dist.all_reduce(mine)
+    with _others_there():
+        dist.all_reduce(mine)
     return mine
 
 
@@ -86,7 +102,8 @@ def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
         return
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     vector = parameters_to_vector(gradients)
-    dist.all_reduce(vector)
+    with _others_there():
+        dist.all_reduce(vector)
     vector_to_parameters(vector, gradients)
 
 
@@ -95,7 +112,8 @@ def from_all(mine: T) -> list[T]:
     if world_size() == 1:
         return [mine]
     everyones: list[T] = [mine] * world_size()
-    dist.all_gather_object(everyones, mine)
+    with _others_there():
+        dist.all_gather_object(everyones, mine)
     return everyones
 
 
@@ -104,5 +122,6 @@ def from_first(make: Callable[[], T]) -> T:
     if world_size() == 1:
         return make()
     made = [make() if is_first() else None]
-    dist.broadcast_object_list(made)
+    with _others_there():
+        dist.broadcast_object_list(made)
     return made[0]

@@ -22,7 +22,7 @@ from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
 from transformer_lib import parallel
-from transformer_lib.batching import Batches, Chunks, Dataset, resegment
+from transformer_lib.batching import Batches, Chunks, Dataset, prepared_ahead, resegment
 from transformer_lib.checkpoint import (
     MODEL_FILE,
     STATE_FILE,
@@ -161,7 +161,7 @@ def train_epoch(
     mixed = MixedPrecision(model, precision)
     total_loss = torch.zeros((), device=device)  # stays on the device: reading it each step would stop a GPU
     total_tokens = torch.zeros((), dtype=torch.long, device=device)
-    for batch in _progress_bar(batches, "training", progress):
+    for batch in _in_turn(batches, "training", progress):
         features, targets = target_features(mixed.worker, parallel.share(batch), passes=2 if consistency else 1)
         loss = output_loss(mixed.worker.output, features, targets, pad_id, label_smoothing, consistency)
         tokens = (targets != pad_id).sum()
@@ -191,7 +191,7 @@ def evaluate(model: Model, batches: Batches | Chunks, progress: bool | None = No
     device = next(model.parameters()).device
     total_loss, total_tokens = torch.zeros((), device=device), torch.zeros((), dtype=torch.long, device=device)
     try:
-        for batch in _progress_bar(batches, "evaluating", progress):
+        for batch in _in_turn(batches, "evaluating", progress):
             logits, targets = predict_targets(model, parallel.share(batch))
             total_loss += sequence_loss(logits, targets, pad_id, reduction="sum")
             total_tokens += (targets != pad_id).sum()
@@ -243,7 +243,8 @@ def fit(
         FileExistsError: ``output`` holds a training already, and ``resume`` is False.
         ValueError: the training to resume had another configuration, vocabulary or recipe.
         FloatingPointError: a loss is not a number any more; the folder keeps what it held before that epoch.
-        OSError: the folder cannot be written to; it keeps what it held before.
+        OSError: the folder cannot be written to, or another process has stopped (see ``parallel``); the folder keeps
+            what it held before.
         KeyboardInterrupt: as always, but with a model and a state on disk that resuming goes on from.
     """
     run = _Run(model, train_set, val_set, recipe, None if output is None else Path(output), notes or {})
@@ -445,9 +446,10 @@ class _Run:
         return {"configuration": self.model.config.to_dict(), "recipe": recipe, "vocabulary (SHA-256)": digests}
 
 
-def _progress_bar(batches: Batches | Chunks, what: str, progress: bool | None) -> tqdm:
+def _in_turn(batches: Batches | Chunks, what: str, progress: bool | None) -> tqdm:
     if progress is None:
         ipython = sys.modules.get("IPython")
         in_notebook = ipython is not None and ipython.get_ipython() is not None
         progress = (sys.stdout.isatty() or in_notebook) and parallel.is_first()
-    return tqdm(batches, desc=what, unit="batch", leave=False, disable=not progress, file=sys.stdout)
+    ahead = prepared_ahead(batches)
+    return tqdm(ahead, what, len(batches), unit="batch", leave=False, disable=not progress, file=sys.stdout)
