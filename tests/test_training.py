@@ -418,3 +418,25 @@ def test_while_fitting_nobody_looks_for_unknown_ids(subword_dataset, subword_con
     assert seen == [False] * RECIPE.epochs
     with pytest.raises(ValueError, match="ids holds -1"):
         model(torch.tensor([[-1]]), torch.tensor([[2]]))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch.compile's own
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_compiled_model_learns_the_same_and_only_in_training(subword_dataset, subword_config, monkeypatch, precision):
+    """Without a compiler for kernels, which not every machine has: PyTorch then runs what it has recorded."""
+    compiled, real = [], torch.nn.Module.compile
+
+    def compile_without_kernels(module, **arguments):
+        compiled.append(module)
+        real(module, backend="aot_eager", **arguments)
+
+    monkeypatch.setattr(torch.nn.Module, "compile", compile_without_kernels)
+    config = dataclasses.replace(subword_config, dropout=0.0)
+    recipe = dataclasses.replace(RECIPE, epochs=2, precision=precision)
+    _, expected = run(subword_dataset, config, recipe=recipe)
+    assert not compiled
+    model, history = run(subword_dataset, config, recipe=dataclasses.replace(recipe, compile=True))
+    assert history.train_loss == pytest.approx(expected.train_loss, rel=1e-3)
+    assert history.val_loss == pytest.approx(expected.val_loss, rel=1e-3)
+    assert len(compiled) == 2 * 2 * config.num_layers  # epochs, encoder and decoder
+    assert not {id(module) for module in model.modules()} & {id(module) for module in compiled}

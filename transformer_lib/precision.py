@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from transformer_lib import parallel
+from transformer_lib.decoder import DecoderLayer
+from transformer_lib.encoder import EncoderLayer
 from transformer_lib.recipes import PRECISIONS
 
 INFERENCE_PRECISIONS = (*PRECISIONS, "int8")
@@ -24,16 +26,25 @@ class MixedPrecision:
     Args:
         model: what learns.
         precision: ``"float32"`` or ``"bfloat16"``; see ``Recipe``.
+        compile: let ``torch.compile`` make kernels for the layers; see ``Recipe``.
 
     Attributes:
-        worker: what computes: the copy, or the model itself.
+        worker: what computes: the copy, or the model itself. If it is compiled, the model itself never is.
     """
 
-    def __init__(self, model: nn.Module, precision: str):
+    def __init__(self, model: nn.Module, precision: str, compile: bool = False):
         device = next(model.parameters()).device
         dtype = half_precision(device) if precision == "bfloat16" else None
         self.model = model
-        self.worker = model if dtype is None else copy.deepcopy(model).to(dtype)
+        self.worker = model
+        if dtype is not None:
+            self.worker = copy.deepcopy(model).to(dtype)
+        elif compile:  # other modules with the same parameters
+            self.worker = copy.deepcopy(model, {id(parameter): parameter for parameter in model.parameters()})
+        if compile:
+            for module in self.worker.modules():
+                if isinstance(module, EncoderLayer | DecoderLayer):  # all layers of a kind share their kernels
+                    module.compile(fullgraph=True, dynamic=True)
         self.pairs = [] if dtype is None else list(zip(model.parameters(), self.worker.parameters(), strict=True))
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
 

@@ -38,6 +38,8 @@ class Recipe:
             ``TransformerLanguageModel.start_from_counts``.
         precision: what the model computes in: ``"float32"``, or ``"bfloat16"``, with the loss, and the weights that
             steps are added to, still in float32. On a GPU that is too old for it, float16 with scaled gradients.
+        compile: let ``torch.compile`` make kernels for the layers first, which takes about a minute. It is meant for a
+            GPU; on a CPU it does not pay (notebook 10).
         subwords: pieces in a vocabulary of subwords, one for both languages; 0 for words. See ``SubwordField``.
         subword_dropout: share of the merges that are left out, at random and anew in every epoch, when subwords are
             made of a sentence (BPE-dropout; see ``SubwordField``).
@@ -63,6 +65,7 @@ class Recipe:
     average: float = 0.0
     from_counts: bool = False
     precision: str = "float32"
+    compile: bool = False
     subwords: int = 0
     subword_dropout: float = 0.0
     beam_size: int = 1

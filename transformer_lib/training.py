@@ -132,6 +132,7 @@ def train_epoch(
     label_smoothing: float = 0.0,
     consistency: float = 0.0,
     precision: str = "float32",
+    compile: bool = False,
     average: AveragedModel | None = None,
     progress: bool | None = None,
 ) -> float:
@@ -145,7 +146,7 @@ def train_epoch(
         clip: gradients with a larger norm are scaled down to it.
         label_smoothing: see ``sequence_loss``.
         consistency: see ``output_loss``.
-        precision: ``"float32"`` or ``"bfloat16"``; see ``Recipe``.
+        precision, compile: see ``Recipe``.
         average: what ``average_weights`` returned, to be updated after each step.
         progress: show a progress bar; by default, on a terminal and in a notebook.
 
@@ -158,7 +159,7 @@ def train_epoch(
     model.train()
     pad_id = model.config.pad_id
     device = next(model.parameters()).device
-    mixed = MixedPrecision(model, precision)
+    mixed = MixedPrecision(model, precision, compile)
     total_loss = torch.zeros((), device=device)  # stays on the device: reading it each step would stop a GPU
     total_tokens = torch.zeros((), dtype=torch.long, device=device)
     for batch in _in_turn(batches, "training", progress):
@@ -386,6 +387,7 @@ class _Run:
             self.recipe.label_smoothing,
             self.recipe.consistency,
             self.recipe.precision,
+            self.recipe.compile,
             self.average,
             progress,
         )
