@@ -17,7 +17,7 @@ help:
 	@echo "make test        run every check: ruff, pytest, and the notebooks through nbval"
 	@echo "make lab         open the series in JupyterLab"
 	@echo "make train       train, score and try a small model; a picture of its attention in build/"
-	@echo "make bench       measure how fast translating is (MODEL=folder, CORPUS=name)"
+	@echo "make bench       measure how fast training and translating are, on Multi30k; JSON in build/"
 	@echo "make lint        put the code into shape with ruff"
 	@echo "make outputs     run the series in full and store the outputs in the notebooks"
 	@echo "make repository URL=https://github.com/OWNER/NAME   write your repository's address wherever it stands"
@@ -48,8 +48,9 @@ train: $(READY)
 	$(BIN)/transformer-lib translate --model $(MODEL) --beam-size 4 --attention build/attention.png "Der Mann hebt den roten Ball auf."
 
 bench: $(READY)
-	$(if $(filter runs/sample-small,$(MODEL)),$(TRAIN_SMALL))
-	$(BIN)/python benchmarks/translation.py $(MODEL) $(if $(CORPUS),--corpus $(CORPUS))
+	$(BIN)/python benchmarks/translation.py --output build/translation.json
+	$(BIN)/python benchmarks/training.py --output build/training.json
+	$(BIN)/python benchmarks/curves.py --output build/curves.json
 
 lint: $(READY)
 	$(BIN)/ruff check --fix .

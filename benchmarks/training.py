@@ -3,7 +3,8 @@
 - ``tutorials``: attention weights always materialised, PyTorch's dropout, all logits at once, float32, and batches of
   128 sentences that torchtext sorts only roughly: what the well-known tutorials do.
 - ``nn.Transformer``: PyTorch's own layers with the same weights, float32, on this library's batches of 128 sentences.
-- ``this library``: ``train_epoch`` on these batches, in float32 and in bfloat16.
+- ``this library``: ``train_epoch`` on these batches, in float32 and in bfloat16; with ``--compile``, that with
+  ``torch.compile``, too.
 
 All train the same model with Adam. They take turns, a few batches each, for several rounds in one process; the table
 has medians and the spread. Then it measures how fast this machine multiplies matrices, and says what share of that rate
@@ -43,16 +44,21 @@ from transformer_lib.transformer import PRESETS
 BATCH_SIZE = 128
 
 
-def train_plainly(model: nn.Module, batches: Iterable[Any], optimizer: torch.optim.Optimizer) -> None:
-    """Do what every tutorial's training loop does."""
+def train_plainly(model: nn.Module, batches: Iterable[Any], optimizer: torch.optim.Optimizer) -> float:
+    """Do what every tutorial's training loop does, and return the mean loss of the batches."""
     model.train()
+    total_loss, total_tokens = 0.0, 0
     for batch in batches:
-        logits = model(batch.src, batch.tgt[:, :-1])
-        loss = F.cross_entropy(logits.flatten(0, 1), batch.tgt[:, 1:].flatten(), ignore_index=PAD)
+        logits, targets = model(batch.src, batch.tgt[:, :-1]), batch.tgt[:, 1:]
+        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=PAD)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        tokens = (targets != PAD).sum().item()
+        total_loss += loss.item() * tokens
+        total_tokens += tokens
+    return total_loss / total_tokens
 
 
 class Contender(NamedTuple):
@@ -62,7 +68,12 @@ class Contender(NamedTuple):
     train: Callable[[Iterable[Any]], Any]
 
 
-def make_contenders(model: Transformer, dataset: Dataset, device: torch.device) -> dict[str, Contender]:
+COMPILED = "this library, compiled"
+
+
+def make_contenders(
+    model: Transformer, dataset: Dataset, device: torch.device, compiled: bool = False
+) -> dict[str, Contender]:
     """Give each way to train its own copy of the model, and its optimiser."""
 
     def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
@@ -73,11 +84,12 @@ def make_contenders(model: Transformer, dataset: Dataset, device: torch.device) 
         optimizer = optimizer_of(theirs)
         return Contender(batches, lambda some: train_plainly(theirs, some, optimizer))
 
-    def library(precision: str) -> Contender:
+    def library(precision: str, compile: bool = False) -> Contender:
         ours = copy.deepcopy(model)
         optimizer = optimizer_of(ours)
         return Contender(
-            our_batches, lambda some: train_epoch(ours, some, optimizer, precision=precision, progress=False)
+            our_batches,
+            lambda some: train_epoch(ours, some, optimizer, precision=precision, compile=compile, progress=False),
         )
 
     def our_batches() -> Iterable[Any]:
@@ -86,12 +98,13 @@ def make_contenders(model: Transformer, dataset: Dataset, device: torch.device) 
     def their_batches() -> Iterable[Any]:
         return BucketIterator(dataset, BATCH_SIZE, sort_key=lambda example: len(example.src), train=True, device=device)
 
-    return {
+    contenders = {
         "tutorials": plain(as_the_tutorials_do, their_batches),
         "nn.Transformer": plain(TorchTransformer, our_batches),
         "this library, float32": library("float32"),
         "this library, bfloat16": library("bfloat16"),
     }
+    return contenders | ({COMPILED: library("bfloat16", compile=True)} if compiled else {})
 
 
 def endlessly(batches: Callable[[], Iterable[Any]]) -> Iterator[Any]:
@@ -134,7 +147,7 @@ def load(corpus_name: str, preset: str, device: torch.device) -> tuple[Transform
 def peak_memory(name: str, batches: int, corpus: str, preset: str, device: str) -> float:
     """Return by how many MB training grows a process of its own; on a GPU, how many MB it takes there."""
     model, dataset = load(corpus, preset, torch.device(device))
-    contender = make_contenders(model, dataset, torch.device(device))[name]
+    contender = make_contenders(model, dataset, torch.device(device), name == COMPILED)[name]
     before = most_resident()
     contender.train(itertools.islice(endlessly(contender.batches), batches))
     if device.startswith("cuda"):
@@ -166,13 +179,14 @@ def main() -> None:
     parser.add_argument("--corpus", default="multi30k", help="what to train on (multi30k)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each contender (5)")
     parser.add_argument("--batches", type=int, default=6, help="batches in a turn (6)")
+    parser.add_argument("--compile", action="store_true", help="also with torch.compile, which needs a C++ compiler")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--output", type=Path, help="JSON file to write")
     options = parser.parse_args()
 
     device = pick_device(options.device)
     model, dataset = load(options.corpus, options.preset, device)
-    contenders = make_contenders(model, dataset, device)
+    contenders = make_contenders(model, dataset, device, options.compile)
     streams = {name: endlessly(contender.batches) for name, contender in contenders.items()}
     epoch_tokens = count_tokens(Batches(dataset, BATCH_SIZE))
     per_token: dict[str, list[float]] = {name: [] for name in contenders}  # seconds

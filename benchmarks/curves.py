@@ -1,0 +1,106 @@
+"""Whether faster ways to train learn the same: the loss on the same batches, from the same weights, in every way.
+
+Dropout draws other numbers in every way, so the curves cannot be equal. How far apart chance alone takes them is shown
+by float32 with another seed for dropout. Notebook 10 reads the JSON file.
+
+    python benchmarks/curves.py
+    python benchmarks/curves.py --batches 227 --compile --output build/curves.json
+"""
+
+import argparse
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from contenders import as_the_tutorials_do
+from training import BATCH_SIZE, load, train_plainly
+
+from transformer_lib import parallel
+from transformer_lib.batching import Batches, make_dataset
+from transformer_lib.checkpoint import replace_file
+from transformer_lib.corpora import load_corpus
+from transformer_lib.training import evaluate, pick_device, train_epoch
+
+EVERY = 10  # batches between two points of a curve
+TWO = "two processes"
+
+
+def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device) -> dict[str, Any]:
+    """Train in one way, and return the mean training loss of every few batches and the validation loss at the end."""
+    model, dataset = load(corpus, preset, device)
+    val_set = make_dataset(load_corpus(corpus)["val"], *dataset.fields.values())
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-4)
+
+    def library(**options: Any) -> Callable[[Iterable[Any]], float]:
+        return lambda some: train_epoch(model, some, optimizer, progress=False, **options)
+
+    ways = {
+        "tutorials": lambda some: train_plainly(as_the_tutorials_do(model), some, optimizer),
+        "float32": library(),
+        "float32, other dropout": library(),
+        "bfloat16": library(precision="bfloat16"),
+        "compiled": library(compile=True),
+        TWO: library(),
+    }
+    torch.manual_seed(2 if "other" in way else 1 + 1_000_000 * parallel.rank())
+    points, stream = [], iter(Batches(dataset, BATCH_SIZE, train=True, device=device))
+    with parallel.together(device):
+        while len(points) * EVERY < batches and (some := list(itertools.islice(stream, EVERY))):
+            points.append(ways[way](some))
+        val_loss = evaluate(model, Batches(val_set, BATCH_SIZE, device=device), progress=False)
+    return {"way": way, "train_loss": points, "val_loss": val_loss}
+
+
+def in_two_processes(arguments: list[str]) -> dict[str, Any]:
+    """Let torchrun start this script twice."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "curve.json"
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        subprocess.run(
+            [*torchrun, __file__, *arguments, "--only", TWO, "--output", str(file)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        return json.loads(file.read_text())["curves"][0]
+
+
+def main() -> None:
+    """Train in each way, print, and write the curves down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", default="tutorial", help="the model (tutorial)")
+    parser.add_argument("--corpus", default="multi30k", help="what to train on (multi30k)")
+    parser.add_argument("--batches", type=int, default=110, help="how many to train on (110)")
+    parser.add_argument("--compile", action="store_true", help="also with torch.compile, which needs a C++ compiler")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+
+    device = pick_device(options.device)
+    arguments = (options.batches, options.corpus, options.preset, device)
+    if options.only:
+        curves = [curve(options.only, *arguments)]
+    else:
+        names = ["tutorials", "float32", "float32, other dropout", "bfloat16", *(["compiled"] * options.compile)]
+        curves = [curve(name, *arguments) for name in names]
+        same = ["--batches", str(options.batches), "--corpus", options.corpus, "--preset", options.preset]
+        curves.append(in_two_processes([*same, "--device", options.device]))
+    if not parallel.is_first():
+        return
+    for one in curves:
+        points = one["train_loss"]
+        print(f"{one['way']:24}" + " ".join(f"{loss:6.3f}" for loss in points[:: max(1, len(points) // 8)]), end="")
+        print(f"   validation loss {one['val_loss']:.4f}", flush=True)
+    if options.output is not None:
+        result = {"preset": options.preset, "corpus": options.corpus, "every": EVERY, "curves": curves}
+        replace_file(options.output, (json.dumps(result, indent=2) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()
