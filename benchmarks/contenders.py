@@ -1,18 +1,28 @@
-"""What both benchmarks share: the models that this library is compared with, and what this machine can do at best."""
+"""What the benchmarks share: models to compare this library with, what a machine can do at best, and bookkeeping."""
 
+import contextlib
+import json
+import math
+import multiprocessing
+import platform
 import resource
+import statistics
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_lib import Transformer
-from transformer_lib.attention import MultiHeadAttention, scaled_dot_product_attention
+from transformer_lib.attention import MultiHeadAttention
+from transformer_lib.checkpoint import replace_file
 from transformer_lib.conversion import to_torch
 from transformer_lib.dropout import Dropout
+from transformer_lib.precision import half_precision
 
 PAD = 1
 
@@ -23,9 +33,12 @@ class PlainAttention(MultiHeadAttention):
     def attend(self, query, keys, values, mask=None, need_weights=False):
         """Do what the library's own does."""
         queries = self._split_heads(self.query_projection(query))
-        _, weights = scaled_dot_product_attention(queries, keys, values, mask)
-        weights = F.dropout(weights, self.dropout, self.training)
-        return self.output_projection((weights @ values).transpose(1, 2).flatten(2)), weights
+        scores = queries @ keys.transpose(-2, -1) / math.sqrt(queries.shape[-1])
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -1e10)
+        weights = scores.softmax(dim=-1)
+        heads = F.dropout(weights, self.dropout, self.training) @ values
+        return self.output_projection(heads.transpose(1, 2).flatten(2)), weights
 
 
 def as_the_tutorials_do(model: Transformer) -> Transformer:
@@ -61,35 +74,99 @@ class TorchTransformer(nn.Module):
         return self.output(x)
 
 
-def matrix_rate(dtype: torch.dtype, device: torch.device, seconds: float = 2.0) -> float:
-    """Measure how many operations a second products of the model's shapes reach at best."""
+def synchronize(device: torch.device) -> None:
+    """Wait until a GPU has done what it was told."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
+def matrix_rates(device: torch.device) -> dict[str, float]:
+    """Measure how many operations a second matrix products reach at best, in both precisions of ``Recipe``."""
+    return {
+        "float32": _matrix_rate(torch.float32, device),
+        "bfloat16": _matrix_rate(half_precision(device), device),
+    }
+
+
+def _matrix_rate(dtype: torch.dtype, device: torch.device, seconds: float = 0.5) -> float:
+    # shapes of the models; a GPU is only busy with larger ones
+    sizes = [(2048, 256, 256), (2048, 256, 512), (2048, 512, 512), (512, 256, 4096)]
+    if device.type != "cpu":
+        sizes = [(4096, 4096, 4096), (8192, 8192, 8192)]
     best = 0.0
-    for rows, inner, columns in ((2048, 256, 256), (2048, 256, 512), (2048, 512, 512), (512, 256, 4096)):
-        a, b = (
-            torch.randn(rows, inner, dtype=dtype, device=device),
-            torch.randn(inner, columns, dtype=dtype, device=device),
-        )
+    for rows, inner, columns in sizes:
+        a, b = (torch.randn(*size, device=device).to(dtype) for size in ((rows, inner), (inner, columns)))
         for _ in range(10):
             a @ b
+        synchronize(device)
         started, products = time.perf_counter(), 0
-        while time.perf_counter() - started < seconds / 4:
+        while time.perf_counter() - started < seconds:
             for _ in range(10):
-                c = a @ b
-            c.sum().item()
+                a @ b
+            synchronize(device)
             products += 10
         best = max(best, products * 2 * rows * inner * columns / (time.perf_counter() - started))
     return best
 
 
-def most_resident() -> float:
+def own_memory(run: Callable[..., None], arguments: Sequence[Any], device: torch.device) -> float:
+    """Return how many MB a function needs beyond what is there when it begins, in a process of its own.
+
+    Args:
+        run: a generator function of a module: what comes before its only ``yield`` is not counted.
+        arguments: what it is given.
+        device: on a GPU, its memory is meant.
+    """
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_measure_memory, (run, arguments, str(device)))
+
+
+def _measure_memory(run: Callable[..., Any], arguments: Sequence[Any], device: str) -> float:
+    steps = run(*arguments)
+    next(steps)
+    if device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        list(steps)
+        return (torch.cuda.max_memory_allocated() - before) / 1e6
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # on Linux, forget the most memory so far
+    before = _most_resident()
+    list(steps)
+    return _most_resident() - before
+
+
+def _most_resident() -> float:
     """Return the most memory that this process has had, in MB."""
     status = Path("/proc/self/status")
     if status.exists():  # what Linux says by way of getrusage includes the parent's, from before the program was loaded
-        return next(int(line.split()[1]) for line in status.read_text().splitlines() if "VmHWM" in line) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
+        return next(int(line.split()[1]) for line in status.read_text().splitlines() if "VmHWM" in line) * 1024 / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
 
 
-def synchronize(device: torch.device) -> None:
-    """Wait until a GPU has done what it was told."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+def spread(values: Sequence[float], factor: float = 1.0) -> dict[str, float]:
+    """Return median, smallest and largest of measured seconds."""
+    return {
+        "seconds": statistics.median(values) * factor,
+        "seconds_min": min(values) * factor,
+        "seconds_max": max(values) * factor,
+    }
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """Say what was measured on."""
+    name = torch.cuda.get_device_name() if device.type == "cuda" else device.type
+    return {
+        "device": f"{name}, {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
+
+
+def write(path: Path | None, result: dict[str, Any]) -> None:
+    """Write a result down, if that is wanted."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, (json.dumps(result, indent=2) + "\n").encode())

@@ -1,7 +1,7 @@
 """Whether faster ways to train learn the same: the loss on the same batches, from the same weights, in every way.
 
-Dropout draws other numbers in every way, so the curves cannot be equal. How far apart chance alone takes them is shown
-by float32 with another seed for dropout. Notebook 10 reads the JSON file.
+In most of them, dropout draws other numbers, so the curves cannot be equal. How far apart chance alone takes them is
+shown by float32 with another seed for dropout. Notebook 10 reads the JSON file.
 
     python benchmarks/curves.py
     python benchmarks/curves.py --batches 227 --compile --output build/curves.json
@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from contenders import as_the_tutorials_do
-from training import BATCH_SIZE, load, train_plainly
+from contenders import as_the_tutorials_do, machine, write
+from training import BATCH_SIZE, LEARNING_RATE, endlessly, load, train_plainly
 
 from transformer_lib import parallel
 from transformer_lib.batching import Batches, make_dataset
-from transformer_lib.checkpoint import replace_file
 from transformer_lib.corpora import load_corpus
+from transformer_lib.optimization import make_optimizer
+from transformer_lib.recipes import Recipe
 from transformer_lib.training import evaluate, pick_device, train_epoch
+from transformer_lib.transformer import PRESETS
 
 EVERY = 10  # batches between two points of a curve
 TWO = "two processes"
@@ -35,13 +37,14 @@ def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device
     """Train in one way, and return the mean training loss of every few batches and the validation loss at the end."""
     model, dataset = load(corpus, preset, device)
     val_set = make_dataset(load_corpus(corpus)["val"], *dataset.fields.values())
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-4)
+    theirs = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+    optimizer = make_optimizer(model, Recipe(learning_rate=LEARNING_RATE))
 
     def library(**options: Any) -> Callable[[Iterable[Any]], float]:
         return lambda some: train_epoch(model, some, optimizer, progress=False, **options)
 
     ways = {
-        "tutorials": lambda some: train_plainly(as_the_tutorials_do(model), some, optimizer),
+        "tutorials": lambda some: train_plainly(as_the_tutorials_do(model), some, theirs),
         "float32": library(),
         "float32, other dropout": library(),
         "bfloat16": library(precision="bfloat16"),
@@ -49,10 +52,10 @@ def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device
         TWO: library(),
     }
     torch.manual_seed(2 if "other" in way else 1 + 1_000_000 * parallel.rank())
-    points, stream = [], iter(Batches(dataset, BATCH_SIZE, train=True, device=device))
+    points, stream = [], endlessly(lambda: Batches(dataset, BATCH_SIZE, train=True, device=device))
     with parallel.together(device):
-        while len(points) * EVERY < batches and (some := list(itertools.islice(stream, EVERY))):
-            points.append(ways[way](some))
+        for start in range(0, batches, EVERY):
+            points.append(ways[way](list(itertools.islice(stream, min(EVERY, batches - start)))))
         val_loss = evaluate(model, Batches(val_set, BATCH_SIZE, device=device), progress=False)
     return {"way": way, "train_loss": points, "val_loss": val_loss}
 
@@ -73,7 +76,7 @@ def in_two_processes(arguments: list[str]) -> dict[str, Any]:
 def main() -> None:
     """Train in each way, print, and write the curves down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--preset", default="tutorial", help="the model (tutorial)")
+    parser.add_argument("--preset", default="tutorial", choices=sorted(PRESETS), help="the model (tutorial)")
     parser.add_argument("--corpus", default="multi30k", help="what to train on (multi30k)")
     parser.add_argument("--batches", type=int, default=110, help="how many to train on (110)")
     parser.add_argument("--compile", action="store_true", help="also with torch.compile, which needs a C++ compiler")
@@ -83,23 +86,22 @@ def main() -> None:
     options = parser.parse_args()
 
     device = pick_device(options.device)
-    arguments = (options.batches, options.corpus, options.preset, device)
-    if options.only:
-        curves = [curve(options.only, *arguments)]
-    else:
-        names = ["tutorials", "float32", "float32, other dropout", "bfloat16", *(["compiled"] * options.compile)]
-        curves = [curve(name, *arguments) for name in names]
-        same = ["--batches", str(options.batches), "--corpus", options.corpus, "--preset", options.preset]
-        curves.append(in_two_processes([*same, "--device", options.device]))
-    if not parallel.is_first():
-        return
-    for one in curves:
-        points = one["train_loss"]
-        print(f"{one['way']:24}" + " ".join(f"{loss:6.3f}" for loss in points[:: max(1, len(points) // 8)]), end="")
-        print(f"   validation loss {one['val_loss']:.4f}", flush=True)
-    if options.output is not None:
-        result = {"preset": options.preset, "corpus": options.corpus, "every": EVERY, "curves": curves}
-        replace_file(options.output, (json.dumps(result, indent=2) + "\n").encode())
+    ways = ["tutorials", "float32", "float32, other dropout", "bfloat16", *(["compiled"] * options.compile)]
+    if device.type == "cpu" or torch.cuda.device_count() > 1:
+        ways.append(TWO)
+    same = ["--batches", str(options.batches), "--corpus", options.corpus, "--preset", options.preset]
+    curves = []
+    for way in [options.only] if options.only else ways:
+        if way == TWO and not options.only:
+            curves.append(in_two_processes([*same, "--device", options.device]))
+        else:
+            curves.append(curve(way, options.batches, options.corpus, options.preset, device))
+        if parallel.is_first():
+            points = curves[-1]["train_loss"]
+            print(f"{way:24}" + " ".join(f"{loss:6.3f}" for loss in points[:: max(1, len(points) // 8)]), end="")
+            print(f"   validation loss {curves[-1]['val_loss']:.4f}", flush=True)
+            result = {"preset": options.preset, "corpus": options.corpus, "every": EVERY, **machine(device)}
+            write(options.output, {**result, "curves": curves})
 
 
 if __name__ == "__main__":

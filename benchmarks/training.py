@@ -6,9 +6,10 @@
 - ``this library``: ``train_epoch`` on these batches, in float32 and in bfloat16; with ``--compile``, that with
   ``torch.compile``, too.
 
-All train the same model with Adam. They take turns, a few batches each, for several rounds in one process; the table
-has medians and the spread. Then it measures how fast this machine multiplies matrices, and says what share of that rate
-each contender reaches with the operations that are not spent on padding. Notebook 10 reads the JSON file.
+All train the same model with Adam. They take turns, a few batches each (making them counts), for several rounds in one
+process, and an epoch is worked out from the seconds for each target token; the table has medians and the spread. Then
+it measures how fast this machine multiplies matrices, and says what share of that rate each contender reaches with the
+operations that are not spent on padding. Notebook 10 reads the JSON file.
 
     python benchmarks/training.py
     python benchmarks/training.py --preset multi30k_best --rounds 5 --output build/training.json
@@ -17,8 +18,6 @@ each contender reaches with the operations that are not spent on padding. Notebo
 import argparse
 import copy
 import itertools
-import json
-import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -28,83 +27,90 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from contenders import PAD, TorchTransformer, as_the_tutorials_do, matrix_rate, most_resident, synchronize
+from contenders import (
+    PAD,
+    TorchTransformer,
+    as_the_tutorials_do,
+    machine,
+    matrix_rates,
+    own_memory,
+    spread,
+    synchronize,
+    write,
+)
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from torchtext.data import BucketIterator, Dataset
 
 from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.batching import Batches, make_dataset
-from transformer_lib.checkpoint import replace_file
 from transformer_lib.corpora import load_corpus
+from transformer_lib.embeddings import ids_are_known
+from transformer_lib.optimization import make_optimizer
+from transformer_lib.recipes import Recipe
 from transformer_lib.text import TextField, build_vocabularies
 from transformer_lib.training import pick_device, seed_everything, train_epoch
 from transformer_lib.transformer import PRESETS
 
 BATCH_SIZE = 128
+LEARNING_RATE = 5e-4
 
 
 def train_plainly(model: nn.Module, batches: Iterable[Any], optimizer: torch.optim.Optimizer) -> float:
-    """Do what every tutorial's training loop does, and return the mean loss of the batches."""
+    """Do what every tutorial's training loop does, and return the mean of the batches' losses."""
     model.train()
-    total_loss, total_tokens = 0.0, 0
+    losses = []
     for batch in batches:
-        logits, targets = model(batch.src, batch.tgt[:, :-1]), batch.tgt[:, 1:]
-        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=PAD)
+        logits = model(batch.src, batch.tgt[:, :-1])
+        loss = F.cross_entropy(logits.flatten(0, 1), batch.tgt[:, 1:].flatten(), ignore_index=PAD)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        tokens = (targets != PAD).sum().item()
-        total_loss += loss.item() * tokens
-        total_tokens += tokens
-    return total_loss / total_tokens
+        losses.append(loss.item())
+    return statistics.mean(losses)
 
 
 class Contender(NamedTuple):
-    """A way to train: what it trains on, and how."""
+    """A way to train: what it trains on, how, and in which precision."""
 
     batches: Callable[[], Iterable[Any]]
     train: Callable[[Iterable[Any]], Any]
+    precision: str = "float32"
 
 
-COMPILED = "this library, compiled"
+def names(compiled: bool) -> list[str]:
+    """Name the contenders."""
+    return ["tutorials", "nn.Transformer", "this library, float32", "this library, bfloat16"] + (
+        ["this library, bfloat16, compiled"] if compiled else []
+    )
 
 
-def make_contenders(
-    model: Transformer, dataset: Dataset, device: torch.device, compiled: bool = False
-) -> dict[str, Contender]:
-    """Give each way to train its own copy of the model, and its optimiser."""
+def make_contender(name: str, model: Transformer, dataset: Dataset | None, device: torch.device) -> Contender:
+    """Give a way to train its own copy of the model, and its optimiser."""
+    model = copy.deepcopy(model)
+    if name in ("tutorials", "nn.Transformer"):
+        theirs = as_the_tutorials_do(model) if name == "tutorials" else TorchTransformer(model)
+        adam = torch.optim.Adam(theirs.parameters(), lr=LEARNING_RATE)
 
-    def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.Adam(model.parameters(), lr=5e-4)
+        def train(batches: Iterable[Any]) -> float:
+            with ids_are_known(theirs):  # the tutorials do not check them either
+                return train_plainly(theirs, batches, adam)
 
-    def plain(make: Callable[[Transformer], nn.Module], batches: Callable[[], Iterable[Any]]) -> Contender:
-        theirs = make(copy.deepcopy(model))
-        optimizer = optimizer_of(theirs)
-        return Contender(batches, lambda some: train_plainly(theirs, some, optimizer))
+        if name == "nn.Transformer":
+            return Contender(lambda: Batches(dataset, BATCH_SIZE, train=True, device=device), train)
+        by_source = {"sort_key": lambda example: len(example.src), "train": True, "device": device}
+        return Contender(lambda: BucketIterator(dataset, BATCH_SIZE, **by_source), train)
 
-    def library(precision: str, compile: bool = False) -> Contender:
-        ours = copy.deepcopy(model)
-        optimizer = optimizer_of(ours)
-        return Contender(
-            our_batches,
-            lambda some: train_epoch(ours, some, optimizer, precision=precision, compile=compile, progress=False),
-        )
+    precision = "bfloat16" if "bfloat16" in name else "float32"
+    optimizer = make_optimizer(model, Recipe(learning_rate=LEARNING_RATE))
+    options = {"precision": precision, "compile": "compiled" in name, "progress": False}
 
-    def our_batches() -> Iterable[Any]:
-        return Batches(dataset, BATCH_SIZE, train=True, device=device)
+    def train(batches: Iterable[Any]) -> float:
+        with ids_are_known(model):  # as in fit
+            return train_epoch(model, batches, optimizer, **options)
 
-    def their_batches() -> Iterable[Any]:
-        return BucketIterator(dataset, BATCH_SIZE, sort_key=lambda example: len(example.src), train=True, device=device)
-
-    contenders = {
-        "tutorials": plain(as_the_tutorials_do, their_batches),
-        "nn.Transformer": plain(TorchTransformer, our_batches),
-        "this library, float32": library("float32"),
-        "this library, bfloat16": library("bfloat16"),
-    }
-    return contenders | ({COMPILED: library("bfloat16", compile=True)} if compiled else {})
+    return Contender(lambda: Batches(dataset, BATCH_SIZE, train=True, device=device), train, precision)
 
 
 def endlessly(batches: Callable[[], Iterable[Any]]) -> Iterator[Any]:
@@ -118,18 +124,26 @@ def count_tokens(batches: Iterable[Any]) -> int:
     return sum((batch.tgt[:, 1:] != PAD).sum().item() for batch in batches)
 
 
-def operations(model: Transformer, batch: Any) -> float:
-    """Count the floating-point operations of a step that are not spent on padding, for each wanted token."""
-    lengths = [(ids != PAD).sum(1) for ids in (batch.src, batch.tgt)]
-    total = 0
-    model.train()
-    for src_len, tgt_len in zip(*(some.tolist() for some in lengths), strict=True):
-        counter = FlopCounterMode(display=False)
-        with counter:
-            ids = [torch.full((1, length), 4, device=batch.src.device) for length in (src_len, tgt_len - 1)]
-            model(*ids).sum().backward()
+def remembering(batches: Iterable[Any], seen: list[Any]) -> Iterator[Any]:
+    """Put batches aside as they pass."""
+    for batch in batches:
+        seen.append(batch)
+        yield batch
+
+
+def operations(model: Transformer, dataset: Dataset, device: torch.device, sentences: int = 200) -> float:
+    """Count the operations in matrix products that a training step cannot do without, for each wanted token."""
+    model = as_the_tutorials_do(copy.deepcopy(model))  # a CPU's fused attention is not counted
+    sample = SimpleNamespace(examples=dataset.examples[:: max(1, len(dataset) // sentences)])
+    total = tokens = 0
+    for example in sample.examples:
+        src_len, tgt_len = len(example.src) + 2, len(example.tgt) + 1  # the target's <eos> is only predicted
+        src, tgt = (torch.full((1, length), 4, device=device) for length in (src_len, tgt_len))
+        with FlopCounterMode(display=False) as counter:
+            model(src, tgt).sum().backward()
         total += counter.get_total_flops()
-    return total / count_tokens([batch])
+        tokens += tgt_len
+    return total / tokens
 
 
 def load(corpus_name: str, preset: str, device: torch.device) -> tuple[Transformer, Dataset]:
@@ -144,30 +158,32 @@ def load(corpus_name: str, preset: str, device: torch.device) -> tuple[Transform
     return Transformer(TransformerConfig.preset(preset, *sizes)).to(device), dataset
 
 
-def peak_memory(name: str, batches: int, corpus: str, preset: str, device: str) -> float:
-    """Return by how many MB training grows a process of its own; on a GPU, how many MB it takes there."""
+def train_alone(name: str, batches: int, corpus: str, preset: str, device: str) -> Iterator[None]:
+    """Do what ``own_memory`` measures."""
     model, dataset = load(corpus, preset, torch.device(device))
-    contender = make_contenders(model, dataset, torch.device(device), name == COMPILED)[name]
-    before = most_resident()
+    contender = make_contender(name, model, dataset, torch.device(device))
+    yield
     contender.train(itertools.islice(endlessly(contender.batches), batches))
-    if device.startswith("cuda"):
-        return torch.cuda.max_memory_allocated() / 1e6
-    return most_resident() - before
 
 
-def growth(model: Transformer, device: torch.device) -> list[dict[str, float]]:
+def growth(model: Transformer, compiled: bool, device: torch.device) -> list[dict[str, float]]:
     """Measure a step of each kind on made-up batches of several sizes and lengths, in seconds."""
     rows = []
+    contenders = {name: make_contender(name, model, None, device) for name in names(compiled)}
     for sentences, length in ((16, 16), (64, 16), (256, 16), (64, 8), (64, 32), (64, 64)):
-        ids = torch.randint(4, model.config.tgt_vocab_size, (sentences, length), device=device)
-        batch = SimpleNamespace(src=ids, tgt=ids)
+        ids = torch.randint(4, min(model.config.src_vocab_size, model.config.tgt_vocab_size), (sentences, length))
+        batch = SimpleNamespace(src=ids.to(device), tgt=ids.to(device))
         row = {"sentences": sentences, "length": length}
-        for name, contender in make_contenders(model, None, device).items():
+        for name, contender in contenders.items():
             contender.train([batch])
-            started = time.perf_counter()
-            contender.train([batch] * 2)
-            synchronize(device)
-            row[name] = (time.perf_counter() - started) / 2
+            times = []
+            for _ in range(3):
+                synchronize(device)
+                started = time.perf_counter()
+                contender.train([batch])
+                synchronize(device)
+                times.append(time.perf_counter() - started)
+            row[name] = statistics.median(times)
         rows.append(row)
     return rows
 
@@ -186,39 +202,35 @@ def main() -> None:
 
     device = pick_device(options.device)
     model, dataset = load(options.corpus, options.preset, device)
-    contenders = make_contenders(model, dataset, device, options.compile)
+    contenders = {name: make_contender(name, model, dataset, device) for name in names(options.compile)}
     streams = {name: endlessly(contender.batches) for name, contender in contenders.items()}
     epoch_tokens = count_tokens(Batches(dataset, BATCH_SIZE))
     per_token: dict[str, list[float]] = {name: [] for name in contenders}  # seconds
     for round_number in range(options.rounds + 1):
         for name, contender in contenders.items():
-            batches = list(itertools.islice(streams[name], options.batches))
+            seen: list[Any] = []
+            synchronize(device)
             started = time.perf_counter()
-            contender.train(batches)
+            contender.train(itertools.islice(remembering(streams[name], seen), options.batches))
             synchronize(device)
             seconds = time.perf_counter() - started
             if round_number:  # the first is for warming up
-                per_token[name].append(seconds / count_tokens(batches))
+                per_token[name].append(seconds / count_tokens(seen))
 
-    work = operations(model, next(iter(Batches(dataset, BATCH_SIZE, train=True))))
-    rates = {"float32": matrix_rate(torch.float32, device), "bfloat16": matrix_rate(torch.bfloat16, device)}
-    context = multiprocessing.get_context("spawn")
+    work = operations(model, dataset, device)
+    rates = matrix_rates(device)
     slowest = statistics.median(per_token["tutorials"])
     rows = []
     for name, values in per_token.items():
         median = statistics.median(values)
-        with context.Pool(1) as pool:
-            arguments = (name, options.batches, options.corpus, options.preset, str(device))
-            memory = pool.apply(peak_memory, arguments)
+        arguments = (name, options.batches, options.corpus, options.preset, str(device))
         rows.append(
             {
                 "contender": name,
-                "epoch_seconds": median * epoch_tokens,
-                "epoch_seconds_min": min(values) * epoch_tokens,
-                "epoch_seconds_max": max(values) * epoch_tokens,
+                **spread(values, epoch_tokens),
                 "times_as_fast": slowest / median,
-                "share_of_limit": work / median / rates["bfloat16" if "bfloat16" in name else "float32"],
-                "peak_memory_mb": memory,
+                "share_of_limit": work / median / rates[contenders[name].precision],
+                "memory_mb": own_memory(train_alone, arguments, device),
             }
         )
     result = {
@@ -229,17 +241,14 @@ def main() -> None:
         "batch_size": BATCH_SIZE,
         "rounds": options.rounds,
         "batches": options.batches,
-        "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
+        **machine(device),
         "operations_per_epoch": work * epoch_tokens,
         "operations_per_second": rates,
         "contenders": rows,
-        "growth": growth(model, device),
+        "growth": growth(model, options.compile, device),
     }
+    write(options.output, result)
     show(result)
-    if options.output is not None:
-        replace_file(options.output, (json.dumps(result, indent=2) + "\n").encode())
 
 
 def show(result: dict[str, Any]) -> None:
@@ -250,17 +259,17 @@ def show(result: dict[str, Any]) -> None:
         f"{result['operations_per_epoch'] / 1e12:.1f} TFLOP an epoch; matrix products: "
         + ", ".join(f"{rate / 1e9:,.0f} GFLOP/s in {dtype}" for dtype, rate in result["operations_per_second"].items())
     )
-    print(f"{'':24}{'epoch, s':>10}{'min–max':>14}{'times as fast':>15}{'of the limit':>14}{'memory, MB':>12}")
+    print(f"{'':34}{'epoch, s':>10}{'min–max':>14}{'times as fast':>15}{'of the limit':>14}{'memory, MB':>12}")
     for row in result["contenders"]:
-        spread = f"{row['epoch_seconds_min']:.0f}–{row['epoch_seconds_max']:.0f}"
+        between = f"{row['seconds_min']:.0f}–{row['seconds_max']:.0f}"
         print(
-            f"{row['contender']:24}{row['epoch_seconds']:10.0f}{spread:>14}{row['times_as_fast']:15.1f}"
-            f"{row['share_of_limit']:14.0%}{row['peak_memory_mb']:12,.0f}"
+            f"{row['contender']:34}{row['seconds']:10.0f}{between:>14}{row['times_as_fast']:15.1f}"
+            f"{row['share_of_limit']:14.0%}{row['memory_mb']:12,.0f}"
         )
     print("\nseconds a step, by sentences × length")
     for row in result["growth"]:
-        names = [row_["contender"] for row_ in result["contenders"]]
-        print(f"{row['sentences']:5} × {row['length']:<3}" + "".join(f"  {name} {row[name]:.3f}" for name in names))
+        steps = {name: seconds for name, seconds in row.items() if name not in ("sentences", "length")}
+        print(f"{row['sentences']:5} × {row['length']:<3}" + "".join(f"  {name} {steps[name]:.3f}" for name in steps))
 
 
 if __name__ == "__main__":

@@ -3,32 +3,40 @@
 - ``tutorials``: what the well-known tutorials do: one sentence at a time, greedily, attention weights always
   materialised, the whole beginning and its logits computed again at every step.
 - ``nn.Transformer``: PyTorch's own layers with the same weights, in batches, and without a cache, which they lack.
-- ``this library``: one sentence at a time, in batches, and by beam search, each with a cache; then in lower precision.
+- ``this library``: one sentence at a time, in batches, and by beam search (with the model's own length penalty), each
+  with a cache; then in lower precision.
 
 All take turns for several rounds in one process; the table has medians and the spread. "Same text" is how many
-sentences come out as the tutorials' way translates them. The last column of rates is how fast this machine multiplies
-matrices at best, compared with the operations that greedy search cannot do without. Notebook 10 reads the JSON file.
+sentences come out as the tutorials' way translates them. "Of limit" compares with how fast this machine multiplies
+matrices at best and the operations that greedy search cannot do without. Then it measures how greedy search grows with
+the batch and with the sentences' length. Notebook 10 reads the JSON file.
 
     python benchmarks/translation.py
     python benchmarks/translation.py runs/multi30k-tutorial --corpus multi30k --output build/translation.json
 """
 
 import argparse
-import copy
-import json
-import multiprocessing
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from contenders import TorchTransformer, as_the_tutorials_do, matrix_rate, most_resident, synchronize
+from contenders import (
+    TorchTransformer,
+    as_the_tutorials_do,
+    machine,
+    matrix_rates,
+    own_memory,
+    spread,
+    synchronize,
+    write,
+)
 from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_lib import bleu
-from transformer_lib.checkpoint import SHIPPED_MODEL, replace_file
+from transformer_lib.checkpoint import SHIPPED_MODEL
 from transformer_lib.corpora import Pair, load_corpus
 from transformer_lib.masks import padding_mask
 from transformer_lib.training import pick_device
@@ -44,7 +52,7 @@ class Written(NamedTuple):
 
 
 Way = Callable[[list[str]], Sequence[Written | Translation]]
-TUTORIALS = "tutorials, greedy"
+TUTORIALS, TORCH = "tutorials, greedy", "nn.Transformer, greedy"
 
 
 @torch.no_grad()
@@ -87,30 +95,27 @@ class WithTorchLayers(TorchTransformer):
         return self.output(self.decoder(self.tgt_embedding(tgt), memory, future, memory_key_padding_mask=hidden))
 
 
-def make_ways(path: str, device: torch.device) -> dict[str, Way]:
-    """Load the model anew for each way to translate, so that none gains from another."""
+def names(device: torch.device) -> list[str]:
+    """Name the ways to translate that there are on a device."""
+    lower = ("bfloat16", "int8") if device.type == "cpu" else ("bfloat16",)
+    ours = ["one at a time, greedy", "greedy", "beam of 4"]
+    return [TUTORIALS, TORCH, *ours, *(f"{way}, {p}" for p in lower for way in ("greedy", "beam of 4"))]
 
-    def library(precision: str = "float32", **settings: Any) -> Way:
-        translator = Translator.load(path, device, precision)
-        return lambda sentences: translator.translate(sentences, **settings)
 
-    plain = Translator.load(path, device)
-    as_the_tutorials_do(plain.model)
-    torchs = Translator.load(path, device)
-    torchs.model = WithTorchLayers(copy.deepcopy(torchs.model)).eval()
-
-    alpha = max(plain.alpha, 0.6)
-    ways = {
-        TUTORIALS: lambda sentences: translate_like_the_tutorials(plain, sentences),
-        "nn.Transformer, greedy": lambda sentences: torchs.translate(sentences, beam_size=1, use_cache=False),
-        "one at a time, greedy": library(beam_size=1, batch_size=1),
-        "greedy": library(beam_size=1),
-        "beam of 4": library(beam_size=4, alpha=alpha),
-    }
-    for precision in ("bfloat16", "int8") if device.type == "cpu" else ("bfloat16",):
-        ways[f"greedy, {precision}"] = library(precision, beam_size=1)
-        ways[f"beam of 4, {precision}"] = library(precision, beam_size=4, alpha=alpha)
-    return ways
+def make_way(name: str, path: str, device: torch.device) -> Way:
+    """Load the model anew for a way to translate, so that none gains from another."""
+    precision = next((precision for precision in ("bfloat16", "int8") if precision in name), "float32")
+    translator = Translator.load(path, device, precision)
+    if name == TUTORIALS:
+        as_the_tutorials_do(translator.model)
+        return lambda sentences: translate_like_the_tutorials(translator, sentences)
+    settings = {"beam_size": 4 if "beam" in name else 1}
+    if name == TORCH:
+        translator.model = WithTorchLayers(translator.model).eval()
+        settings["use_cache"] = False
+    elif "one at a time" in name:
+        settings["batch_size"] = 1
+    return lambda sentences: translator.translate(sentences, **settings)
 
 
 def choose(corpus_name: str, split: str | None, number: int | None, translator: Translator) -> list[Pair]:
@@ -121,25 +126,54 @@ def choose(corpus_name: str, split: str | None, number: int | None, translator: 
     return [pairs[i * len(pairs) // number] for i in range(number)]
 
 
-def operations(translator: Translator, sentences: list[str], texts: list[str]) -> float:
-    """Count the floating-point operations of greedy search with a cache and without padding."""
+def operations(path: str, translations: Sequence[Translation]) -> float:
+    """Count the operations in the matrix products of greedy search, with a cache and without padding."""
+    translator = Translator.load(path)
+    model = as_the_tutorials_do(translator.model)  # a CPU's fused attention is not counted
     total = 0
-    for sentence, text in zip(sentences, texts, strict=True):
-        src = torch.tensor([translator.src_field.encode(sentence)])
-        tgt = torch.tensor([translator.tgt_field.encode(text)[:-1]])  # the inputs of the decoder's steps
-        counter = FlopCounterMode(display=False)
-        with counter, torch.no_grad():
-            translator.model(src, tgt)
+    for one in translations:
+        src = torch.tensor([[translator.src_field.vocab[token] for token in one.src_tokens]])
+        ids = [translator.tgt_field.vocab[token] for token in one.tgt_tokens]
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            model(src, torch.tensor([[translator.tgt_field.sos_id, *ids[:-1]]]))  # the inputs of the decoder's steps
         total += counter.get_total_flops()
     return total
 
 
-def peak_memory(way: str, path: str, device: str, sentences: list[str]) -> float:
-    """Return by how many MB translating grows a process of its own; on a GPU, how many MB it takes there."""
-    translate = make_ways(path, torch.device(device))[way]
-    before = most_resident()
+def translate_alone(name: str, path: str, device: str, sentences: list[str]) -> Iterator[None]:
+    """Do what ``own_memory`` measures."""
+    translate = make_way(name, path, torch.device(device))
+    yield
     translate(sentences)
-    return torch.cuda.max_memory_allocated() / 1e6 if device.startswith("cuda") else most_resident() - before
+
+
+def timed(run: Callable[[], Any], device: torch.device) -> tuple[Any, float]:
+    """Return what a function returns, and the seconds that it takes."""
+    synchronize(device)
+    started = time.perf_counter()
+    result = run()
+    synchronize(device)
+    return result, time.perf_counter() - started
+
+
+def growth(translator: Translator, sentences: list[str], device: torch.device) -> dict[str, dict[str, float]]:
+    """Measure greedy search's milliseconds a sentence for batches of several sizes, and for short and long ones."""
+
+    def milliseconds(some: list[str], batch_size: int) -> float:
+        runs = [timed(lambda: translator.translate(some, 1, batch_size=batch_size), device)[1] for _ in range(3)]
+        return 1000 * statistics.median(runs) / len(some)
+
+    by_length = sorted(sentences, key=lambda sentence: len(translator.src_field.tokens(sentence)))
+    fifth = max(1, len(by_length) // 5)
+    fifths = {f"fifth {i + 1}": by_length[i * fifth : (i + 1) * fifth] for i in range(5) if by_length[i * fifth :]}
+    lengths = {
+        name: statistics.mean(len(translator.src_field.tokens(sentence)) for sentence in some)
+        for name, some in fifths.items()
+    }
+    return {
+        "batch_size": {str(size): milliseconds(sentences[:256], size) for size in (1, 4, 16, 64, 256)},
+        "source_tokens": {f"{lengths[name]:.1f}": milliseconds(some, 64) for name, some in fifths.items()},
+    }
 
 
 def main() -> None:
@@ -158,58 +192,50 @@ def main() -> None:
     translator = Translator.load(options.model, device)
     pairs = choose(options.corpus, options.split, options.sentences, translator)
     sentences, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
-    ways = make_ways(options.model, device)
+    ways = {name: make_way(name, options.model, device) for name in names(device)}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     written: dict[str, Sequence[Written | Translation]] = {}
     for translate in ways.values():
         translate(sentences[:16])  # warm up
     for _ in range(options.rounds):
         for name, translate in ways.items():
-            started = time.perf_counter()
-            written[name] = translate(sentences)
-            synchronize(device)
-            seconds[name].append(time.perf_counter() - started)
+            written[name], took = timed(lambda translate=translate: translate(sentences), device)
+            seconds[name].append(took)
 
     texts = {name: [one.text for one in some] for name, some in written.items()}
-    work = operations(Translator.load(options.model), sentences, texts["greedy"])
-    rates = {"float32": matrix_rate(torch.float32, device), "bfloat16": matrix_rate(torch.bfloat16, device)}
+    work, rates = operations(options.model, written["greedy"]), matrix_rates(device)
     slowest = statistics.median(seconds[TUTORIALS])
-    context = multiprocessing.get_context("spawn")
+    few = sentences[:: max(1, len(sentences) // 100)]
     rows = []
     for name, values in seconds.items():
         median = statistics.median(values)
         rate = rates["bfloat16" if "bfloat16" in name else "float32"]
-        with context.Pool(1) as pool:
-            memory = pool.apply(peak_memory, (name, options.model, str(device), sentences))
         rows.append(
             {
                 "way": name,
-                "seconds": median,
-                "seconds_min": min(values),
-                "seconds_max": max(values),
+                **spread(values),
                 "times_as_fast": slowest / median,
                 "same_text": sum(a == b for a, b in zip(texts[name], texts[TUTORIALS], strict=True)),
                 "bleu": bleu.score(written[name], references, translator.tgt_field)[0].value,
                 "share_of_limit": work / median / rate if "greedy" in name and "int8" not in name else None,
-                "peak_memory_mb": memory,
+                "memory_mb": own_memory(translate_alone, (name, options.model, str(device), few), device),
             }
         )
     result = {
         "parameters": translator.model.num_parameters(),
         "corpus": options.corpus,
         "sentences": len(sentences),
-        "tokens": sum(len(translator.tgt_field.encode(text)) - 1 for text in texts["greedy"]),
+        "tokens": sum(len(one.tgt_tokens) for one in written["greedy"]),
+        "alpha": translator.alpha,
         "rounds": options.rounds,
-        "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
+        **machine(device),
         "operations": work,
         "operations_per_second": rates,
         "ways": rows,
+        "growth": growth(translator, sentences, device),
     }
+    write(options.output, result)
     show(result)
-    if options.output is not None:
-        replace_file(options.output, (json.dumps(result, indent=2) + "\n").encode())
 
 
 def show(result: dict[str, Any]) -> None:
@@ -221,12 +247,14 @@ def show(result: dict[str, Any]) -> None:
     )
     print(f"{'':24}{'s':>8}{'min–max':>14}{'times':>8}{'same text':>11}{'BLEU':>7}{'of limit':>10}{'memory, MB':>12}")
     for row in result["ways"]:
-        spread = f"{row['seconds_min']:.2f}–{row['seconds_max']:.2f}"
+        between = f"{row['seconds_min']:.2f}–{row['seconds_max']:.2f}"
         limit = "" if row["share_of_limit"] is None else f"{row['share_of_limit']:.0%}"
         print(
-            f"{row['way']:24}{row['seconds']:8.2f}{spread:>14}{row['times_as_fast']:8.1f}{row['same_text']:11,}"
-            f"{row['bleu']:7.2f}{limit:>10}{row['peak_memory_mb']:12,.0f}"
+            f"{row['way']:24}{row['seconds']:8.2f}{between:>14}{row['times_as_fast']:8.1f}{row['same_text']:11,}"
+            f"{row['bleu']:7.2f}{limit:>10}{row['memory_mb']:12,.0f}"
         )
+    for what, values in result["growth"].items():
+        print(f"greedy, ms a sentence by {what}: " + ", ".join(f"{key}: {value:.2f}" for key, value in values.items()))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 import itertools
 import random
 import string
+import threading
 from threading import Event
 
 import pytest
 import torch
 from torchtext.datasets import LanguageModelingDataset
 
-from transformer_lib.batching import Batches, Chunks, make_dataset, make_stream, prepared_ahead
+from transformer_lib.batching import Batches, Chunks, make_dataset, make_stream, prefetch
 from transformer_lib.corpora import Pair, read_text
 from transformer_lib.text import RunningTextField, TextField, build_vocabularies
 
@@ -201,7 +202,7 @@ def test_impossible_chunks_are_refused(alphabet, options, message):
         Chunks(dataset, **{"batch_size": 2, "bptt": 3, **options})
 
 
-def test_batches_prepared_ahead_are_the_same_and_one_ahead():
+def test_batches_prefetch_are_the_same_and_one_ahead():
     made = [Event() for _ in range(4)]
 
     def make():
@@ -210,20 +211,34 @@ def test_batches_prepared_ahead_are_the_same_and_one_ahead():
             yield number
 
     seen = []
-    for number in prepared_ahead(make()):
+    for number in prefetch(make()):
         seen.append(number)
-        assert all(
-            event.wait(60) for event in made[: number + 2]
-        )  # the next one, too, although nobody has asked for it
+        # the next one is made, too, although nobody has asked for it
+        assert all(event.wait(60) for event in made[: number + 2])
         assert not any(event.is_set() for event in made[number + 2 :])
     assert seen == [0, 1, 2, 3]
 
 
-def test_an_error_in_a_batch_prepared_ahead_arrives(dataset):
+def test_an_error_in_a_batch_prefetch_arrives(dataset):
     def make():
         yield 1
         raise ValueError("no second batch")
 
     with pytest.raises(ValueError, match="no second batch"):
-        list(prepared_ahead(make()))
-    assert list(prepared_ahead([])) == []
+        list(prefetch(make()))
+    assert list(prefetch([])) == []
+
+
+def test_who_stops_early_leaves_no_thread_behind():
+    before = threading.active_count()
+    batches = prefetch(iter(range(10)))
+    assert next(batches) == 0 and threading.active_count() == before + 1
+    batches.close()
+    assert threading.active_count() == before
+
+
+def test_the_order_leaves_the_random_numbers_of_the_process_alone(dataset):
+    before = random.getstate()
+    orders = [[batch.tgt.tolist() for batch in Batches(dataset, 2, train=True, seed=seed)] for seed in (1, 1, 2)]
+    assert orders[0] == orders[1] != orders[2]
+    assert random.getstate() == before

@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -97,6 +98,15 @@ def test_one_process_alone_needs_no_group():
     assert parallel.share(rows) is rows
 
 
+def test_a_device_that_cannot_be_connected_is_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with (
+        pytest.raises(ValueError, match="device is meta, expected cpu or cuda"),
+        parallel.together(torch.device("meta")),
+    ):
+        pass
+
+
 @pytest.fixture
 def corpus(tmp_path, pairs):
     folder = tmp_path / "corpus"
@@ -110,7 +120,7 @@ def corpus(tmp_path, pairs):
 def test_the_command_line_prints_once_and_stops_when_a_process_does(corpus, tmp_path):
     output = tmp_path / "run"
     train = ("-m", "transformer_lib", "train", "--corpus", corpus, "--preset", "multi30k-fast", "--output", output)
-    train = (*train, "--epochs", 1, "--subwords", 80)
+    train = (*train, "--epochs", 1, "--subwords", 80, "--device", "cpu")
     done = torchrun(*train)
     assert done.returncode == 0, done.stderr
     for line in ("corpus    ", "epoch   1/1", "beam 4, BLEU on val", "test: 8 pairs", "Try it:"):
@@ -134,13 +144,16 @@ def test_when_one_process_is_killed_the_other_says_so_and_the_training_can_go_on
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     world = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    endless = [*train, "--preset", "tutorial", "--epochs", "1000"]
+    train += ["--device", "cpu", "--preset", "tutorial"]
+    endless = [*train, "--epochs", "1000"]
     first, second = (
         subprocess.Popen(
             endless, env={**world, "RANK": rank}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         for rank in "01"
     )
+    too_long = threading.Timer(300, first.kill)
+    too_long.start()
     try:
         line = first.stdout.readline()
         while line and not line.startswith("epoch   1/"):
@@ -148,6 +161,7 @@ def test_when_one_process_is_killed_the_other_says_so_and_the_training_can_go_on
         second.kill()
         _, said = first.communicate(timeout=300)
     finally:
+        too_long.cancel()
         for process in (first, second):
             process.kill()
             process.communicate()
@@ -155,7 +169,7 @@ def test_when_one_process_is_killed_the_other_says_so_and_the_training_can_go_on
     assert "error: another process of this training has stopped" in said
     done = len(load_training_state(output / STATE_FILE)["history"]["val_loss"])
     assert done >= 1
-    alone = [*train, "--preset", "tutorial", "--epochs", str(done + 1), "--resume"]
+    alone = [*train, "--epochs", str(done + 1), "--resume"]
     resumed = subprocess.run(alone, capture_output=True, text=True, timeout=300)
     assert resumed.returncode == 0, resumed.stderr
     assert f"epoch {done + 1:3d}/" in resumed.stdout

@@ -420,7 +420,10 @@ def test_while_fitting_nobody_looks_for_unknown_ids(subword_dataset, subword_con
         model(torch.tensor([[-1]]), torch.tensor([[2]]))
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch.compile's own
+ITS_OWN = pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch.compile's
+
+
+@ITS_OWN
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_compiled_model_learns_the_same_and_only_in_training(subword_dataset, subword_config, monkeypatch, precision):
     """Without a compiler for kernels, which not every machine has: PyTorch then runs what it has recorded."""
@@ -440,3 +443,21 @@ def test_a_compiled_model_learns_the_same_and_only_in_training(subword_dataset, 
     assert history.val_loss == pytest.approx(expected.val_loss, rel=1e-3)
     assert len(compiled) == 2 * 2 * config.num_layers  # epochs, encoder and decoder
     assert not {id(module) for module in model.modules()} & {id(module) for module in compiled}
+
+
+@ITS_OWN
+def test_where_nothing_can_be_compiled_one_is_told(subword_dataset, subword_config, monkeypatch):
+    def no_compiler(graph, inputs):
+        raise RuntimeError("no C++ compiler")
+
+    real = torch.nn.Module.compile
+    monkeypatch.setattr(
+        torch.nn.Module, "compile", lambda module, **kwargs: real(module, backend=no_compiler, **kwargs)
+    )
+    with pytest.raises(ValueError, match=r"recipe.compile is True.*no C\+\+ compiler"):
+        run(subword_dataset, subword_config, recipe=dataclasses.replace(RECIPE, compile=True))
+
+
+def test_a_validation_set_of_other_vocabularies_is_refused(subword_dataset, subword_config, dataset):
+    with pytest.raises(ValueError, match="vocabular"):
+        fit(Transformer(subword_config), subword_dataset, dataset, RECIPE, log=silent)

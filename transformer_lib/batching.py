@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import torch
 from torchtext.data import BPTTIterator, BucketIterator, Dataset, Example, batch
+from torchtext.data.utils import RandomShuffler
 
 from transformer_lib.corpora import Pair
 from transformer_lib.subwords import seed_sampling
@@ -65,6 +66,17 @@ def resegment(dataset: Dataset, dropout: float, seed: int, max_len: int) -> Data
     return Dataset(examples, fields)
 
 
+class _Shuffler(RandomShuffler):
+    """torchtext's, except that it leaves the random numbers of the whole process alone, even for a moment."""
+
+    def __call__(self, data: Sequence[T]) -> list[T]:
+        rng = random.Random()
+        rng.setstate(self.random_state)
+        shuffled = rng.sample(data, len(data))
+        self.random_state = rng.getstate()
+        return shuffled
+
+
 class Batches(BucketIterator):
     """Iterate over a dataset in batches that hold little padding; each has ``src`` and ``tgt``, ``[batch, seq_len]``.
 
@@ -111,6 +123,7 @@ class Batches(BucketIterator):
             device=device,
         )
         self.seed = seed
+        self.random_shuffler = _Shuffler()
         self.set_epoch(1)
 
     def __len__(self) -> int:
@@ -148,7 +161,7 @@ def count_tokens(example: Example, count: int, size_so_far: int) -> int:
     return max(longest_so_far, padded_length(example)) * count
 
 
-def prepared_ahead(batches: Iterable[T]) -> Iterator[T]:
+def prefetch(batches: Iterable[T]) -> Iterator[T]:
     """Yield batches, each of which a thread has made while the one before it was being used."""
     waiting, end = iter(batches), object()
     with ThreadPoolExecutor(1) as thread:

@@ -321,7 +321,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--max-tokens", type=int, help="or positions in a batch, on its larger side (the preset's)")
     command.add_argument("--learning-rate", type=float, help="the highest learning rate (the preset's)")
     command.add_argument("--precision", choices=PRECISIONS, help="what to multiply matrices in (the preset's)")
-    command.add_argument("--compile", action="store_true", default=None, help="make kernels first, for a GPU")
+    command.add_argument(
+        "--compile", action=argparse.BooleanOptionalAction, help="generate kernels first, which suits a GPU (no)"
+    )
     command.add_argument("--subwords", type=int, help="pieces in a joint vocabulary, 0 for words (the preset's)")
     command.add_argument("--min-freq", type=int, default=2, help="rarer words become <unk> (2)")
     command.add_argument("--seed", type=int, help="makes a run repeatable (1234)")

@@ -22,7 +22,7 @@ class TokenEmbedding(nn.Module):
         super().__init__()
         self.table = nn.Embedding(vocab_size, d_model)
         self.scale = math.sqrt(d_model)
-        self.checks_ids = True
+        self.checks_ids = True  # except within ids_are_known
 
     def forward(self, ids: Tensor) -> Tensor:
         """Embed ``ids``, ``[batch, seq_len]``, as ``[batch, seq_len, d_model]``.
@@ -48,14 +48,14 @@ def ids_are_known(model: nn.Module) -> Iterator[None]:
     Args:
         model: is given only ids that come from vocabularies of its size.
     """
-    embeddings = [module for module in model.modules() if isinstance(module, TokenEmbedding)]
-    for embedding in embeddings:
+    before = {module: module.checks_ids for module in model.modules() if isinstance(module, TokenEmbedding)}
+    for embedding in before:
         embedding.checks_ids = False
     try:
         yield
     finally:
-        for embedding in embeddings:
-            embedding.checks_ids = True
+        for embedding, checked in before.items():
+            embedding.checks_ids = checked
 
 
 class _Positions(nn.Module):

@@ -60,10 +60,10 @@ def output_loss(
     real = targets != pad_id
     passes = features.unflatten(0, (2 if consistency else 1, -1))  # [passes, batch, tgt_len, d_model]
     if _leaves_padding_out(features.device):
-        passes, targets, real = passes[:, real], targets[real], real[real]
+        passes, targets, padding = passes[:, real], targets[real], None
     else:
-        passes, targets, real = passes.flatten(1, 2), targets.flatten(), real.flatten()
-    return _OutputLoss.apply(passes, output.weight, output.bias, targets, real, label_smoothing, consistency)
+        passes, targets, padding = passes.flatten(1, 2), targets.flatten(), ~real.flatten()
+    return _OutputLoss.apply(passes, output.weight, output.bias, targets, padding, label_smoothing, consistency)
 
 
 def _leaves_padding_out(device: torch.device) -> bool:
@@ -71,10 +71,10 @@ def _leaves_padding_out(device: torch.device) -> bool:
 
 
 class _OutputLoss(torch.autograd.Function):
-    """The mean loss over the real ones of tokens, given their features: ``[passes, tokens, d_model]``."""
+    """The mean loss over tokens, given their features, ``[passes, tokens, d_model]``, and which ones are padding."""
 
     @staticmethod
-    def forward(ctx, passes, weight, bias, targets, real, label_smoothing, consistency):
+    def forward(ctx, passes, weight, bias, targets, padding, label_smoothing, consistency):
         num_passes, num_tokens, _ = passes.shape
         vocab_size = len(weight)
         wide = torch.promote_types(passes.dtype, torch.float32)
@@ -85,7 +85,6 @@ class _OutputLoss(torch.autograd.Function):
         step = max(1, at_once // (num_passes * vocab_size))
         for start in range(0, num_tokens, step):
             rows = slice(start, start + step)
-            counts = real[rows, None].to(passes.dtype)  # [rows, 1]: 1 for a token, 0 for padding
             x = passes[:, rows]  # [passes, rows, d_model]
             target = targets[rows].expand(num_passes, -1)[..., None]  # [passes, rows, 1]
             log_p = F.linear(x, weight, bias).log_softmax(dim=-1, dtype=wide)  # [passes, rows, vocab_size]
@@ -100,19 +99,22 @@ class _OutputLoss(torch.autograd.Function):
                 gradient = gradient.mul_(consistency).add_(p)
             gradient.sub_(label_smoothing / vocab_size)
             gradient.scatter_add_(-1, target, torch.full_like(target, label_smoothing - 1, dtype=wide))
+            if padding is not None:
+                x, each, gradient = (some.masked_fill(padding[rows, None], 0) for some in (x, each, gradient))
             low_gradient = gradient.to(passes.dtype)
-            loss -= (each * counts).sum()
-            to_passes[:, rows] = (low_gradient @ weight) * counts
-            to_weight += low_gradient.flatten(0, 1).T @ (x * counts).flatten(0, 1)
-            to_bias += (gradient.transpose(-2, -1) @ counts.to(wide)).sum((0, 2))
+            loss -= each.sum()
+            to_passes[:, rows] = low_gradient @ weight
+            to_weight += low_gradient.flatten(0, 1).T @ x.flatten(0, 1)
+            to_bias += gradient.sum((0, 1))
         ctx.save_for_backward(to_passes, to_weight, to_bias)
         ctx.dtypes = passes.dtype, weight.dtype, bias.dtype
-        ctx.share = 1 / (num_passes * real.sum()).clamp(min=1)  # of a token in the mean; a process may have none
-        return loss * ctx.share
+        real_tokens = torch.tensor(num_tokens) if padding is None else (~padding).sum()
+        ctx.count = (num_passes * real_tokens).clamp(min=1).to(wide)  # a process may have none
+        return loss / ctx.count
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient):
-        factor = gradient * ctx.share  # float16 would round the share alone to nothing
+        factor = gradient / ctx.count  # float16 would round a token's share alone to nothing
         pairs = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         return *((factor * tensor).to(dtype) for tensor, dtype in pairs), None, None, None, None

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.swa_utils import AveragedModel
@@ -41,8 +41,11 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
         {"params": [p for p in others if p.dim() > 1], "weight_decay": recipe.weight_decay},
         {"params": [p for p in others if p.dim() == 1], "weight_decay": 0.0},
     ]
-    fused = others[0].device.type in ("cpu", "cuda")  # one pass over each parameter instead of a dozen
+    fused = others[0].device.type in ("cpu", "cuda") or None  # one pass over each parameter instead of a dozen
     adam = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9, fused=fused)
+    adam.register_load_state_dict_pre_hook(  # the state may come from another kind of device
+        lambda _, state: {**state, "param_groups": [{**group, "fused": fused} for group in state["param_groups"]]}
+    )
     if not matrices:
         return adam
     muon = torch.optim.Muon(
@@ -107,6 +110,22 @@ def learning_rate_schedule(
     return LambdaLR(optimizer, factor)
 
 
+class _MovingAverage(AveragedModel):
+    """torch's, except that its count of updates stays where it is: bringing it to a GPU would make that wait."""
+
+    def __init__(self, model: nn.Module, decay: float):
+        super().__init__(model)
+        self.decay = decay
+
+    @torch.no_grad()
+    def update_parameters(self, model: nn.Module) -> None:
+        updates = self.n_averaged.item()
+        keep = min(self.decay, (1 + updates) / (10 + updates)) if updates else 0.0
+        for average, weights in zip(self.module.parameters(), model.parameters(), strict=True):
+            average.lerp_(weights, 1 - keep)
+        self.n_averaged += 1
+
+
 def average_weights(model: nn.Module, decay: float) -> AveragedModel:
     """Keep an exponential moving average of a model's weights: what its ``update_parameters(model)`` is given.
 
@@ -117,9 +136,4 @@ def average_weights(model: nn.Module, decay: float) -> AveragedModel:
         model: what to average; the average, ``.module``, starts as a copy of it.
         decay: share of the old average that an update keeps, in the long run.
     """
-
-    def update(average: Tensor, weights: Tensor, updates: Tensor) -> Tensor:
-        keep = ((1 + updates) / (10 + updates)).clamp(max=decay)  # a tensor: reading it would stop a GPU
-        return average.lerp(weights, 1 - keep.to(weights.dtype))
-
-    return AveragedModel(model, avg_fn=update)
+    return _MovingAverage(model, decay)

@@ -27,16 +27,21 @@ def together(device: torch.device) -> Iterator[None]:
     """Let the processes that torchrun has started work together for as long as the block lasts.
 
     Args:
-        device: where this process computes; NCCL connects GPUs, gloo everything else.
+        device: where this process computes; NCCL connects NVIDIA's GPUs, and gloo CPUs.
 
     Raises:
-        ConnectionError: another process has stopped, so that this one cannot go on.
+        ValueError: it is neither of these.
+        ConnectionError: another process does not come or has stopped, as gloo notices. (With NCCL, torchrun ends this
+            process as well.)
     """
     global _together
     if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        if device.type not in ("cpu", "cuda"):
+            raise ValueError(f"device is {device}, expected cpu or cuda: PyTorch connects no others (--device cpu)")
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        with _others_there():
+            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         atexit.register(dist.destroy_process_group)  # and not at the block's end: it can be connected only once
     before, _together = _together, dist.is_initialized()
     try:
@@ -50,10 +55,13 @@ def _others_there() -> Iterator[None]:
     """Say what it means if the processes cannot exchange something."""
     try:
         yield
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         raise ConnectionError(
-            "another process of this training has stopped, or cannot be reached; if it could, it said why. The output "
-            "folder holds all complete epochs: resume the training (--resume), with any number of processes"
+            "another process of this training has stopped, or cannot be reached; if it could, it said why. An output "
+            "folder holds all complete epochs: resume the training (--resume), with any number of processes. "
+            f"({str(error).splitlines()[0]})"
         ) from error
 
 

@@ -43,8 +43,8 @@ class MixedPrecision:
             self.worker = copy.deepcopy(model, {id(parameter): parameter for parameter in model.parameters()})
         if compile:
             for module in self.worker.modules():
-                if isinstance(module, EncoderLayer | DecoderLayer):  # all layers of a kind share their kernels
-                    module.compile(fullgraph=True, dynamic=True)
+                if isinstance(module, EncoderLayer | DecoderLayer | nn.TransformerEncoderLayer):
+                    module.compile(dynamic=True)  # all layers of a kind share their kernels
         self.pairs = [] if dtype is None else list(zip(model.parameters(), self.worker.parameters(), strict=True))
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
 

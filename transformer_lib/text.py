@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
+import torch
 from torchtext.data import Dataset, Field
 from torchtext.vocab import Vocab
 
@@ -75,6 +76,13 @@ class TextField(Field):
     def eos_id(self) -> int:
         """The id of the end of a sentence."""
         return self.vocab[EOS]
+
+    def numericalize(self, batch: list[list[str]], device: torch.device | str | None = None) -> torch.Tensor:
+        """Turn padded lists of tokens into ids, ``[batch, seq_len]``, without waiting for a GPU."""
+        ids = super().numericalize(batch)
+        if torch.device(device or "cpu").type == "cuda":
+            ids = ids.pin_memory()
+        return ids.to(device, non_blocking=True)
 
     def tokens(self, sentence: str) -> list[str]:
         """Cut a sentence into tokens, without ``<sos>`` and ``<eos>``.

@@ -4,11 +4,12 @@ import copy
 import hashlib
 import json
 import math
+import operator
 import os
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
 from transformer_lib import parallel
-from transformer_lib.batching import Batches, Chunks, Dataset, prepared_ahead, resegment
+from transformer_lib.batching import Batches, Chunks, Dataset, prefetch, resegment
 from transformer_lib.checkpoint import (
     MODEL_FILE,
     STATE_FILE,
@@ -162,7 +163,7 @@ def train_epoch(
     mixed = MixedPrecision(model, precision, compile)
     total_loss = torch.zeros((), device=device)  # stays on the device: reading it each step would stop a GPU
     total_tokens = torch.zeros((), dtype=torch.long, device=device)
-    for batch in _in_turn(batches, "training", progress):
+    for batch in _progress_bar(batches, "training", progress):
         features, targets = target_features(mixed.worker, parallel.share(batch), passes=2 if consistency else 1)
         loss = output_loss(mixed.worker.output, features, targets, pad_id, label_smoothing, consistency)
         tokens = (targets != pad_id).sum()
@@ -192,7 +193,7 @@ def evaluate(model: Model, batches: Batches | Chunks, progress: bool | None = No
     device = next(model.parameters()).device
     total_loss, total_tokens = torch.zeros((), device=device), torch.zeros((), dtype=torch.long, device=device)
     try:
-        for batch in _in_turn(batches, "evaluating", progress):
+        for batch in _progress_bar(batches, "evaluating", progress):
             logits, targets = predict_targets(model, parallel.share(batch))
             total_loss += sequence_loss(logits, targets, pad_id, reduction="sum")
             total_tokens += (targets != pad_id).sum()
@@ -242,14 +243,15 @@ def fit(
 
     Raises:
         FileExistsError: ``output`` holds a training already, and ``resume`` is False.
-        ValueError: the training to resume had another configuration, vocabulary or recipe.
+        ValueError: the training to resume had another configuration, vocabulary or recipe; or torch.compile is asked
+            for, but does not work here (it needs a C++ compiler, for example).
         FloatingPointError: a loss is not a number any more; the folder keeps what it held before that epoch.
         OSError: the folder cannot be written to, or another process has stopped (see ``parallel``); the folder keeps
             what it held before.
         KeyboardInterrupt: as always, but with a model and a state on disk that resuming goes on from.
     """
     run = _Run(model, train_set, val_set, recipe, None if output is None else Path(output), notes or {})
-    with parallel.together(next(model.parameters()).device), ids_are_known(model):  # the fields are the model's
+    with parallel.together(next(model.parameters()).device), ids_are_known(model), ids_are_known(run.candidate):
         if resume:
             run.restore()
         else:
@@ -266,6 +268,13 @@ def fit(
                 )
                 if on_epoch is not None:
                     on_epoch(history)
+        except Exception as error:
+            if recipe.compile and type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+                reason = " ".join(str(error).splitlines()[:2])
+                raise ValueError(
+                    f"recipe.compile is True (--compile), but torch.compile does not work here: {reason}"
+                ) from error
+            raise
         except KeyboardInterrupt:
             if output is not None:
                 log(
@@ -291,7 +300,8 @@ class _Run:
     ):
         self.model, self.recipe, self.output, self.notes = model, recipe, output, notes
         self.fields = train_set.fields
-        check_vocabularies(model.config, self.fields)
+        for dataset in (train_set, val_set):
+            check_vocabularies(model.config, dataset.fields)
         device = next(model.parameters()).device
         if isinstance(model, TransformerLanguageModel):
             self.train_batches = Chunks(train_set, recipe.batch_size, recipe.bptt, device)
@@ -443,15 +453,17 @@ class _Run:
             for side, field in self.fields.items()
         }
         recipe = asdict(self.recipe)
+        del recipe["compile"]  # which changes nothing but the time
         if self.recipe.schedule != "linear":
             del recipe["epochs"]  # more may be added, since the learning rate does not depend on when it ends
         return {"configuration": self.model.config.to_dict(), "recipe": recipe, "vocabulary (SHA-256)": digests}
 
 
-def _in_turn(batches: Batches | Chunks, what: str, progress: bool | None) -> tqdm:
+def _progress_bar(batches: Iterable[Any], what: str, progress: bool | None) -> tqdm:
+    """Run through batches, each of which is made while the one before it is used, and show how far."""
     if progress is None:
         ipython = sys.modules.get("IPython")
         in_notebook = ipython is not None and ipython.get_ipython() is not None
         progress = (sys.stdout.isatty() or in_notebook) and parallel.is_first()
-    ahead = prepared_ahead(batches)
-    return tqdm(ahead, what, len(batches), unit="batch", leave=False, disable=not progress, file=sys.stdout)
+    total = operator.length_hint(batches) or None
+    return tqdm(prefetch(batches), what, total, unit="batch", leave=False, disable=not progress, file=sys.stdout)
