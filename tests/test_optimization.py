@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transformer_lib import Transformer
-from transformer_lib.optimization import average_weights, learning_rate_schedule, make_optimizer
+from transformer_lib.optimization import MovingAverage, learning_rate_schedule, make_optimizer
 from transformer_lib.recipes import SCHEDULES, Recipe
 
 MUON = Recipe(optimizer="muon", learning_rate=0.01, weight_decay=0.1)
@@ -62,7 +62,7 @@ def test_no_warm_up_starts_at_the_peak(kind):
 
 def test_the_average_of_the_weights_is_what_arithmetic_says(tiny_config):
     model = Transformer(tiny_config)
-    average = average_weights(model, decay=0.3)
+    average = MovingAverage(model, decay=0.3)
     weights, averaged = model.output.bias, average.module.output.bias
     by_hand = None
     for n, value in enumerate([1.0, 5.0, 2.0, -4.0]):

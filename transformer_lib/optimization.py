@@ -110,8 +110,16 @@ def learning_rate_schedule(
     return LambdaLR(optimizer, factor)
 
 
-class _MovingAverage(AveragedModel):
-    """torch's, except that its count of updates stays where it is: bringing it to a GPU would make that wait."""
+class MovingAverage(AveragedModel):
+    """An exponential moving average of a model's weights: the n-th update keeps (1 + n) / (10 + n) of the old average.
+
+    So it forgets the random beginning quickly, and reaches back over about the last tenth of the training. (PyTorch's
+    ``AveragedModel``, which it is otherwise, makes a GPU wait at every update.)
+
+    Args:
+        model: what to average; the average, ``.module``, starts as a copy of it.
+        decay: the most that an update keeps.
+    """
 
     def __init__(self, model: nn.Module, decay: float):
         super().__init__(model)
@@ -119,21 +127,9 @@ class _MovingAverage(AveragedModel):
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
+        """Take in the weights of ``model`` after a step; the first ones are copied."""
         updates = self.n_averaged.item()
         keep = min(self.decay, (1 + updates) / (10 + updates)) if updates else 0.0
         for average, weights in zip(self.module.parameters(), model.parameters(), strict=True):
             average.lerp_(weights, 1 - keep)
         self.n_averaged += 1
-
-
-def average_weights(model: nn.Module, decay: float) -> AveragedModel:
-    """Keep an exponential moving average of a model's weights: what its ``update_parameters(model)`` is given.
-
-    The average forgets the random beginning quickly: its n-th update keeps (1 + n) / (10 + n) of it, at most ``decay``,
-    so that it reaches back over about the last tenth of the training.
-
-    Args:
-        model: what to average; the average, ``.module``, starts as a copy of it.
-        decay: share of the old average that an update keeps, in the long run.
-    """
-    return _MovingAverage(model, decay)

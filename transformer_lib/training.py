@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
 from transformer_lib import parallel
@@ -37,7 +36,7 @@ from transformer_lib.checkpoint import (
 from transformer_lib.embeddings import ids_are_known
 from transformer_lib.language_model import TransformerLanguageModel
 from transformer_lib.losses import output_loss, sequence_loss
-from transformer_lib.optimization import average_weights, learning_rate_schedule, make_optimizer
+from transformer_lib.optimization import MovingAverage, learning_rate_schedule, make_optimizer
 from transformer_lib.precision import MixedPrecision
 from transformer_lib.recipes import Recipe
 
@@ -134,7 +133,7 @@ def train_epoch(
     consistency: float = 0.0,
     precision: str = "float32",
     compile: bool = False,
-    average: AveragedModel | None = None,
+    average: MovingAverage | None = None,
     progress: bool | None = None,
 ) -> float:
     """Train on every batch once.
@@ -148,7 +147,7 @@ def train_epoch(
         label_smoothing: see ``sequence_loss``.
         consistency: see ``output_loss``.
         precision, compile: see ``Recipe``.
-        average: what ``average_weights`` returned, to be updated after each step.
+        average: of the model's weights, to be updated after each step.
         progress: show a progress bar; by default, on a terminal and in a notebook.
 
     Returns:
@@ -318,7 +317,7 @@ class _Run:
         self.schedule = learning_rate_schedule(
             self.optimizer, recipe.schedule, recipe.warmup_steps, steps, recipe.epochs, recipe.decay
         )
-        self.average = average_weights(model, recipe.average) if recipe.average else None
+        self.average = MovingAverage(model, recipe.average) if recipe.average else None
         self.history = History()
         self.best_weights: dict[str, Tensor] | None = None
 
