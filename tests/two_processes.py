@@ -13,7 +13,9 @@ from transformer_lib.recipes import Recipe
 from transformer_lib.text import TextField, build_vocabularies
 from transformer_lib.training import evaluate, fit, seed_everything, train_epoch
 
-RECIPE = Recipe(epochs=2, batch_size=5, learning_rate=2e-3, warmup_steps=2)
+# Muon, whose work processes share, where PyTorch has it
+OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adam"
+RECIPE = Recipe(epochs=2, batch_size=5, learning_rate=2e-3, warmup_steps=2, optimizer=OPTIMIZER)
 
 
 def make_data():

@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.swa_utils import AveragedModel
 
+from transformer_lib import parallel
 from transformer_lib.recipes import Recipe
 
 
@@ -17,7 +18,8 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
 
     ``"muon"`` is two: Muon (Jordan et al. 2024) for the matrices of encoder and decoder, which replaces each step by
     the nearest one that turns and stretches in all directions alike, and Adam for all else. Muon's steps are scaled to
-    be as large as Adam's (Liu et al. 2025), so that both follow one learning rate.
+    be as large as Adam's (Liu et al. 2025), so that both follow one learning rate. They take long to compute, so of
+    several processes (see ``parallel``), each does so for a share of the matrices.
 
     Args:
         model: with an ``encoder``, and maybe a ``decoder``.
@@ -48,10 +50,12 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
     )
     if not matrices:
         return adam
-    muon = torch.optim.Muon(
-        matrices, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, adjust_lr_fn="match_rms_adamw"
-    )
-    return _Together(muon, adam)
+    options = {"lr": recipe.learning_rate, "weight_decay": recipe.weight_decay, "adjust_lr_fn": "match_rms_adamw"}
+    if parallel.world_size() == 1:
+        return _Together(torch.optim.Muon(matrices, **options), adam)
+    from torch.distributed.optim import ZeroRedundancyOptimizer  # takes a while to load
+
+    return _Together(ZeroRedundancyOptimizer(matrices, torch.optim.Muon, **options), adam)
 
 
 class _Together(Optimizer):
@@ -71,7 +75,11 @@ class _Together(Optimizer):
             optimizer.step()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers]}
+        """Return all states, in the first of several processes; all of them have to ask."""
+        for optimizer in self.optimizers:
+            if hasattr(optimizer, "consolidate_state_dict"):
+                optimizer.consolidate_state_dict()
+        return {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers if parallel.is_first()]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         for optimizer, state in zip(self.optimizers, state_dict["optimizers"], strict=True):

@@ -1,5 +1,6 @@
 """Training: the loss, one epoch, evaluation, and a whole run that survives interruptions (section 5)."""
 
+import contextlib
 import copy
 import hashlib
 import json
@@ -249,8 +250,10 @@ def fit(
             what it held before.
         KeyboardInterrupt: as always, but with a model and a state on disk that resuming goes on from.
     """
-    run = _Run(model, train_set, val_set, recipe, None if output is None else Path(output), notes or {})
-    with parallel.together(next(model.parameters()).device), ids_are_known(model), ids_are_known(run.candidate):
+    with parallel.together(next(model.parameters()).device), contextlib.ExitStack() as stack:
+        run = _Run(model, train_set, val_set, recipe, None if output is None else Path(output), notes or {})
+        for trained in (model, run.candidate):
+            stack.enter_context(ids_are_known(trained))
         if resume:
             run.restore()
         else:
@@ -434,10 +437,13 @@ class _Run:
 
     def save_state(self) -> None:
         """Write down everything that ``restore`` needs."""
-        if self.output is not None and parallel.is_first():
+        if self.output is None:
+            return
+        optimizer = self.optimizer.state_dict()  # which all processes have a share of
+        if parallel.is_first():
             state = {
                 "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
+                "optimizer": optimizer,
                 "schedule": self.schedule.state_dict(),
                 "average": None if self.average is None else self.average.state_dict(),
                 "history": asdict(self.history),
