@@ -1,8 +1,10 @@
 """Text in, text out: tokenise, search, detokenise, with scores and attention."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -12,6 +14,9 @@ from transformer_lib.precision import in_precision
 from transformer_lib.search import Hypothesis, beam_search, greedy_search
 from transformer_lib.text import EOS, SOS, TextField
 from transformer_lib.transformer import AttentionMaps, Transformer
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,8 @@ class Translator:
     ) -> list[Translation]:
         """Translate sentences; those of similar length go through the model together.
 
+        On a CPU of several cores, several batches are on their way at a time, since a single one is too small to share.
+
         Args:
             sentences: at least one word each.
             beam_size: 1 for greedy search; the paper uses 4. By default, the translator's own.
@@ -135,13 +142,29 @@ class Translator:
         alpha = self.alpha if alpha is None else alpha
         sources = [self._source_tokens(sentence, number) for number, sentence in enumerate(sentences, start=1)]
         translations: dict[int, Translation] = {}
-        by_length = sorted(range(len(sources)), key=lambda i: len(sources[i]))
-        for start in range(0, len(by_length), batch_size):
-            chosen = by_length[start : start + batch_size]
-            src = self._batch([sources[i] for i in chosen])
-            for i, hypothesis in zip(chosen, self._search(src, beam_size, alpha, use_cache), strict=True):
+        by_length = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)  # the most work first
+        batches = [by_length[start : start + batch_size] for start in range(0, len(by_length), batch_size)]
+
+        def search(batch: list[int]) -> list[Hypothesis]:
+            return self._search(self._batch([sources[i] for i in batch]), beam_size, alpha, use_cache)
+
+        for batch, hypotheses in zip(batches, self._side_by_side(search, batches), strict=True):
+            for i, hypothesis in zip(batch, hypotheses, strict=True):
                 translations[i] = self._translation(sources[i], hypothesis, attention)
         return [translations[i] for i in range(len(sources))]
+
+    def _side_by_side(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+        """Do what ``map`` does; on a CPU, in several threads, which share PyTorch's own."""
+        threads = torch.get_num_threads()
+        workers = min(threads, len(items)) if next(self.model.parameters()).device.type == "cpu" else 1
+        if workers < 2:
+            yield from map(function, items)
+            return
+        try:
+            with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,)) as pool:
+                yield from pool.map(function, items)
+        finally:
+            torch.set_num_threads(threads)
 
     def _source_tokens(self, sentence: str, number: int) -> list[str]:
         try:
