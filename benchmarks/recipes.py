@@ -93,7 +93,6 @@ TABLE_3 = {
 MORE = {
     name: STEPS["base"] + change
     for name, change in {
-        "pieces-8000": Row({}, {"subwords": 8000}),
         "subword-dropout": Row({}, {"subword_dropout": 0.1}),
         "consistency": Row({}, {"consistency": 1.5, "epochs": 2}),
     }.items()
