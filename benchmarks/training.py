@@ -134,9 +134,8 @@ def remembering(batches: Iterable[Any], seen: list[Any]) -> Iterator[Any]:
 def operations(model: Transformer, dataset: Dataset, device: torch.device, sentences: int = 200) -> float:
     """Count the operations in matrix products that a training step cannot do without, for each wanted token."""
     model = as_the_tutorials_do(copy.deepcopy(model))  # a CPU's fused attention is not counted
-    sample = SimpleNamespace(examples=dataset.examples[:: max(1, len(dataset) // sentences)])
     total = tokens = 0
-    for example in sample.examples:
+    for example in dataset.examples[:: max(1, len(dataset) // sentences)]:
         src_len, tgt_len = len(example.src) + 2, len(example.tgt) + 1  # the target's <eos> is only predicted
         src, tgt = (torch.full((1, length), 4, device=device) for length in (src_len, tgt_len))
         with FlopCounterMode(display=False) as counter:

@@ -237,7 +237,9 @@ def test_who_stops_early_leaves_no_thread_behind():
     assert threading.active_count() == before
 
 
-def test_the_order_leaves_the_random_numbers_of_the_process_alone(dataset):
+def test_the_order_leaves_the_random_numbers_of_the_process_alone(dataset, monkeypatch):
+    """Even for a moment: batches are made in a thread."""
+    monkeypatch.setattr(random, "setstate", lambda state: pytest.fail("the process's random numbers were changed"))
     before = random.getstate()
     orders = [[batch.tgt.tolist() for batch in Batches(dataset, 2, train=True, seed=seed)] for seed in (1, 1, 2)]
     assert orders[0] == orders[1] != orders[2]

@@ -39,7 +39,7 @@ class Recipe:
         precision: what the model computes in: ``"float32"``, or ``"bfloat16"``, with the loss, and the weights that
             steps are added to, still in float32. On a GPU that is too old for it, float16 with scaled gradients.
         compile: let ``torch.compile`` make kernels for the layers first, which takes about a minute. It is meant for a
-            GPU; on a CPU it does not pay (notebook 10).
+            GPU: on a CPU, dropout then draws its random numbers slowly.
         subwords: pieces in a vocabulary of subwords, one for both languages; 0 for words. See ``SubwordField``.
         subword_dropout: share of the merges that are left out, at random and anew in every epoch, when subwords are
             made of a sentence (BPE-dropout; see ``SubwordField``).

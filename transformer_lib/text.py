@@ -81,8 +81,8 @@ class TextField(Field):
         """Turn padded lists of tokens into ids, ``[batch, seq_len]``, without waiting for a GPU."""
         ids = super().numericalize(batch)
         if torch.device(device or "cpu").type == "cuda":
-            ids = ids.pin_memory()
-        return ids.to(device, non_blocking=True)
+            return ids.pin_memory().to(device, non_blocking=True)
+        return ids.to(device)
 
     def tokens(self, sentence: str) -> list[str]:
         """Cut a sentence into tokens, without ``<sos>`` and ``<eos>``.
