@@ -10,6 +10,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +120,8 @@ def own_memory(run: Callable[..., None], arguments: Sequence[Any], device: torch
         arguments: what it is given.
         device: on a GPU, its memory is meant.
     """
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_measure_memory, (run, arguments, str(device)))
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_measure_memory, run, arguments, str(device)).result()
 
 
 def _measure_memory(run: Callable[..., Any], arguments: Sequence[Any], device: str) -> float:
