@@ -55,7 +55,9 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
         return _Together(torch.optim.Muon(matrices, **options), adam)
     from torch.distributed.optim import ZeroRedundancyOptimizer  # takes a while to load
 
-    return _Together(ZeroRedundancyOptimizer(matrices, torch.optim.Muon, **options), adam)
+    # as a view, what a process has computed travels as one tensor, and not matrix by matrix
+    muon = ZeroRedundancyOptimizer(matrices, torch.optim.Muon, parameters_as_bucket_view=True, **options)
+    return _Together(muon, adam)
 
 
 class _Together(Optimizer):

@@ -120,7 +120,7 @@ RECIPES = {
         epochs=12, batch_size=64, learning_rate=2e-3, warmup_steps=200, schedule="inverse_sqrt", betas=(0.9, 0.98)
     ),
     "multi30k_best": replace(_MULTI30K, epochs=22, consistency=1.5),
-    "multi30k_fast": replace(_MULTI30K, epochs=3),
+    "multi30k_fast": replace(_MULTI30K, epochs=3, max_tokens=2048),
     # peak learning rate d_model^-0.5 · warmup_steps^-0.5 (equation 3); the paper's own batches are far larger
     "paper_base": Recipe(batch_size=64, learning_rate=7e-4, **_PAPER),
     "paper_big": Recipe(batch_size=64, learning_rate=5e-4, **_PAPER),
