@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-_LOGITS_AT_ONCE = {"cpu": 2**19, "other": 2**27}  # 2 MB, which a CPU's cache holds a few times; 512 MB
+_LOGITS_AT_ONCE = {"cpu": 2**20, "other": 2**27}  # 4 MB, which a CPU's cache holds a few times; 512 MB
 
 
 def sequence_loss(
