@@ -57,9 +57,9 @@ LEARNING_RATE = 5e-4
 
 
 def train_plainly(model: nn.Module, batches: Iterable[Any], optimizer: torch.optim.Optimizer) -> float:
-    """Do what every tutorial's training loop does, and return the mean of the batches' losses."""
+    """Do what every tutorial's training loop does, and return the mean loss per token."""
     model.train()
-    losses = []
+    total_loss = total_tokens = 0
     for batch in batches:
         logits = model(batch.src, batch.tgt[:, :-1])
         loss = F.cross_entropy(logits.flatten(0, 1), batch.tgt[:, 1:].flatten(), ignore_index=PAD)
@@ -67,8 +67,10 @@ def train_plainly(model: nn.Module, batches: Iterable[Any], optimizer: torch.opt
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        losses.append(loss.item())
-    return statistics.mean(losses)
+        tokens = (batch.tgt[:, 1:] != PAD).sum().item()
+        total_loss += loss.item() * tokens
+        total_tokens += tokens
+    return total_loss / total_tokens
 
 
 class Contender(NamedTuple):

@@ -113,8 +113,8 @@ def make_way(name: str, path: str, device: torch.device) -> Way:
     if name == TORCH:
         translator.model = WithTorchLayers(translator.model).eval()
         settings["use_cache"] = False
-    elif "one at a time" in name:
-        settings["batch_size"] = 1
+    if "one at a time" in name:
+        return lambda sentences: [translator.translate([sentence], **settings)[0] for sentence in sentences]
     return lambda sentences: translator.translate(sentences, **settings)
 
 
@@ -157,21 +157,26 @@ def timed(run: Callable[[], Any], device: torch.device) -> tuple[Any, float]:
 
 
 def growth(translator: Translator, sentences: list[str], device: torch.device) -> dict[str, dict[str, float]]:
-    """Measure greedy search's milliseconds a sentence for batches of several sizes, and for short and long ones."""
+    """Measure greedy search's milliseconds a sentence, one batch after another, by their size and by length."""
 
-    def milliseconds(some: list[str], batch_size: int) -> float:
-        runs = [timed(lambda: translator.translate(some, 1, batch_size=batch_size), device)[1] for _ in range(3)]
+    def length(sentence: str) -> int:
+        return len(translator.src_field.tokens(sentence))
+
+    def milliseconds(some: list[str], size: int) -> float:
+        batches = [some[start : start + size] for start in range(0, len(some), size)]
+        runs = [
+            timed(lambda: [translator.translate(b, 1, batch_size=size) for b in batches], device)[1] for _ in range(3)
+        ]
         return 1000 * statistics.median(runs) / len(some)
 
-    by_length = sorted(sentences, key=lambda sentence: len(translator.src_field.tokens(sentence)))
+    by_length = sorted(sentences, key=length)
     fifth = max(1, len(by_length) // 5)
     fifths = {f"fifth {i + 1}": by_length[i * fifth : (i + 1) * fifth] for i in range(5) if by_length[i * fifth :]}
-    lengths = {
-        name: statistics.mean(len(translator.src_field.tokens(sentence)) for sentence in some)
-        for name, some in fifths.items()
-    }
+    lengths = {name: statistics.mean(map(length, some)) for name, some in fifths.items()}
     return {
-        "batch_size": {str(size): milliseconds(sentences[:256], size) for size in (1, 4, 16, 64, 256)},
+        "batch_size": {
+            str(size): milliseconds(sorted(sentences[:256], key=length), size) for size in (1, 4, 16, 64, 256)
+        },
         "source_tokens": {f"{lengths[name]:.1f}": milliseconds(some, 64) for name, some in fifths.items()},
     }
 
