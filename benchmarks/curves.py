@@ -37,7 +37,7 @@ def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device
     """Train in one way, and return the mean training loss of every few batches and the validation loss at the end."""
     model, dataset = load(corpus, preset, device)
     val_set = make_dataset(load_corpus(corpus)["val"], *dataset.fields.values())
-    theirs = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, eps=1e-9)
+    theirs = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, eps=1e-9)  # the library's eps: only the way differs
     optimizer = make_optimizer(model, Recipe(learning_rate=LEARNING_RATE))
 
     def library(**options: Any) -> Callable[[Iterable[Any]], float]:

@@ -119,6 +119,21 @@ def test_both_paths_agree_gradients_included():
         torch.testing.assert_close(readable, fused)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "grad", "fused"),
+    [(torch.float32, True, 1), (torch.bfloat16, True, 0), (torch.float16, True, 0), (torch.bfloat16, False, 1)],
+)
+def test_a_cpu_learns_in_half_precision_without_the_fused_kernel(monkeypatch, dtype, grad, fused):
+    """The way back of that kernel is several times slower there (notebook 10, section 5)."""
+    calls = []
+    kernel = F.scaled_dot_product_attention
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *vectors: calls.append(1) or kernel(*vectors))
+    attention, x = MultiHeadAttention(16, 4).to(dtype), torch.randn(2, 5, 16).to(dtype)
+    with torch.set_grad_enabled(grad):
+        attention(x, x, x)
+    assert len(calls) == fused
+
+
 def test_attending_to_prepared_keys_and_values_is_the_same():
     attention = MultiHeadAttention(8, 2)
     query, memory = torch.randn(2, 3, 8), torch.randn(2, 4, 8)
