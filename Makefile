@@ -10,11 +10,12 @@ ifdef TRANSFORMER_LIB_DATA  # notebooks run in other folders
 export TRANSFORMER_LIB_DATA := $(abspath $(TRANSFORMER_LIB_DATA))
 endif
 
-.PHONY: help notebooks test lab train bench lint outputs repository clean
+.PHONY: help notebooks test test-faults lab train bench lint outputs repository clean
 
 help:
 	@echo "make notebooks   run the whole series on the embedded corpus; HTML in build/"
 	@echo "make test        run every check: ruff, pytest, and the notebooks through nbval"
+	@echo "make test-faults break things in every way that we know, for half an hour, and print a table of what was lost"
 	@echo "make lab         open the series in JupyterLab"
 	@echo "make train       train, score and try a small model; a picture of its attention in build/"
 	@echo "make bench       measure how fast training and translating are, on Multi30k; JSON in build/"
@@ -39,6 +40,9 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(BIN)/python -m pytest --nbval-lax tests notebooks
+
+test-faults: $(READY)
+	$(BIN)/python -m pytest -m faults tests
 
 lab: $(READY)
 	$(BIN)/jupyter lab notebooks

@@ -29,6 +29,31 @@ def _one_thread():
     torch.set_num_threads(1)
 
 
+_TRIED = pytest.StashKey[dict[str, tuple[int, str, str]]]()
+
+
+@pytest.fixture
+def tried(request):
+    """Call it with a kind of fault, how often it was tried, what was lost and what the user saw: a row of the table."""
+    table = request.config.stash.setdefault(_TRIED, {})
+
+    def add(fault, number, lost, saw):
+        before = table[fault][0] if fault in table else 0
+        table[fault] = (before + number, lost, " ".join(str(saw).split()))
+
+    return add
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Print what the fault tests have tried; `make test` tries less than `make test-faults`."""
+    if table := config.stash.get(_TRIED, {}):
+        terminalreporter.section("faults")
+        for row in (("fault", "tried", "what was lost", "what the user saw"), ("---",) * 4):
+            terminalreporter.write_line(f"| {' | '.join(row)} |")
+        for fault, (number, lost, saw) in sorted(table.items()):
+            terminalreporter.write_line(f"| {fault} | {number:,} | {lost} | {saw} |")
+
+
 @pytest.fixture
 def pairs():
     return list(PAIRS)

@@ -98,7 +98,7 @@ def set_config(metadata, **values):
         (None, lambda m: m.update(config="{"), "does not hold a model that fits together"),
         (None, lambda m: set_config(m, d_ff=128), r"shape \[32, 64\], expected \[32, 128\]"),
         (None, lambda m: set_config(m, tgt_vocab_size=9999), "tgt_field has .* types, but .*tgt_vocab_size is 9999"),
-        (None, lambda m: set_config(m, num_layers=10**9), r"promises [\d,]+ weights, but it holds [\d,]+"),
+        (None, lambda m: set_config(m, num_layers=10**9), r"promises [\d,]+ weights in 1,000,000,000 layers, but"),
         (None, lambda m: set_config(m, d_ff=10**18), "does not hold a model that fits together"),
         (None, lambda m: m.update(notes="[1]"), "does not hold a model that fits together"),
         (

@@ -29,6 +29,7 @@ ORDER = [
         "parallel",
         "optimization",
         "precision",
+        "divergence",
         "training",
         "search",
         "translator",

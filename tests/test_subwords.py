@@ -1,5 +1,6 @@
 import base64
 import json
+import random
 
 import pytest
 
@@ -107,9 +108,33 @@ def test_the_seed_decides_how_sentences_are_cut(dataset):
     assert cuts[0] == cuts[2] != cuts[1]
 
 
-def test_without_dropout_nothing_changes(dataset):
+NASTY = "ein 😀😀hund\u200b ñandú! ﬁsch 漢字 ▁x"
+
+
+def test_without_dropout_nothing_changes(dataset, fields):
+    """What sentencepiece has cut, is what our merges find too, unknown letters included."""
     again = resegment(dataset, 0.0, seed=1, max_len=100)
     assert [e.src for e in again.examples] == [e.src for e in dataset.examples]
+    pieces = fields[0].tokens(NASTY)
+    assert fields[0].resample(pieces, 0.0, random.Random(1)) == pieces
+
+
+def test_the_more_is_left_out_the_smaller_the_pieces_down_to_letters(dataset, fields):
+    sizes = [
+        sum(len(e.src) + len(e.tgt) for e in resegment(dataset, dropout, seed=1, max_len=1000).examples)
+        for dropout in (0.0, 0.2, 0.5, 0.8, 1.0)
+    ]
+    assert sizes == sorted(sizes) and len(set(sizes)) == len(sizes)
+    pieces = fields[0].tokens("Zwei Hunde")
+    assert fields[0].resample(pieces, 1.0, random.Random(1)) == list("▁zwei▁hunde")
+
+
+def test_a_merge_is_left_out_as_often_as_was_asked_for(fields):
+    """Of two letters that merge into one piece, only one merge can be left out, and only once."""
+    pair = next(piece for piece in fields[0].vocab.itos[4:] if len(piece) == 2)
+    rng = random.Random(1)
+    kept = sum(fields[0].resample(list(pair), 0.3, rng) == [pair] for _ in range(2000))
+    assert kept / 2000 == pytest.approx(0.7, abs=0.04)  # four standard deviations
 
 
 def test_a_sentence_that_would_not_fit_any_more_stays_as_it_is(dataset):

@@ -10,7 +10,6 @@ from torchtext.data import BPTTIterator, BucketIterator, Dataset, Example, batch
 from torchtext.data.utils import RandomShuffler
 
 from transformer_lib.corpora import Pair
-from transformer_lib.subwords import seed_sampling
 from transformer_lib.text import RunningTextField, TextField
 
 T = TypeVar("T")
@@ -54,13 +53,13 @@ def resegment(dataset: Dataset, dropout: float, seed: int, max_len: int) -> Data
         seed: the same seed gives the same pieces.
         max_len: a sentence that would get more pieces, ``<sos>`` and ``<eos>`` included, stays as it is.
     """
-    seed_sampling(seed)
+    rng = random.Random(seed)
     fields = list(dataset.fields.items())
     examples = []
     for old in dataset.examples:
         new = Example()
         for name, field in fields:
-            pieces = field.resample(getattr(old, name), dropout)
+            pieces = field.resample(getattr(old, name), dropout, rng)
             setattr(new, name, pieces if len(pieces) + 2 <= max_len else getattr(old, name))
         examples.append(new)
     return Dataset(examples, fields)

@@ -1,6 +1,7 @@
 """What is kept on disk: one-file models that can be shared, and the state that a training resumes from."""
 
 import contextlib
+import glob
 import io
 import json
 import os
@@ -80,8 +81,8 @@ def save_model(
         dtype: the precision of the weights in the file, if it is to be another than the model's.
 
     Raises:
-        ValueError: the vocabularies are not the model's, or its weights not what its configuration says (were layers
-            replaced?); ``load_model`` would refuse the file.
+        ValueError: ``load_model`` would refuse the file: the vocabularies are not the model's, its weights are not what
+            its configuration says (were layers replaced?), or one of them is no number.
         TypeError: it is another model.
         OSError: the file cannot be written.
     """
@@ -91,6 +92,7 @@ def save_model(
     kind = _KINDS[model_class]
     check_vocabularies(model.config, fields)
     tensors = {name: parameter.detach().to("cpu", dtype).contiguous() for name, parameter in model.named_parameters()}
+    _check_numbers(model.config, tensors)
     with torch.device("meta"):
         _check_shapes(model_class(model.config), tensors)
     metadata = {
@@ -103,7 +105,9 @@ def save_model(
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> SavedModel:
-    """Read what ``save_model`` wrote. Reading a file never runs code that is in it.
+    """Read what ``save_model`` wrote. The file may come from anybody: see ``SECURITY.md``.
+
+    Reading never runs code that is in the file, and takes no more memory than a few times the file's size.
 
     Args:
         path: the file, or the folder that training wrote.
@@ -141,14 +145,12 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", dtype: torc
             name: _read_field(field_class, json.loads(metadata[f"{name}_field"]))
             for name, field_class in kind.fields.items()
         }
-        notes = dict(json.loads(metadata["notes"]))
+        notes = _read_notes(json.loads(metadata["notes"]))
         check_vocabularies(config, fields)
-        promised, found = config.num_parameters(), sum(tensor.numel() for tensor in tensors.values())
-        if promised > 10 * found:  # do not take memory for it, only to see that it does not fit
-            raise ValueError(f"its configuration promises {promised:,} weights, but it holds {found:,}")
+        _check_numbers(config, tensors)
         model = model_class(config).to(dtype)
         _check_shapes(model, tensors)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a size that overflows
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: JSON that is nested too deeply
         raise CheckpointError(f"{path} does not hold a model that fits together ({error})") from error
     model.load_state_dict(tensors, strict=False)  # a tied matrix has several names, of which the file holds one
     return SavedModel(model.to(device).eval(), fields, notes)
@@ -156,6 +158,17 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", dtype: torc
 
 def _read_field(field_class: type[TextField], values: dict[str, Any]) -> TextField:
     return (SubwordField if "subwords" in values else field_class).from_dict(values)
+
+
+def _read_notes(notes: Any) -> dict[str, Any]:
+    """Return a file's notes if those that the library itself reads are of the kinds that it writes."""
+    kinds = {"corpus": str, "preset": str, "recipe": dict, "history": dict, "search": dict}
+    if not isinstance(notes, dict):
+        raise ValueError(f"its notes are a {type(notes).__name__}, expected a dictionary")
+    for name, kind in kinds.items():
+        if not isinstance(notes.get(name, kind()), kind):
+            raise ValueError(f"its note {name!r} is a {type(notes[name]).__name__}, expected a {kind.__name__}")
+    return notes
 
 
 def check_vocabularies(config: Configuration, fields: Mapping[str, TextField]) -> None:
@@ -180,6 +193,29 @@ def check_vocabularies(config: Configuration, fields: Mapping[str, TextField]) -
             raise ValueError(
                 f"{name}_field has a vocabulary of {len(field.vocab)} types, but the model's {size_name} is {size}"
             )
+
+
+def _check_numbers(config: Configuration, tensors: dict[str, torch.Tensor]) -> None:
+    """Raise a ValueError unless a model of this configuration could have these weights.
+
+    The configuration of a file from a stranger may promise anything. So its numbers are compared with what is there
+    before anything of that size, or that takes that long, is made.
+    """
+    promised, found = config.num_parameters(), sum(tensor.numel() for tensor in tensors.values())
+    if promised > 2 * found or config.num_layers > len(tensors):
+        raise ValueError(
+            f"the configuration promises {promised:,} weights in {config.num_layers:,} layers, but there are {found:,}"
+        )
+    if (table := config.max_len * config.d_model) > 2 * found + 2**22:  # sinusoids are computed, and not stored
+        raise ValueError(
+            f"max_len={config.max_len:,} positions of d_model={config.d_model} numbers are {table:,} numbers, far more "
+            f"than the model's {found:,} weights"
+        )
+    for name, tensor in tensors.items():
+        if tensor.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+            raise ValueError(f"{name} has dtype {tensor.dtype}, expected float64, float32, bfloat16 or float16")
+        if not tensor.isfinite().all():
+            raise ValueError(f"{name} holds what is no number (nan or inf): has training diverged?")
 
 
 def _check_shapes(model: Model, tensors: dict[str, torch.Tensor]) -> None:
@@ -223,6 +259,13 @@ def load_training_state(path: str | Path) -> dict[str, Any]:
     if not isinstance(state, dict) or state.get("format") != _STATE_FORMAT:
         raise CheckpointError(f"{path} is not a training state of this library: another program or version wrote it")
     return state
+
+
+def remove_unfinished(path: str | Path) -> None:
+    """Remove what ``replace_file`` had not finished for ``path`` when its process was killed."""
+    path = Path(path)
+    for temporary in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        temporary.unlink(missing_ok=True)
 
 
 def replace_file(path: str | Path, content: bytes) -> None:

@@ -56,15 +56,20 @@ class MixedPrecision:
             weights.grad = None if working.grad is None else working.grad.to(weights.dtype)  # None if frozen
         parallel.add_gradients(self.model.parameters())
 
-    def step(self, optimizer: Optimizer, clip: float) -> None:
-        """Clip the norm of the gradients, and let the optimiser update the model."""
+    def step(self, optimizer: Optimizer, clip: float) -> Tensor:
+        """Clip the norm of the gradients, and let the optimiser update the model.
+
+        Returns:
+            The norm before. In float16, a step whose norm is infinite has changed nothing but the scale.
+        """
         self.scaler.unscale_(optimizer)
-        nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
         self.scaler.step(optimizer)
         self.scaler.update()
         with torch.no_grad():
             for weights, working in self.pairs:
                 working.copy_(weights)
+        return norm
 
 
 def half_precision(device: torch.device) -> torch.dtype:

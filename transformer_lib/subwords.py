@@ -2,6 +2,9 @@
 
 import base64
 import io
+import itertools
+import random
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -33,18 +36,23 @@ class SubwordField(TextField):
         self.model = model
         try:
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
+            pieces = [self.processor.id_to_piece(i) for i in range(len(self.processor))]
+        except (RuntimeError, UnicodeDecodeError) as error:
             raise ValueError(f"model is not a sentencepiece model ({error})") from None
-        pieces = [self.processor.id_to_piece(i) for i in range(len(self.processor))]
         if tuple(pieces[: len(self.specials)]) != self.specials:
             raise ValueError(
                 f"model begins with the pieces {', '.join(pieces[: len(self.specials)])}, expected "
                 f"{', '.join(self.specials)}: train it with train_subwords"
             )
         self.vocab = vocabulary(pieces)
+        specials = len(self.specials)
+        self.scores = {piece: self.processor.get_score(i) for i, piece in enumerate(pieces[specials:], specials)}
 
     def _pieces(self, sentence: str) -> list[str]:
-        return self.processor.encode(sentence.lower() if self.lower else sentence, out_type=str)
+        try:
+            return self.processor.encode(sentence.lower() if self.lower else sentence, out_type=str)
+        except UnicodeDecodeError as error:  # its rules for replacing letters make something that is no text
+            raise ValueError(f"model is a damaged sentencepiece model ({error})") from None
 
     def words(self, sentence: str) -> list[str]:
         """Cut a sentence into what BLEU counts, lower-cased spaCy tokens."""
@@ -55,11 +63,37 @@ class SubwordField(TextField):
         """Put pieces together to a sentence."""
         return self.processor.decode(list(tokens))
 
-    def resample(self, tokens: Sequence[str], dropout: float) -> list[str]:
-        """Put pieces together and cut them again, each merge left out with probability ``dropout`` (BPE-dropout)."""
-        return self.processor.encode(
-            self.join(tokens), out_type=str, enable_sampling=True, alpha=dropout, nbest_size=-1
-        )
+    def resample(self, tokens: Sequence[str], dropout: float, rng: random.Random) -> list[str]:
+        """Cut a sentence anew, each possible merge left out with probability ``dropout`` at each step (BPE-dropout).
+
+        This is algorithm 1 of Provilkov et al. 2020. sentencepiece has it too, but whatever its seed, it draws other
+        numbers in each process, so that a training could be neither repeated nor resumed.
+
+        Args:
+            tokens: the sentence's pieces.
+            dropout: 0 for the pieces as they are.
+            rng: where random numbers come from.
+        """
+        words = re.findall("▁[^▁]*|[^▁]+", "".join(tokens))
+        return [piece for word in words for piece in self._merge(list(word), dropout, rng)]
+
+    def _merge(self, symbols: list[str], dropout: float, rng: random.Random) -> list[str]:
+        """Merge the neighbours whose merge was learnt first, again and again, until none is left or all are left out."""
+        while True:
+            merges = [
+                (self.scores[a + b], -i)
+                for i, (a, b) in enumerate(itertools.pairwise(symbols))
+                if a + b in self.scores and rng.random() >= dropout
+            ]
+            if not merges:
+                break
+            i = -max(merges)[1]
+            symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
+        return [  # as sentencepiece has it, unknown letters in a row are one piece
+            piece
+            for known, run in itertools.groupby(symbols, key=self.scores.__contains__)
+            for piece in (run if known else ["".join(run)])
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``from_dict`` needs to build this field again, as plain values."""
@@ -73,11 +107,6 @@ class SubwordField(TextField):
             ValueError: there is no sentencepiece model in it.
         """
         return cls(values["language"], base64.b64decode(values["subwords"], validate=True), values["lower"])
-
-
-def seed_sampling(seed: int) -> None:
-    """Seed the random numbers that ``SubwordField.resample`` draws; they are sentencepiece's own."""
-    sentencepiece.set_random_generator_seed(seed)
 
 
 def train_subwords(pairs: Iterable[Pair], size: int, lower: bool = True) -> bytes:

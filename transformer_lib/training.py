@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,13 +27,16 @@ from transformer_lib.batching import Batches, Chunks, Dataset, prefetch, resegme
 from transformer_lib.checkpoint import (
     MODEL_FILE,
     STATE_FILE,
+    CheckpointError,
     Model,
     check_vocabularies,
     load_model,
     load_training_state,
+    remove_unfinished,
     save_model,
     save_training_state,
 )
+from transformer_lib.divergence import ADVICE, DivergenceWatch
 from transformer_lib.embeddings import ids_are_known
 from transformer_lib.language_model import TransformerLanguageModel
 from transformer_lib.losses import output_loss, sequence_loss
@@ -41,7 +44,17 @@ from transformer_lib.optimization import MovingAverage, learning_rate_schedule, 
 from transformer_lib.precision import MixedPrecision
 from transformer_lib.recipes import Recipe
 
-_DIVERGED = "training has diverged; try a lower learning rate or a longer warm-up"
+
+class TrainedEpoch(NamedTuple):
+    """What ``train_epoch`` returns.
+
+    Attributes:
+        loss: mean per target token, in nats: what is minimised, label smoothing and consistency included.
+        skipped_steps: how many steps changed nothing, since their gradients overflowed; never any but in float16.
+    """
+
+    loss: float
+    skipped_steps: int
 
 
 @dataclass
@@ -52,11 +65,13 @@ class History:
         train_loss: mean over the epoch, dropout (and label smoothing, if any) included.
         val_loss: after the epoch, without either.
         seconds: time that the epoch took, evaluation included.
+        skipped_steps: how many steps of all epochs changed nothing, since their gradients overflowed in float16.
     """
 
     train_loss: list[float] = field(default_factory=list)
     val_loss: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    skipped_steps: int = 0
 
     @property
     def best_epoch(self) -> int:
@@ -136,7 +151,7 @@ def train_epoch(
     compile: bool = False,
     average: MovingAverage | None = None,
     progress: bool | None = None,
-) -> float:
+) -> TrainedEpoch:
     """Train on every batch once.
 
     Args:
@@ -151,16 +166,14 @@ def train_epoch(
         average: of the model's weights, to be updated after each step.
         progress: show a progress bar; by default, on a terminal and in a notebook.
 
-    Returns:
-        The mean loss per target token, in nats: what is minimised, label smoothing and consistency included.
-
     Raises:
-        FloatingPointError: the loss is not a number any more.
+        FloatingPointError: a loss or a gradient is not a number any more, and the model's weights, probably, neither.
     """
     model.train()
     pad_id = model.config.pad_id
     device = next(model.parameters()).device
     mixed = MixedPrecision(model, precision, compile)
+    watch = DivergenceWatch(device, mixed.scaler.is_enabled())
     total_loss = torch.zeros((), device=device)  # stays on the device: reading it each step would stop a GPU
     total_tokens = torch.zeros((), dtype=torch.long, device=device)
     for batch in _progress_bar(batches, "training", progress):
@@ -168,17 +181,16 @@ def train_epoch(
         loss = output_loss(mixed.worker.output, features, targets, pad_id, label_smoothing, consistency)
         tokens = (targets != pad_id).sum()
         mixed.backward(loss * (tokens / parallel.total(tokens)))
-        mixed.step(optimizer, clip)
+        norm = mixed.step(optimizer, clip)
+        watch.step(loss, norm, optimizer.param_groups[0]["lr"], batch)
         if schedule is not None:
             schedule.step()
         if average is not None:
             average.update_parameters(model)
         total_loss += loss.detach() * tokens
         total_tokens += tokens
-    mean_loss = (parallel.total(total_loss) / parallel.total(total_tokens)).item()
-    if not math.isfinite(mean_loss):
-        raise FloatingPointError(f"the training loss is {mean_loss}: {_DIVERGED}")
-    return mean_loss
+    watch.look()
+    return TrainedEpoch((parallel.total(total_loss) / parallel.total(total_tokens)).item(), watch.skipped_steps)
 
 
 @torch.no_grad()
@@ -245,9 +257,10 @@ def fit(
         FileExistsError: ``output`` holds a training already, and ``resume`` is False.
         ValueError: the training to resume had another configuration, vocabulary or recipe; or torch.compile is asked
             for, but does not work here (it needs a C++ compiler, for example).
-        FloatingPointError: a loss is not a number any more; the folder keeps what it held before that epoch.
-        OSError: the folder cannot be written to, or another process has stopped (see ``parallel``); the folder keeps
-            what it held before.
+        FloatingPointError: a loss or a gradient is not a number any more; the message says at which step. The model
+            gets the best weights so far, and the folder keeps what it held before that epoch.
+        OSError: the folder cannot be written to, or is gone, or another process has stopped (see ``parallel``); the
+            folder keeps what it held before.
         KeyboardInterrupt: as always, but with a model and a state on disk that resuming goes on from.
     """
     with parallel.together(next(model.parameters()).device), contextlib.ExitStack() as stack:
@@ -267,22 +280,27 @@ def fit(
                     f"train loss {history.train_loss[-1]:.3f}  val loss {history.val_loss[-1]:.3f}  "
                     f"val perplexity {perplexity(history.val_loss[-1]):.2f}"
                     + ("  (best)" if history.best_epoch == len(history.val_loss) else "")
+                    + (f"  (steps skipped so far: {history.skipped_steps})" if history.skipped_steps else "")
                 )
                 if on_epoch is not None:
                     on_epoch(history)
+        except FloatingPointError:
+            if parallel.world_size() == 1:  # the other processes may not have noticed yet
+                run.load_best()
+            raise
+        except (KeyboardInterrupt, OSError):
+            if output is not None and (Path(output) / STATE_FILE).is_file():
+                log(
+                    f"interrupted in epoch {run.saved_epochs + 1}; "
+                    f"the epochs before it are in {output}, resume=True (--resume) goes on from there"
+                )
+            raise
         except Exception as error:
             if recipe.compile and type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
                 reason = " ".join(str(error).splitlines()[:2])
                 raise ValueError(
                     f"recipe.compile is True (--compile), but torch.compile does not work here: {reason}"
                 ) from error
-            raise
-        except KeyboardInterrupt:
-            if output is not None:
-                log(
-                    f"interrupted in epoch {len(run.history.val_loss) + 1}; "
-                    f"the epochs before it are in {output}, resume=True (--resume) goes on from there"
-                )
             raise
         run.load_best()
     return run.history
@@ -323,6 +341,7 @@ class _Run:
         self.average = MovingAverage(model, recipe.average) if recipe.average else None
         self.history = History()
         self.best_weights: dict[str, Tensor] | None = None
+        self.saved_epochs = 0
 
     def pair_batches(self, epoch: int) -> Batches:
         """Make the batches of an epoch, in which every sentence may be cut into other subwords than before."""
@@ -345,9 +364,8 @@ class _Run:
             text = self.train_batches.dataset[0].text
             ids = torch.tensor([self.fields["text"].vocab[token] for token in text])
             self.model.start_from_counts(ids.bincount(minlength=self.model.config.vocab_size))
-        if self.output is not None:
-            self.save_state()
-            self.keep_best()
+        self.save_state()
+        self.keep_best()
 
     def check_output(self) -> None:
         """Refuse to write over a training or a model."""
@@ -358,13 +376,24 @@ class _Run:
                 )
             if (self.output / MODEL_FILE).exists():
                 raise FileExistsError(f"{self.output} holds a model: choose another output folder (--output)")
+            self.output.mkdir(parents=True, exist_ok=True)
+            self.tidy_up()
+
+    def tidy_up(self) -> None:
+        """Remove what a process that was killed in the middle of writing has left."""
+        for name in (MODEL_FILE, STATE_FILE):
+            remove_unfinished(self.output / name)
 
     def restore(self) -> None:
         """Go on where the folder's training stopped."""
         if self.output is None:
             raise ValueError("resume=True needs the output folder of the training to resume, but output is None")
         state = parallel.from_first(lambda: load_training_state(self.output / STATE_FILE))
-        for name, mine in self.identity().items():
+        path, identity = self.output / STATE_FILE, self.identity()
+        parts = (*identity, "model", "optimizer", "schedule", "history")
+        if lacking := [name for name in parts if not isinstance(state.get(name), dict)]:
+            raise CheckpointError(f"{path} has no {lacking[0]}: it is not a complete training state")
+        for name, mine in identity.items():
             # files written before a field of Recipe existed were trained with what is its default now
             theirs = {**asdict(Recipe()), **state[name]} if name == "recipe" else state[name]
             if different := sorted(key for key in mine if mine[key] != theirs.get(key)):
@@ -373,24 +402,33 @@ class _Run:
                     f"{self.output} was trained with another {name}: "
                     f"{key} was {theirs.get(key)!r}, now it is {mine[key]!r}"
                 )
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.schedule.load_state_dict(state["schedule"])
-        if self.average is not None:
-            self.average.load_state_dict(state["average"])
-        self.history = History(**state["history"])
-        if not (self.output / MODEL_FILE).exists():  # interrupted between the first two files
-            self.keep_best()
+        try:
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.schedule.load_state_dict(state["schedule"])
+            if self.average is not None:
+                self.average.load_state_dict(state["average"])
+            self.history = History(**state["history"])
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{path} does not hold what this training needs to go on ({error})") from error
+        self.saved_epochs = len(self.history.val_loss)
+        if parallel.from_first(lambda: self.tidy_up() or not (self.output / MODEL_FILE).exists()):
+            if self.saved_epochs:
+                raise FileNotFoundError(
+                    f"{self.output} has no {MODEL_FILE} any more, the best model of its {self.saved_epochs} "
+                    "epochs: put it back, or choose another output folder (--output)"
+                )
+            self.keep_best()  # interrupted between the first two files
 
     def epoch(self, progress: bool | None) -> None:
         """Train one epoch, evaluate, and write down what came of it."""
-        number = len(self.history.val_loss) + 1
+        number = self.saved_epochs + 1
         started = time.perf_counter()
         if self.recipe.subword_dropout:
             self.train_batches = self.pair_batches(number)
         self.train_batches.set_epoch(number)
         torch.manual_seed(self.recipe.seed + number + 1_000_000 * parallel.rank())  # dropout differs between processes
-        train_loss = train_epoch(
+        trained = train_epoch(
             self.model,
             self.train_batches,
             self.optimizer,
@@ -405,13 +443,17 @@ class _Run:
         )
         val_loss = evaluate(self.candidate, self.val_batches, progress)
         if not math.isfinite(val_loss):
-            raise FloatingPointError(f"the validation loss is {val_loss}: {_DIVERGED}")
-        self.history.train_loss.append(train_loss)
+            raise FloatingPointError(f"the validation loss is {val_loss}: {ADVICE}")
+        if parallel.is_first() and self.output is not None and not self.output.is_dir():
+            raise FileNotFoundError(f"{self.output} is gone: was it removed, or unmounted, during the training?")
+        self.history.train_loss.append(trained.loss)
         self.history.val_loss.append(val_loss)
         self.history.seconds.append(time.perf_counter() - started)
+        self.history.skipped_steps += trained.skipped_steps
         if self.history.best_epoch == number:
             self.keep_best()
         self.save_state()
+        self.saved_epochs = number
 
     @property
     def candidate(self) -> Model:

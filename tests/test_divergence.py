@@ -1,0 +1,123 @@
+"""A training that goes wrong stops at once, says where, and leaves the last good model."""
+
+import copy
+import dataclasses
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from transformer_lib import Transformer, precision
+from transformer_lib.batching import Batches
+from transformer_lib.checkpoint import load_model
+from transformer_lib.divergence import DivergenceWatch
+from transformer_lib.recipes import Recipe
+from transformer_lib.training import evaluate, fit, seed_everything, train_epoch
+
+RECIPE = Recipe(epochs=3, batch_size=3, learning_rate=2e-3)  # three steps an epoch
+BATCH = SimpleNamespace(src=torch.ones(4, 5), tgt=torch.ones(4, 6), fields={"src", "tgt"})
+
+
+def spoil(model, step, number):
+    """Put a number into the gradient that one step, counted from the first of the training, computes."""
+    backwards = []
+
+    def replace(gradient):
+        backwards.append(1)
+        return torch.full_like(gradient, number) if len(backwards) == step else gradient
+
+    model.output.bias.register_hook(replace)
+    return model
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("number", [math.inf, math.nan])
+def test_a_gradient_that_is_no_number_is_named_and_the_best_weights_stay(
+    dataset, tiny_config, tmp_path, kept, number, tried
+):
+    seed_everything(0)
+    model = spoil(Transformer(tiny_config), 5, number)  # the second step of the second epoch
+    output = tmp_path / "run" if kept else None
+    best = []
+
+    def keep(history):
+        best.append(copy.deepcopy(model.state_dict()))
+
+    with pytest.raises(FloatingPointError) as error:
+        fit(model, dataset, dataset, RECIPE, output, on_epoch=keep, log=lambda line: None)
+    assert str(error.value).startswith(
+        f"the gradient's norm is {number} in step 2 of the epoch (learning rate 0.002, batch src ["
+    )
+    assert len(best) == 1
+    assert all(weights.equal(best[0][name]) for name, weights in model.state_dict().items())
+    if kept:
+        assert evaluate(load_model(output).model, Batches(dataset, 8)) == evaluate(model, Batches(dataset, 8))
+    tried(f"numbers: a gradient of {number}", 1, "nothing: the best weights stay", f"FloatingPointError: {error.value}")
+
+
+def test_a_training_that_breaks_in_its_first_epoch_leaves_the_model_it_began_with(dataset, tiny_config):
+    seed_everything(0)
+    model = spoil(Transformer(tiny_config), 2, math.nan)
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(FloatingPointError, match="in step 2 of the epoch"):
+        fit(model, dataset, dataset, RECIPE, log=lambda line: None)
+    assert all(weights.equal(before[name]) for name, weights in model.state_dict().items())
+
+
+def test_what_a_gpu_computes_is_looked_at_a_hundred_steps_at_a_time():
+    watch = DivergenceWatch(torch.device("meta"))
+    good, bad = torch.tensor(1.0), torch.tensor(math.nan)
+    for step in range(1, 100):
+        watch.step(bad if step in (37, 60) else good, good, step / 1000, BATCH)
+    message = r"loss is nan in step 37 of the epoch \(learning rate 0.037, batch src \[4, 5\], tgt \[4, 6\]\)"
+    with pytest.raises(FloatingPointError, match=message):
+        watch.step(good, good, 0.1, BATCH)
+
+
+def test_the_last_steps_are_looked_at_too():
+    watch = DivergenceWatch(torch.device("meta"))
+    watch.look()  # nothing to see yet
+    watch.step(torch.tensor(1.0), torch.tensor(math.inf), 0.1, BATCH)
+    with pytest.raises(FloatingPointError, match="the gradient's norm is inf in step 1"):
+        watch.look()
+
+
+def test_on_a_cpu_every_step_is_looked_at_when_it_happens():
+    with pytest.raises(FloatingPointError, match="the training loss is inf in step 1"):
+        DivergenceWatch(torch.device("cpu")).step(torch.tensor(math.inf), torch.tensor(1.0), 0.1, BATCH)
+
+
+def test_in_float16_a_gradient_that_overflows_is_skipped_and_counted(dataset, tiny_config, monkeypatch, tried):
+    monkeypatch.setattr(precision, "half_precision", lambda device: torch.float16)
+    recipe = dataclasses.replace(RECIPE, precision="bfloat16", epochs=2)
+    config = dataclasses.replace(tiny_config, dropout=0.0)
+    deep_copy = copy.deepcopy
+
+    def copy_and_spoil(model, *memo):  # what computes is a copy, made anew in each epoch
+        copied = deep_copy(model, *memo)
+        return spoil(copied, 2, math.inf) if isinstance(model, Transformer) else copied
+
+    monkeypatch.setattr(precision.copy, "deepcopy", copy_and_spoil)
+    seed_everything(0)
+    model, lines = Transformer(config), []
+    history = fit(model, dataset, dataset, recipe, log=lines.append)
+    assert history.skipped_steps == 2
+    assert lines[1].endswith("(steps skipped so far: 2)")
+    assert all(weights.isfinite().all() for weights in model.state_dict().values())
+    assert history.val_loss[1] < history.val_loss[0]  # the other steps count
+    tried("numbers: a float16 gradient overflows", 2, "2 steps, counted", lines[1].strip())
+
+
+def test_a_skipped_step_changes_no_weight(dataset, tiny_config, monkeypatch):
+    monkeypatch.setattr(precision, "half_precision", lambda device: torch.float16)
+    real = precision.copy.deepcopy
+    monkeypatch.setattr(precision.copy, "deepcopy", lambda model: spoil(real(model), 1, math.inf))
+    seed_everything(0)
+    model = Transformer(tiny_config)
+    before = {name: weights.clone() for name, weights in model.state_dict().items()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    trained = train_epoch(model, Batches(dataset, 8), optimizer, precision="bfloat16")
+    assert trained.skipped_steps == 1 and math.isfinite(trained.loss)
+    assert all(weights.equal(before[name]) for name, weights in model.state_dict().items())
+    assert train_epoch(model, Batches(dataset, 8), optimizer).skipped_steps == 0
