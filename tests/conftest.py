@@ -1,5 +1,10 @@
 """What several test files use: a tiny corpus, and a translator that has learnt it by heart."""
 
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -11,6 +16,12 @@ from transformer_lib.text import TextField, build_vocabularies
 from transformer_lib.training import fit, seed_everything
 from transformer_lib.translator import Translator
 
+try:
+    import resource
+except ImportError:  # on Windows
+    resource = None
+
+NOBODY = 65534  # a user that has nothing
 PAIRS = [
     Pair("Ein Hund schläft.", "A dog is sleeping."),
     Pair("Eine Katze schläft im Garten.", "A cat is sleeping in the garden."),
@@ -52,6 +63,52 @@ def pytest_terminal_summary(terminalreporter, config):
             terminalreporter.write_line(f"| {' | '.join(row)} |")
         for fault, (number, lost, saw) in sorted(table.items()):
             terminalreporter.write_line(f"| {fault} | {number:,} | {lost} | {saw} |")
+
+
+@pytest.fixture
+def almost_full_disk():
+    """A context in which no file of this process can grow beyond 1,000 bytes: the kernel refuses to write more."""
+    if resource is None:
+        pytest.skip("Windows has no limit to set")
+
+    @contextlib.contextmanager
+    def context():
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    return context
+
+
+@pytest.fixture
+def guest_folder():
+    """An empty folder that an ordinary user may enter, as those of ``tmp_path`` need not be."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def as_guest(folder):
+    """Be an ordinary user, whose folder it is: to root, nothing is forbidden.
+
+    What has not been imported before may not be found, since Python itself may lie where only root can read.
+    """
+    if not hasattr(os, "geteuid"):
+        pytest.skip("permissions work differently here")
+    paths = (folder, *folder.rglob("*"))
+    root = os.geteuid() == 0
+    if root:
+        for path in paths:
+            os.chown(path, NOBODY, -1)
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
 
 
 @pytest.fixture

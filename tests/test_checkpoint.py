@@ -1,4 +1,3 @@
-import contextlib
 import dataclasses
 import json
 import subprocess
@@ -129,20 +128,8 @@ def test_a_missing_model_says_how_to_make_one(tmp_path):
         load_model(tmp_path)
 
 
-@contextlib.contextmanager
-def almost_full_disk():
-    """Let no file of this process grow beyond 1,000 bytes: the write that would do so fails in the kernel."""
-    resource = pytest.importorskip("resource")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
 @pytest.mark.parametrize("what", ["model", "state"])
-def test_a_disk_that_fills_up_leaves_what_was_there(tmp_path, trained, what):
+def test_a_disk_that_fills_up_leaves_what_was_there(tmp_path, trained, what, almost_full_disk):
     path = tmp_path / "file"
     path.write_bytes(b"the last good one")
     with pytest.raises(OSError, match=r"what was there before is unchanged: '.*file'"), almost_full_disk():

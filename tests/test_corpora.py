@@ -1,10 +1,16 @@
+import contextlib
 import gzip
 import http.server
+import multiprocessing
 import os
+import re
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
+from conftest import as_guest
 
 from transformer_lib import corpora
 from transformer_lib.corpora import CorpusError, Pair, load_corpus, load_text, read_lines, read_pairs, read_text
@@ -83,15 +89,92 @@ def cut_off(handler):
     handler.wfile.write(b"only the beginning")
 
 
-@pytest.mark.parametrize("answer", [packed(["something else"]), b"<html>please log in</html>", cut_off, None])
-def test_a_bad_download_leaves_nothing_and_says_what_to_do(published, cache, answer):
+def stall(handler):
+    cut_off(handler)
+    time.sleep(1)  # the client waits for a tenth of that
+
+
+def bomb(handler):
+    """Send a kilobyte that requests unpacks to a megabyte, before anybody looks at a checksum."""
+    body = gzip.compress(bytes(2**20))
+    handler.send_response(200)
+    handler.send_header("Content-Encoding", "gzip")
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def endless(handler):
+    handler.send_response(200)
+    handler.end_headers()
+    with contextlib.suppress(ConnectionError):  # the client goes away
+        while True:
+            handler.wfile.write(bytes(2**14))
+
+
+BAD_ANSWERS = {
+    "the wrong bytes": (packed(["something else"]), "it is cut off or changed"),
+    "a login page": (b"\n<!DOCTYPE html><title>Log in</title>", "a web page, perhaps one to log in to this network"),
+    "cut off": (cut_off, ""),
+    "stalls": (stall, "timed out"),
+    "404": (None, "404"),
+    "500": (lambda handler: handler.send_error(500), "500"),
+    "a gzip bomb on the way": (bomb, "longer than 300,000 bytes"),
+    "a gzip bomb as the file": (gzip.compress(bytes(2**22)), "it is cut off or changed"),
+    "more and more": (endless, "longer than 300,000 bytes"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ANSWERS)
+def test_a_bad_download_leaves_nothing_and_says_what_to_do(published, cache, name, monkeypatch, tried):
+    monkeypatch.setattr(corpora, "_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(corpora, "_MOST_BYTES", 300_000)
     answers, _ = published
-    answers["/val.de.gz"] = answer
+    answers["/val.de.gz"], cause = BAD_ANSWERS[name]
     with pytest.raises(
-        CorpusError, match=r"val\.de\.gz of corpus 'multi30k' .* http://127.0.0.1.*TRANSFORMER_LIB_DATA.*'sample'"
-    ):
+        CorpusError,
+        match=rf"val\.de\.gz of corpus 'multi30k' .* http://127.0.0.1.*{cause}.*TRANSFORMER_LIB_DATA.*'sample'",
+    ) as error:
         load_corpus("multi30k")["val"]
     assert not [path for path in cache.rglob("*") if path.is_file()]
+    tried(f"download: {name}", 1, "nothing, and nothing is cached", re.sub(r"127\S+/|: /\S*", "…/", str(error.value)))
+
+
+def load_val(folder, url, sums):
+    os.environ["TRANSFORMER_LIB_DATA"] = str(folder)
+    corpora.MULTI30K_URL, corpora.MULTI30K_SHA256 = url, sums
+    assert len(load_corpus("multi30k")["val"]) == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes start differently there")
+def test_processes_that_download_at_once_do_not_disturb_each_other(published, cache, tried):
+    answers, asked = published
+    body, together = answers["/val.de.gz"], threading.Barrier(2, timeout=60)
+
+    def half_each(handler):
+        """Let both clients have the first half before either gets the second."""
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body[:20])
+        together.wait()
+        handler.wfile.write(body[20:])
+
+    answers["/val.de.gz"] = half_each
+    context = multiprocessing.get_context("forkserver")
+    arguments = (cache, corpora.MULTI30K_URL, corpora.MULTI30K_SHA256)
+    processes = [context.Process(target=load_val, args=arguments) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert asked.count("/val.de.gz") == 2
+    assert {path.name: path.read_bytes() for path in (cache / "multi30k").iterdir()} == {
+        "val.de.gz": body,
+        "val.en.gz": answers["/val.en.gz"],
+    }
+    tried("download: two processes at once", 2, "nothing", "the corpus")
 
 
 def test_no_network_says_what_to_do(cache, monkeypatch):
@@ -108,20 +191,23 @@ def test_a_damaged_file_in_the_cache_is_refused_but_never_removed(published, cac
     assert (cache / "multi30k" / "val.de.gz").read_bytes() == b"mine"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="permissions work differently there")
-def test_a_read_only_cache_that_has_the_files_is_enough(published, cache):
-    answers, asked = published
-    (cache / "multi30k").mkdir(parents=True)
-    for path, body in answers.items():
-        (cache / "multi30k" / path[1:]).write_bytes(body)
-    for folder in (cache / "multi30k", cache):
+def test_a_read_only_cache_that_has_the_files_is_enough(published, guest_folder, monkeypatch, tried):
+    _, asked = published
+    monkeypatch.setenv("TRANSFORMER_LIB_DATA", str(guest_folder))
+    expected = load_corpus("multi30k")["val"]
+    asked.clear()
+    folder = guest_folder / "multi30k"
+    with as_guest(guest_folder):
         folder.chmod(0o555)
-    try:
-        assert len(load_corpus("multi30k")["val"]) == 2
-    finally:
-        for folder in (cache, cache / "multi30k"):
-            folder.chmod(0o755)
-    assert asked == []
+        assert load_corpus("multi30k")["val"] == expected
+        assert asked == []
+        folder.chmod(0o755)
+        (folder / "val.en.gz").unlink()
+        folder.chmod(0o555)
+        with pytest.raises(CorpusError, match=r"val\.en\.gz .* could not be downloaded .*ermission"):
+            load_corpus("multi30k")["val"]
+        folder.chmod(0o755)
+    tried("download: read-only cache that has the files", 1, "nothing", "the corpus, without a network")
 
 
 def test_unknown_names_list_the_known_ones():
@@ -181,6 +267,17 @@ def test_a_damaged_gzip_file_is_named(tmp_path, content):
     (tmp_path / "text.gz").write_bytes(content)
     with pytest.raises(CorpusError, match=r"text\.gz cannot be read .* completely"):
         read_lines(tmp_path / "text.gz")
+
+
+def test_a_gzip_bomb_of_ones_own_is_refused_and_a_dull_text_is_not(tmp_path, monkeypatch, tried):
+    monkeypatch.setattr(corpora, "_MOST_BYTES", 2**20)
+    path = tmp_path / "train.de.gz"
+    path.write_bytes(gzip.compress(b"a\n" * 2**21))
+    with pytest.raises(CorpusError, match="holds more than 1,048,576, which no text does: is it a gzip bomb") as error:
+        read_text(path)
+    tried("text: a gzip bomb of one's own", 1, "nothing", str(error.value).replace(str(tmp_path), "…"))
+    path.write_bytes(gzip.compress(b"the same again\n" * 2**15))
+    assert len(read_text(path)) == 2**15
 
 
 def test_lines_end_at_newlines_only(tmp_path):

@@ -5,6 +5,7 @@ import glob
 import io
 import json
 import os
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -116,6 +117,7 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", dtype: torc
 
     Raises:
         FileNotFoundError: there is no such file.
+        OSError: it cannot be read.
         CheckpointError: it is not a complete model of this library.
     """
     path = Path(path)
@@ -126,6 +128,8 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", dtype: torc
             f"{path} does not exist: train a model first, with `transformer-lib train` (a translator) or "
             "`transformer-lib train-lm` (a language model)"
         )
+    with open(path, "rb"):
+        pass  # a file that may not be read is reported as such; to safetensors, it does not exist
     try:
         with safetensors.safe_open(path, framework="pt", device="cpu") as file:
             metadata = file.metadata() or {}
@@ -252,6 +256,11 @@ def load_training_state(path: str | Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: there is no training to resume")
     try:
+        with zipfile.ZipFile(path) as archive:  # which is what torch.save writes; torch.load checks no checksums
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise ValueError("it is compressed, as torch.save never does")
+            if (damaged := archive.testzip()) is not None:
+                raise ValueError(f"its part {damaged} is damaged")
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises whatever its parsers stumble over
         reason = str(error).strip().split("\n")[0]

@@ -1,5 +1,6 @@
 """Where sentences and texts come from: the embedded sample corpus, Multi30k, WikiText-2, or your own files."""
 
+import contextlib
 import gzip
 import hashlib
 import os
@@ -7,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import pooch
 
@@ -38,7 +39,9 @@ WIKITEXT2_CHECKSUMS = {
     "test.txt": "sha256:d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
 }
 TEXTS = ("wikitext-2", "wikitext-2-valid", *CORPORA)
-_TIMEOUT_S = 30
+_TIMEOUT_S = 30  # without a single byte
+_MOST_BYTES = 2**26  # six times the largest file; and the least that a packed file must hold to be taken for a bomb
+_MOST_PACKED = 100  # times as large as its packed file a text may be; German and English are packed to a third
 
 
 class CorpusError(RuntimeError):
@@ -231,9 +234,7 @@ def read_text(path: str | Path) -> list[str]:
         CorpusError: the file is missing, empty or not UTF-8.
     """
     try:
-        content = Path(path).read_bytes()
-        if str(path).endswith(".gz"):
-            content = gzip.decompress(content)
+        content = _unpack(Path(path)) if str(path).endswith(".gz") else Path(path).read_bytes()
     except FileNotFoundError:
         raise CorpusError(f"{path} does not exist") from None
     except (OSError, EOFError, zlib.error) as error:
@@ -250,6 +251,19 @@ def read_text(path: str | Path) -> list[str]:
     if not any(lines):
         raise CorpusError(f"{path} is empty")
     return lines
+
+
+def _unpack(path: Path) -> bytes:
+    """Return what is in a gzip file, unless that is so much more than the file that it can be no text."""
+    most = max(_MOST_BYTES, _MOST_PACKED * path.stat().st_size)
+    with gzip.open(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise CorpusError(
+            f"{path} has {path.stat().st_size:,} bytes but holds more than {most:,}, which no text does: is it a gzip "
+            "bomb? If it is what you want, unpack it yourself"
+        )
+    return content
 
 
 def _open_folder(name: str, folder: Path, src: str, tgt: str) -> Corpus:
@@ -305,7 +319,10 @@ def _fetch(corpus: str, file: str, base_url: str, checksum: str) -> Path:
         return path
 
     def download_and_verify(url: str, output: str, pooch_instance: Any) -> None:
-        pooch.HTTPDownloader(timeout=_TIMEOUT_S, progressbar=True)(url, output, pooch_instance)
+        with open(output, "wb") as file, contextlib.ExitStack() as stack:
+            closed = {"response": [lambda response, **_: stack.callback(response.close) and None]}  # also if too long
+            download = pooch.HTTPDownloader(timeout=_TIMEOUT_S, progressbar=True, hooks=closed)
+            download(url, _Limited(file), pooch_instance)
         _verify(Path(output), checksum)  # still under its temporary name, which pooch removes if this raises
 
     pooch.get_logger().setLevel("WARNING")  # the progress bar says enough
@@ -320,6 +337,19 @@ def _fetch(corpus: str, file: str, base_url: str, checksum: str) -> Path:
     return path
 
 
+class _Limited:
+    """A file that a server cannot fill a disk with: requests unpacks what it sends, which may be without end."""
+
+    def __init__(self, file: BinaryIO):
+        self.file = file
+        self.flush = file.flush
+
+    def write(self, chunk: bytes) -> None:
+        if self.file.tell() + len(chunk) > _MOST_BYTES:
+            raise ValueError(f"what was sent is longer than {_MOST_BYTES:,} bytes, far more than the file has")
+        self.file.write(chunk)
+
+
 def _verify(path: Path, checksum: str) -> None:
     """Raise a ValueError if a file's SHA-256, or the name that git has for its content, is another one."""
     kind, expected = checksum.split(":")
@@ -328,4 +358,7 @@ def _verify(path: Path, checksum: str) -> None:
     else:
         found = pooch.file_hash(str(path), alg=kind)
     if found != expected:
-        raise ValueError(f"its {kind} checksum is {found}, expected {expected}: it is cut off or changed")
+        with open(path, "rb") as file:
+            is_page = file.read(200).lstrip().lower().startswith((b"<!doctype html", b"<html"))
+        cause = "it is a web page, perhaps one to log in to this network" if is_page else "it is cut off or changed"
+        raise ValueError(f"its {kind} checksum is {found}, expected {expected}: {cause}")

@@ -78,7 +78,7 @@ class SubwordField(TextField):
         return [piece for word in words for piece in self._merge(list(word), dropout, rng)]
 
     def _merge(self, symbols: list[str], dropout: float, rng: random.Random) -> list[str]:
-        """Merge the neighbours whose merge was learnt first, again and again, until none is left or all are left out."""
+        """Merge the two neighbours whose merge was learnt first, until no merge is left, or all are left out."""
         while True:
             merges = [
                 (self.scores[a + b], -i)

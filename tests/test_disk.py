@@ -1,0 +1,119 @@
+"""A training whose disk fails says so in one line, loses no completed epoch, and goes on when the disk is mended."""
+
+import contextlib
+import shutil
+
+import pytest
+from conftest import PAIRS, as_guest
+
+from transformer_lib import Transformer, cli
+from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state
+from transformer_lib.corpora import Corpus
+from transformer_lib.recipes import Recipe
+from transformer_lib.training import fit, seed_everything
+
+RECIPE = Recipe(epochs=3, batch_size=3, learning_rate=2e-3)
+
+
+def run(dataset, config, output, resume=False, on_epoch=None, log=print):
+    """Train a fresh tiny model and return its weights."""
+    seed_everything(RECIPE.seed)
+    model = Transformer(config)
+    fit(model, dataset, dataset, RECIPE, output, resume, on_epoch=on_epoch, log=log)
+    return model.state_dict()
+
+
+def same(a, b):
+    return all(weights.equal(b[name]) for name, weights in a.items())
+
+
+def fill_up(output, stack, full):
+    stack.enter_context(full())
+
+
+def make_read_only(output, stack, full):
+    output.chmod(0o555)
+    stack.callback(output.chmod, 0o755)
+
+
+FAULTS = {"disk full": (fill_up, "File too large"), "read-only folder": (make_read_only, "Permission denied")}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_happens_to_the_disk_costs_no_completed_epoch(
+    dataset, tiny_config, guest_folder, almost_full_disk, fault, tried
+):
+    expected = run(dataset, tiny_config, guest_folder / "straight")
+    output, lines = guest_folder / "run", []
+    happen, reason = FAULTS[fault]
+    with as_guest(guest_folder), contextlib.ExitStack() as stack:
+
+        def after_two_epochs(history):
+            if len(history.val_loss) == 2:
+                happen(output, stack, almost_full_disk)
+
+        with pytest.raises(OSError, match=f"{reason}; what was there before is unchanged: '.*run") as error:
+            run(dataset, tiny_config, output, on_epoch=after_two_epochs, log=lines.append)
+        assert len(load_training_state(output / STATE_FILE)["history"]["val_loss"]) == 2
+        assert len(load_model(output).notes["history"]["val_loss"]) == 2
+    assert sorted(path.name for path in output.iterdir()) == [MODEL_FILE, STATE_FILE]
+    assert len(lines) == 3 and lines[2].startswith("interrupted in epoch 3; the epochs before it are in")
+    assert same(run(dataset, tiny_config, output, resume=True), expected)
+    tried(f"disk: {fault} while training", 1, "the epoch it was in", str(error.value).replace(str(guest_folder), "…"))
+
+
+def test_a_folder_that_is_removed_while_training_is_not_made_anew(dataset, tiny_config, tmp_path, tried):
+    """A new one would lack the best model so far, and resuming from it would not work."""
+    output = tmp_path / "run"
+    with pytest.raises(FileNotFoundError, match="run is gone: was it removed, or unmounted, during the") as error:
+        run(dataset, tiny_config, output, on_epoch=lambda history: shutil.rmtree(output))
+    assert not output.exists()
+    tried("disk: folder removed while training", 1, "what was removed", str(error.value).replace(str(tmp_path), "…"))
+
+
+def test_a_folder_that_cannot_be_written_to_is_named_before_training(dataset, tiny_config, guest_folder, tried):
+    run(dataset, tiny_config, None)  # imports all that is needed
+    epochs = []
+    with as_guest(guest_folder):
+        guest_folder.chmod(0o555)
+        with pytest.raises(PermissionError, match="run") as error:
+            run(dataset, tiny_config, guest_folder / "run", on_epoch=epochs.append)
+        guest_folder.chmod(0o755)
+    assert not epochs
+    tried("disk: permission denied", 1, "nothing", str(error.value).replace(str(guest_folder), "…"))
+
+
+def test_a_training_whose_best_model_is_missing_says_so(dataset, tiny_config, tmp_path, tried):
+    expected = run(dataset, tiny_config, tmp_path / "run")
+    (tmp_path / "run" / MODEL_FILE).rename(tmp_path / "mine")
+    with pytest.raises(
+        FileNotFoundError, match=r"has no model\.safetensors any more, the best model of its 3"
+    ) as error:
+        run(dataset, tiny_config, tmp_path / "run", resume=True)
+    (tmp_path / "mine").rename(tmp_path / "run" / MODEL_FILE)
+    assert same(run(dataset, tiny_config, tmp_path / "run", resume=True), expected)
+    tried("disk: the best model is missing", 1, "nothing", str(error.value).replace(str(tmp_path), "…"))
+
+
+def test_a_file_that_may_not_be_read_is_named(guest_folder, capsys):
+    path = guest_folder / "model.safetensors"
+    path.write_bytes(b"x")
+    path.chmod(0)
+    with as_guest(guest_folder):
+        assert cli.main(["translate", "--model", str(path), "Ein Hund."]) == 1
+    message = capsys.readouterr().err
+    assert "Permission denied" in message and str(path) in message and message.count("\n") == 1
+
+
+def test_the_command_line_says_it_in_one_line(tmp_path, monkeypatch, capsys, almost_full_disk):
+    splits = dict.fromkeys(("train", "val", "test"), PAIRS)
+    corpus = Corpus("tiny", "de", "en", tuple(splits), None)
+    monkeypatch.setattr(Corpus, "__getitem__", lambda self, split: splits[split])
+    monkeypatch.setattr(cli, "load_corpus", lambda *arguments: corpus)
+    output = tmp_path / "run"
+    arguments = ["train", "--output", str(output), "--epochs", "1", "--min-freq", "1", "--device", "cpu"]
+    with almost_full_disk():
+        assert cli.main(arguments) == 1
+    message = capsys.readouterr().err
+    assert "File too large" in message and message.count("\n") == 1
+    assert cli.main(arguments) == 0

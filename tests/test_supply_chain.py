@@ -1,0 +1,181 @@
+"""What the library stands on: packages in exact versions, under known licences, and none that calls home."""
+
+import email
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, metadata, version
+from pathlib import Path
+
+import list_licences
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def needed():
+    """What transformer-lib needs, where constraints.txt chose the versions; its first line says for which Python."""
+    python, system = re.search(r"CPython (\d+\.\d+), (\w+)", list_licences.CONSTRAINTS.read_text("utf-8")).groups()
+    here = (platform.python_implementation(), ".".join(platform.python_version_tuple()[:2]), platform.system())
+    if here != ("CPython", python, system):
+        pytest.skip(f"constraints.txt is for CPython {python} on {system}; other packages may be needed here")
+    try:
+        packages = list_licences.needed()
+    except PackageNotFoundError as error:
+        pytest.skip(f"{error.name} is not installed here, so this is not the environment that make sets up")
+    if len(other_versions(packages)) > len(packages) / 2:
+        pytest.skip("most versions here are not those of constraints.txt: something else, such as Colab, chose them")
+    return packages
+
+
+def other_versions(packages):
+    """Packages that are not installed in the version that is pinned. A build, such as torch's +cpu, is no version."""
+    pins = list_licences.pins()
+    return {name: version(name) for name in packages if name in pins and not pins[name].contains(version(name), True)}
+
+
+def table():
+    """The rows of LICENSES.md by package: version, licence, purposes and what brings it."""
+    rows = re.findall(
+        r"^\| (.+?) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", (ROOT / "LICENSES.md").read_text("utf-8"), re.M
+    )
+    return {name: rest for name, *rest in rows[2:]}
+
+
+def test_every_package_that_is_needed_is_pinned_to_one_version(needed):
+    pins = {name: str(pin) for name, pin in list_licences.pins().items()}
+    unpinned = [name for name in needed if not re.fullmatch(r"==[^*,]+", pins.get(name, ""))]
+    assert not unpinned
+
+
+def test_the_pinned_versions_are_those_that_are_tested(needed):
+    assert not other_versions(needed)
+
+
+def test_the_list_of_licences_names_what_is_needed_and_nothing_else(needed):
+    assert set(table()) == set(needed)
+
+
+def test_the_list_of_licences_says_what_the_packages_say(needed):
+    listed = {name: row[1] for name, row in table().items()}
+    assert listed == {name: list_licences.licence(metadata(name)) for name in listed}
+    assert "UNKNOWN" not in listed.values()
+
+
+def test_the_list_of_licences_is_what_its_script_writes(needed):
+    """Versions, purposes and all; where this alone fails, run the script again."""
+    assert (ROOT / "LICENSES.md").read_text("utf-8") == list_licences.page()
+
+
+def test_copyleft_licences_are_pointed_out():
+    sentence = (ROOT / "LICENSES.md").read_text("utf-8").splitlines()[-1]
+    copyleft = {name for name, row in table().items() if re.search("GPL|MPL|GNU|Mozilla|EPL|EUPL|CDDL|BY-SA", row[1])}
+    assert set(re.findall(r"([\w-]+) \(", sentence)) == copyleft
+
+
+@pytest.mark.parametrize(
+    ("fields", "licence"),
+    [
+        ("License-Expression: MIT OR Apache-2.0\nLicense: BSD", "MIT OR Apache-2.0"),
+        ("License: BSD-3-Clause\nClassifier: License :: OSI Approved :: BSD License", "BSD-3-Clause"),
+        ("License: Copyright …\nClassifier: License :: OSI Approved :: MIT License", "MIT"),
+        ("License: mine\nClassifier: License :: A\nClassifier: License :: B", "A, B"),
+        ("License: Ask me\n first", "Ask me"),
+        ("Name: nobody", "UNKNOWN"),
+    ],
+)
+def test_a_licence_is_read_from_where_the_metadata_says_most(fields, licence):
+    assert list_licences.licence(email.message_from_string(fields)) == licence
+
+
+# Runs alone, in a new interpreter: a hook cannot be taken away again. It stops what it sees, so that nothing is sent.
+CALLS_HOME = """
+import json, sys
+
+CALLS = {"connect", "getaddrinfo", "gethostbyname", "gethostbyaddr", "getnameinfo", "sendto", "sendmsg", "bind"}
+EVENTS = {f"socket.{call}" for call in CALLS} | {"subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty"}
+EVENTS |= {"os.posix_spawn", "os.spawn"}
+seen = []
+
+def hook(event, args):
+    if event == "socket.bind" and args[1][0] in ("127.0.0.1", "::1"):
+        return  # urllib3 tries out on import whether this machine has IPv6; nobody else can reach that address
+    if event == "subprocess.Popen" and args[0] in ("fc-list", "system_profiler"):
+        return  # matplotlib asks the system for its fonts, the first time that it is used
+    if event in EVENTS:
+        seen.append(f"{event} {args}")
+        raise PermissionError(seen[-1])
+
+sys.addaudithook(hook)
+
+import importlib, os, pkgutil, socket, subprocess
+import torch
+import transformer_lib
+
+torch.set_num_threads(1)
+modules = {module.name for module in pkgutil.iter_modules(transformer_lib.__path__)} - {"__main__"}  # that one runs
+for module in modules:
+    importlib.import_module(f"transformer_lib.{module}")
+from transformer_lib import Transformer, TransformerConfig, Translator, load_corpus
+from transformer_lib.batching import make_dataset
+from transformer_lib.corpora import CorpusError, Pair
+from transformer_lib.recipes import Recipe
+from transformer_lib.text import TextField, build_vocabularies
+from transformer_lib.training import fit
+
+fields = TextField("de"), TextField("en")
+data = make_dataset([Pair("Ein Hund schläft.", "A dog sleeps."), Pair("Eine Katze.", "A cat.")], *fields)
+build_vocabularies(data, min_freq=1)
+sizes = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1, "max_len": 20}
+model = Transformer(TransformerConfig(*(len(field.vocab) for field in fields), **sizes))
+fit(model, data, data, Recipe(epochs=1, batch_size=2), log=lambda line: None)
+translation = Translator(model, *fields)("Ein Hund schläft.")
+work = list(seen)
+
+noticed = {}
+def attempt(event, call, error=PermissionError):
+    seen.clear()
+    try:
+        call()
+    except error:
+        pass
+    noticed[event] = [line.split()[0] for line in seen]
+
+udp = socket.socket(type=socket.SOCK_DGRAM)
+attempt("socket.connect", lambda: socket.socket().connect(("127.0.0.1", 9)))
+attempt("socket.sendto", lambda: udp.sendto(b"", ("127.0.0.1", 9)))
+attempt("socket.bind", lambda: udp.bind(("", 0)))
+attempt("socket.gethostbyname", lambda: socket.gethostbyname("localhost"))
+attempt("subprocess.Popen", lambda: subprocess.run([sys.executable, "-c", ""]))
+attempt("os.system", lambda: os.system("true"))
+attempt("socket.getaddrinfo", lambda: load_corpus("multi30k")["val"], CorpusError)  # as a user downloads
+print(json.dumps({"modules": sorted(modules), "translation": translation, "work": work, "noticed": noticed}))
+"""
+
+
+@pytest.fixture(scope="module")
+def calls_home(tmp_path_factory):
+    """What was seen of calls to the network and to other programs while the library worked, then while we made some."""
+    environment = {
+        **os.environ,
+        "TRANSFORMER_LIB_DATA": str(tmp_path_factory.mktemp("nothing")),
+        "OMP_NUM_THREADS": "1",
+    }
+    result = subprocess.run([sys.executable, "-c", CALLS_HOME], env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def test_neither_importing_nor_training_nor_translating_touches_the_network_or_starts_a_program(calls_home):
+    assert {"attention", "corpora", "training", "cli"} <= set(calls_home["modules"])
+    assert isinstance(calls_home["translation"], str)
+    assert calls_home["work"] == []
+
+
+def test_a_call_to_the_network_or_a_program_would_have_been_noticed(calls_home):
+    for event, seen in calls_home["noticed"].items():
+        assert set(seen) == {event}
