@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import shlex
 import sys
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -130,7 +131,7 @@ def translate(options: argparse.Namespace) -> None:
             print()
             continue
         translation = next(remaining)
-        print(f"{translation.text}\t{translation.log_prob:.3f}" if options.scores else translation.text)
+        print(_one_line(translation.text) + (f"\t{translation.log_prob:.3f}" if options.scores else ""))
     if with_attention:
         from transformer_lib import plots  # matplotlib takes a while to load
 
@@ -160,7 +161,8 @@ def train_lm(options: argparse.Namespace) -> None:
 def generate(options: argparse.Namespace) -> None:
     """Go on with a text."""
     generator = TextGenerator.load(options.model, pick_device(options.device))
-    print(generator(options.prompt, options.length, options.temperature, options.top_k, options.seed))
+    text = generator(options.prompt, options.length, options.temperature, options.top_k, options.seed)
+    print("\n".join(_one_line(line) for line in text.split("\n")))
 
 
 def evaluate_model(options: argparse.Namespace) -> None:
@@ -175,7 +177,7 @@ def evaluate_model(options: argparse.Namespace) -> None:
         field = saved.fields["text"]
         text = load_text(name, field.language)
         split = options.split or text.splits[2 if len(text.splits) > 2 else 1]
-        batch_size = saved.notes.get("recipe", {}).get("batch_size", Recipe.batch_size)
+        batch_size = Recipe(batch_size=saved.notes.get("recipe", {}).get("batch_size", Recipe.batch_size)).batch_size
         _print_perplexity(TextGenerator(saved.model, field), text[split], f"{text.name} {split}", batch_size)
         return
     translator = Translator.from_saved(saved, options.precision)
@@ -183,7 +185,7 @@ def evaluate_model(options: argparse.Namespace) -> None:
     split = options.split or corpus.splits[2 if len(corpus.splits) > 2 else 1]
     texts = _print_scores(translator, corpus[split], f"{corpus.name} {split}", options.beam_size, options.alpha)
     if options.translations is not None:
-        replace_file(options.translations, "".join(f"{text}\n" for text in texts).encode())
+        replace_file(options.translations, "".join(f"{_one_line(text)}\n" for text in texts).encode())
 
 
 def export(options: argparse.Namespace) -> None:
@@ -216,9 +218,9 @@ def info(options: argparse.Namespace) -> None:
     saved = load_model(options.model)
     print(f"{saved.model.num_parameters():,} parameters")
     for section, values in (("configuration", saved.model.config.to_dict()), *saved.notes.items()):
-        print(f"{section}")
+        print(_one_line(section))
         for key, value in values.items() if isinstance(values, dict) else [("", values)]:
-            print(f"  {key:18} {value}")
+            print(_one_line(f"  {key:18} {value}"))
 
 
 def _print_scores(
@@ -253,6 +255,11 @@ def _print_perplexity(generator: TextGenerator, lines: list[str], name: str, bat
         f"{name}: {len(tokens):,} tokens, {unknown / len(tokens):.1%} of them {UNK}, loss {loss:.3f}, "
         f"perplexity {perplexity(loss):.2f}"
     )
+
+
+def _one_line(text: str) -> str:
+    """Return what a terminal can show of a text: a model of a stranger's could make it do other things than print."""
+    return "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in text)
 
 
 def _changed(recipe: Recipe, options: argparse.Namespace, *names: str) -> Recipe:

@@ -3,6 +3,9 @@
 from dataclasses import MISSING, asdict, fields
 from typing import Any
 
+_KINDS = {int: int, float: int | float, bool: bool, str: str}
+_WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "a name"}
+
 
 class Configuration:
     """The base of ``TransformerConfig`` and ``LanguageModelConfig``, which are frozen dataclasses."""
@@ -32,11 +35,15 @@ class Configuration:
         return attentions * attention + feed_forward + (attentions + 1) * 2 * self.d_model
 
     def _check_sizes(self, *names: str) -> None:
-        """Raise a ValueError unless these fields are positive, heads divide ``d_model``, and dropout is possible."""
+        """Raise a ValueError unless all fields are of their kind, these positive, and heads and dropout possible."""
         for name in names:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} is {value!r}, expected a positive whole number")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) != (field.type is bool) or not isinstance(value, _KINDS[field.type]):
+                raise ValueError(f"{field.name} is {value!r}, expected {_WORDS[field.type]}")
         if self.d_model % self.num_heads:
             raise ValueError(
                 f"d_model={self.d_model} is not divisible by num_heads={self.num_heads}: "

@@ -173,6 +173,7 @@ class TransformerLanguageModel(nn.Module):
         Raises:
             ValueError: an argument is impossible, or the prompt is not ``[batch, prompt_len]`` or holds an id outside
                 the vocabulary.
+            FloatingPointError: the model's predictions are no numbers.
         """
         if prompt.dim() != 2 or prompt.shape[1] == 0:
             raise ValueError(f"prompt has shape {list(prompt.shape)}, expected [batch, prompt_len], one token or more")
@@ -194,6 +195,8 @@ class TransformerLanguageModel(nn.Module):
             ids = prompt
             for _ in range(length):
                 logits = self(ids[:, -self.config.max_len :])[:, -1].float()  # [batch, vocab_size]
+                if not logits.isfinite().all():
+                    raise FloatingPointError("the model predicts nan: are its weights damaged?")
                 logits[:, list(excluded)] = -torch.inf
                 if temperature == 0:
                     chosen = logits.argmax(dim=-1, keepdim=True)  # [batch, 1]

@@ -9,6 +9,7 @@ from torch import Tensor
 from transformer_lib.decoder import LayerCache
 from transformer_lib.transformer import Transformer
 
+_NO_NUMBERS = "the model predicts nan: are its weights damaged, or too large for the precision that it computes in?"
 EXTRA_LENGTH = 50  # the paper lets an output be this much longer than its input
 
 
@@ -57,6 +58,7 @@ def greedy_search(
 
     Raises:
         ValueError: ``src`` or ``max_len`` does not fit the model.
+        FloatingPointError: the model's predictions are no numbers.
     """
     memory, memory_mask = model.encode(src)
     limits = _length_limits(model, src, max_len)
@@ -78,6 +80,8 @@ def greedy_search(
             rows = (~done).nonzero().flatten()
             sentences, tgt, log_probs = sentences[rows], tgt[rows], log_probs[rows]
             decoder.select(rows, rows)
+    if not all(math.isfinite(hypothesis.log_prob) for hypothesis in finished.values()):
+        raise FloatingPointError(_NO_NUMBERS)
     return [finished[sentence] for sentence in range(len(src))]
 
 
@@ -157,6 +161,8 @@ def beam_search(
         tgt = torch.cat([tgt[rows], token[:, None]], dim=1)
         log_probs, sentences, width = log_probs[going_on], sentences[going_on], beam_size
         decoder.select(rows, going_on)
+    if not all(finished):
+        raise FloatingPointError(_NO_NUMBERS)
     return [sorted(hypotheses, key=lambda h: -h.score)[:beam_size] for hypotheses in finished]
 
 

@@ -106,7 +106,8 @@ class SubwordField(TextField):
         Raises:
             ValueError: there is no sentencepiece model in it.
         """
-        return cls(values["language"], base64.b64decode(values["subwords"], validate=True), values["lower"])
+        language, lower = cls.language_and_case(values)
+        return cls(language, base64.b64decode(values["subwords"], validate=True), lower)
 
 
 def train_subwords(pairs: Iterable[Pair], size: int, lower: bool = True) -> bytes:

@@ -28,6 +28,8 @@ def tokenizer(language: str | None) -> Callable[[str], list[str]]:
     import spacy  # takes a while to load, and subwords do without it
 
     try:
+        if not re.fullmatch("[a-z]{2,3}", language):  # spaCy would take anything else for the name of a module
+            raise ImportError("two or three small letters")
         tokenize = spacy.blank(language).tokenizer
     except ImportError as error:
         raise ValueError(
@@ -130,14 +132,28 @@ class TextField(Field):
         """Build the field that ``to_dict`` described.
 
         Raises:
-            ValueError: the vocabulary is not one.
+            ValueError: the vocabulary is not one, or the language or the case is something else.
         """
-        field = cls(values["language"], values["lower"])
+        field = cls(*cls.language_and_case(values))
         tokens = list(values["tokens"])
+        if not all(isinstance(token, str) for token in tokens):
+            raise ValueError("tokens is not a vocabulary: expected strings only")
         if tuple(tokens[: len(cls.specials)]) != cls.specials or len(set(tokens)) < len(tokens):
             raise ValueError(f"tokens is not a vocabulary: expected {', '.join(cls.specials)} first, and no type twice")
         field.vocab = vocabulary(tokens)
         return field
+
+    @staticmethod
+    def language_and_case(values: dict[str, Any]) -> tuple[str | None, bool]:
+        """Return the first two arguments of a field that ``to_dict`` described.
+
+        Raises:
+            ValueError: one of them is of another kind.
+        """
+        language, lower = values["language"], values["lower"]
+        if not isinstance(language, str | None) or not isinstance(lower, bool):
+            raise ValueError(f"language is {language!r} and lower {lower!r}, expected a code, and true or false")
+        return language, lower
 
 
 class RunningTextField(TextField):

@@ -1,0 +1,226 @@
+"""Files from strangers: whatever is in them, no code runs, nothing crashes or hangs, and no memory is taken for it."""
+
+import ast
+import dataclasses
+import json
+import multiprocessing
+import sys
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import spacy
+import torch
+
+import transformer_lib
+from transformer_lib import LanguageModelConfig, Transformer, TransformerLanguageModel, cli
+from transformer_lib.batching import make_dataset, make_stream
+from transformer_lib.checkpoint import STATE_FILE, CheckpointError, load_model, load_training_state, save_model
+from transformer_lib.recipes import Recipe
+from transformer_lib.subwords import SubwordField, train_subwords
+from transformer_lib.text import RunningTextField, tokenizer
+from transformer_lib.training import fit
+from transformer_lib.translator import Translator
+
+LIBRARY = Path(transformer_lib.__file__).parent
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc to measure memory")
+
+
+def rewritten(path, **metadata):
+    """Give a model file other metadata."""
+    with safetensors.safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        path.write_bytes(safetensors.torch.save(tensors, {**file.metadata(), **metadata}))
+
+
+@pytest.fixture
+def subword_model(tmp_path, pairs, tiny_config):
+    """A file of a model in subwords, untrained, with notes like those that training writes."""
+    pieces = train_subwords(pairs, 80)
+    fields = {"src": SubwordField("de", pieces), "tgt": SubwordField("en", pieces)}
+    config = dataclasses.replace(
+        tiny_config, src_vocab_size=80, tgt_vocab_size=80, tie_embeddings=True, positions="sinusoidal"
+    )
+    notes = {"corpus": "sample", "recipe": {"batch_size": 3}, "search": {"beam_size": 3, "alpha": 0.6}}
+    torch.manual_seed(0)
+    save_model(tmp_path / "subwords.safetensors", Transformer(config), fields, notes)
+    return tmp_path / "subwords.safetensors"
+
+
+@pytest.fixture
+def word_model(tmp_path, trained):
+    path = tmp_path / "words.safetensors"
+    save_model(path, trained.model, {"src": trained.src_field, "tgt": trained.tgt_field}, {"corpus": "sample"})
+    return path
+
+
+@pytest.fixture
+def language_model(tmp_path):
+    field = RunningTextField()
+    stream = make_stream(["a b c d e", "b c a"], field)
+    field.build_vocab(stream)
+    path = tmp_path / "language.safetensors"
+    config = LanguageModelConfig(len(field.vocab), 8, 2, 8, 1, max_len=5)
+    save_model(path, TransformerLanguageModel(config), {"text": field})
+    return path
+
+
+@pytest.fixture
+def training_state(tmp_path, pairs, subword_model):
+    saved = load_model(subword_model)
+    dataset = make_dataset(pairs, saved.fields["src"], saved.fields["tgt"])
+    fit(saved.model, dataset, dataset, Recipe(epochs=1, batch_size=8), tmp_path / "run", log=lambda line: None)
+    return tmp_path / "run" / STATE_FILE
+
+
+@linux_only
+@pytest.mark.parametrize("each", [100, pytest.param(3_000, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("kind", ["subword_model", "word_model", "language_model", "training_state"])
+def test_a_broken_file_is_refused_or_read_and_nothing_else_happens(kind, each, request, tmp_path, tried):
+    path = request.getfixturevalue(kind)
+    results, number = tmp_path / "results", 0
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["files_to_break"])
+    from files_to_break import read_broken
+
+    while number < each:  # a new process now and then, so that what one takes does not add up
+        last = min(each, number + 1000)
+        process = context.Process(target=read_broken, args=(path, number, last, results))
+        process.start()
+        process.join()
+        lines = results.read_text().splitlines()
+        assert process.exitcode == 0, f"after {lines[-1:]}, a process ended with {process.exitcode}"
+        number = last
+    outcomes = Counter(line.partition(" ")[2] for line in results.read_text().splitlines())
+    assert outcomes.total() == each
+    assert set(outcomes) == {"refused", "loaded"}
+    saw = f"CheckpointError ({outcomes['refused']:,}), or it loads ({outcomes['loaded']:,}, some with other weights)"
+    tried(f"untrusted file: a {kind.replace('_', ' ')}, broken in header or body", each, "nothing", saw)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_len": 10**8}, "max_len=100,000,000 positions of d_model=32 numbers are 3,200,000,000 numbers"),
+        ({"num_layers": 10**9}, "promises .* in 1,000,000,000 layers"),
+        ({"d_ff": 10**9}, "promises"),
+    ],
+)
+def test_a_file_that_promises_more_than_it_holds_is_refused_before_memory_is_taken(subword_model, changes, message):
+    with safetensors.safe_open(subword_model, "pt") as file:
+        config = json.loads(file.metadata()["config"])
+    rewritten(subword_model, config=json.dumps({**config, **changes}))
+    with pytest.raises(CheckpointError, match=message):
+        load_model(subword_model)
+
+
+def test_a_model_that_could_not_be_loaded_is_not_saved(tmp_path, subword_model):
+    saved = load_model(subword_model)
+    config = dataclasses.replace(saved.model.config, max_len=200_000)
+    with pytest.raises(ValueError, match="max_len=200,000 positions"):
+        save_model(tmp_path / "model", Transformer(config), saved.fields)
+    with torch.no_grad():
+        saved.model.output.weight[7, 3] = torch.nan
+    with pytest.raises(ValueError, match="holds what is no number"):
+        save_model(tmp_path / "model", saved.model, saved.fields)
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_that_are_no_numbers_are_refused(subword_model, value):
+    tensors = safetensors.torch.load_file(subword_model)
+    with safetensors.safe_open(subword_model, "pt") as file:
+        metadata = file.metadata()
+    name = sorted(tensors)[0]
+    tensors[name].view(-1)[5] = value
+    subword_model.write_bytes(safetensors.torch.save(tensors, metadata))
+    with pytest.raises(CheckpointError, match=f"{name} holds what is no number"):
+        load_model(subword_model)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_model_that_computes_no_numbers_says_so(subword_model, beam_size):
+    saved = load_model(subword_model)
+    with torch.no_grad():
+        for weights in saved.model.encoder.parameters():
+            weights.mul_(1e30)  # finite, but not for long
+    with pytest.raises(FloatingPointError, match="the model predicts nan: are its weights damaged"):
+        Translator.from_saved(saved).translate(["Ein Hund schläft."], beam_size)
+
+
+@pytest.mark.parametrize(
+    "search", [{"beam_size": 10**6}, {"beam_size": "4"}, {"alpha": "x"}, {"alpha": float("nan")}, {"model": 1}]
+)
+def test_a_file_cannot_ask_for_an_impossible_search(subword_model, search):
+    rewritten(subword_model, notes=json.dumps({"search": search}))
+    with pytest.raises(CheckpointError, match=r"the model's notes say search=.*, expected a beam_size from 1 to 64"):
+        Translator.load(subword_model)
+
+
+@pytest.mark.parametrize("notes", [[1], "x", {"search": 1}, {"corpus": 5}, {"recipe": []}, {"history": "x"}])
+def test_notes_of_another_kind_are_refused(subword_model, notes):
+    rewritten(subword_model, notes=json.dumps(notes))
+    with pytest.raises(CheckpointError, match="does not hold a model that fits together"):
+        load_model(subword_model)
+
+
+@pytest.mark.parametrize("language", ["de.examples", "..os", "DE", "os/../de", "", "x"])
+def test_a_language_that_is_no_code_is_never_looked_up_as_a_module(language, monkeypatch):
+    monkeypatch.setattr(spacy, "blank", lambda language: pytest.fail(f"spaCy was asked for {language}"))
+    with pytest.raises(ValueError, match="expected a code that spaCy can tokenise"):
+        tokenizer(language)
+
+
+def test_what_a_strangers_model_writes_cannot_give_orders_to_the_terminal(word_model, capsys):
+    saved = load_model(word_model)
+    words = saved.fields["tgt"].vocab.itos
+    words[words.index("dog")] = "\x1b[2J\x9bdog\x07"
+    notes = {"corpus": "\x1b]0;title\x07", "\x1b[2J": {"\x07key": "\nvalue"}}
+    save_model(word_model, saved.model, saved.fields, notes)
+    assert cli.main(["translate", "--model", str(word_model), "--device", "cpu", "Ein Hund schläft."]) == 0
+    assert cli.main(["info", str(word_model)]) == 0
+    out = capsys.readouterr().out
+    assert "dog" in out and "title" in out and "value" in out
+    assert not [letter for letter in out if letter != "\n" and not letter.isprintable()]
+
+
+def calls(tree):
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+def test_nothing_in_the_library_reads_a_file_that_could_run_code():
+    """torch.load is called with weights_only=True, and nothing that unpickles is imported."""
+    loads = 0
+    for path in LIBRARY.glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {name.partition(".")[0] for name in names} & {"pickle", "dill", "joblib", "marshal", "shelve"}
+        for call in calls(tree):
+            function = ast.unparse(call.func)
+            assert function not in ("eval", "exec", "np.load", "numpy.load", "__import__"), path
+            if function == "torch.load":
+                loads += 1
+                assert {"weights_only": "True"}.items() <= {k.arg: ast.unparse(k.value) for k in call.keywords}.items()
+    assert loads == 1
+
+
+def test_a_compressed_training_state_is_refused_unread(training_state, tmp_path):
+    """A few kilobytes could be unpacked to gigabytes."""
+    packed = tmp_path / "packed.pt"
+    with zipfile.ZipFile(training_state) as old, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    with pytest.raises(CheckpointError, match="it is compressed"):
+        load_training_state(packed)
+
+
+def test_one_changed_byte_of_a_training_state_is_noticed(training_state):
+    content = bytearray(training_state.read_bytes())
+    content[len(content) // 2] ^= 1
+    training_state.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"its part .* is damaged"):
+        load_training_state(training_state)
