@@ -119,15 +119,15 @@ def train(options: argparse.Namespace) -> None:
 def translate(options: argparse.Namespace) -> None:
     """Translate the sentences given, or the lines of the standard input."""
     translator = Translator.load(options.model or SHIPPED_MODEL, pick_device(options.device), options.precision)
-    sentences = options.sentences or [line.strip() for line in sys.stdin]
-    wanted = [sentence for sentence in sentences if sentence.strip() or options.sentences]  # empty lines stay empty
+    sentences = options.sentences or _standard_input()
+    wanted = [sentence for sentence in sentences if not _is_empty(sentence) or options.sentences]
     with_attention = options.attention is not None
     if with_attention and len(wanted) != 1:
         raise ValueError(f"--attention draws one sentence, but there are {len(wanted)}")
     translations = translator.translate(wanted, options.beam_size, options.alpha, attention=with_attention)
     remaining = iter(translations)
     for sentence in sentences:
-        if not sentence.strip():
+        if _is_empty(sentence):  # empty lines stay empty
             print()
             continue
         translation = next(remaining)
@@ -255,6 +255,20 @@ def _print_perplexity(generator: TextGenerator, lines: list[str], name: str, bat
         f"{name}: {len(tokens):,} tokens, {unknown / len(tokens):.1%} of them {UNK}, loss {loss:.3f}, "
         f"perplexity {perplexity(loss):.2f}"
     )
+
+
+def _standard_input() -> list[str]:
+    try:
+        return [line.strip() for line in sys.stdin]
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"the standard input is not UTF-8 ({error}): convert it, for example with `iconv -f latin1 -t utf-8`"
+        ) from None
+
+
+def _is_empty(line: str) -> bool:
+    """Say whether there is nothing in a line but spaces, and letters that nobody sees."""
+    return all(unicodedata.category(letter)[0] in "ZC" for letter in line)
 
 
 def _one_line(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -31,6 +32,7 @@ STYLE = {
     "grid.alpha": 0.3,
 }
 _INCHES_PER_TOKEN = 0.34
+_NO_SIGN = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # letters that cannot be drawn, nor stand in an SVG
 _MASK_COLOURS = ListedColormap(["#e4e4ea", "#31568c"])
 _TREE_LOOKS = {  # text, box, line, line width
     "best": ("white", "#31568c", "#31568c", 2.5),
@@ -377,6 +379,7 @@ def _grid(
         raise ValueError(
             f"rows has {len(rows)} and columns {len(columns)} labels, but weights has shape {[num_rows, num_columns]}"
         )
+    rows, columns = ([_NO_SIGN.sub("\ufffd", label) for label in labels] for labels in (rows, columns))
     columns_of_panels = min(columns_of_panels, panels)
     rows_of_panels = -(-panels // columns_of_panels)
     width = columns_of_panels * (num_columns * _INCHES_PER_TOKEN + 0.6) + 1.2

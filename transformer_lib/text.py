@@ -11,6 +11,7 @@ import torch
 from torchtext.data import Dataset, Field
 from torchtext.vocab import Vocab
 
+MOST_LETTERS = 1000
 UNK, PAD, SOS, EOS = "<unk>", "<pad>", "<sos>", "<eos>"
 
 
@@ -35,7 +36,16 @@ def tokenizer(language: str | None) -> Callable[[str], list[str]]:
         raise ValueError(
             f"language is {language!r}, expected a code that spaCy can tokenise, such as 'de' or 'en' ({error})"
         ) from error
-    return lambda text: [token.text for token in tokenize(text)]
+
+    def tokens(text: str) -> list[str]:
+        if (longest := max(map(len, text.split()), default=0)) > MOST_LETTERS:
+            raise ValueError(
+                f"sentence has {longest:,} letters without a space, expected at most {MOST_LETTERS:,}, for which spaCy "
+                "takes less than a second: is it text?"
+            )
+        return [token.text for token in tokenize(text)]
+
+    return tokens
 
 
 class TextField(Field):
@@ -86,13 +96,29 @@ class TextField(Field):
             return ids.pin_memory().to(device, non_blocking=True)
         return ids.to(device)
 
+    def preprocess(self, x: str) -> list[str]:
+        """Cut a sentence into tokens, lower-cased if need be; torchtext calls this for what a model is trained on.
+
+        Raises:
+            ValueError: it holds half a character, or has far too many letters without a space.
+        """
+        if half := re.search(r"[\ud800-\udfff]", x):
+            raise ValueError(
+                f"sentence holds {half[0]!r}, half a character, at position {half.start()}: was it read with another "
+                "encoding than it was written in?"
+            )
+        return super().preprocess(x)
+
     def tokens(self, sentence: str) -> list[str]:
         """Cut a sentence into tokens, without ``<sos>`` and ``<eos>``.
 
+        To spaCy, a second space and a line's end are tokens too. Those that the vocabulary has not are left out.
+
         Raises:
-            ValueError: there is nothing in it.
+            ValueError: there is nothing in it, or it is not text (see ``preprocess``).
         """
-        tokens = self.preprocess(sentence.strip())
+        known = self.vocab.stoi if hasattr(self, "vocab") else ()
+        tokens = [t for t in self.preprocess(sentence.strip()) if not t.isspace() or t in known]
         if not tokens:
             raise ValueError(f"sentence is {sentence!r}, expected at least one word")
         return tokens

@@ -1,0 +1,237 @@
+"""Whatever is pasted into the translator, or stands in a training text, has a defined meaning, and hurts nothing else.
+
+``SECURITY.md`` has the same table in words.
+"""
+
+import io
+import sys
+from xml.etree import ElementTree
+
+import pytest
+from conftest import PAIRS
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from transformer_lib import Transformer, TransformerConfig, cli, plots
+from transformer_lib.batching import make_dataset, resegment
+from transformer_lib.bleu import score
+from transformer_lib.checkpoint import load_model, save_model
+from transformer_lib.corpora import Pair
+from transformer_lib.recipes import Recipe
+from transformer_lib.subwords import SubwordField, train_subwords
+from transformer_lib.text import EOS, PAD, SOS, UNK, TextField, build_vocabularies
+from transformer_lib.training import fit, seed_everything
+from transformer_lib.translator import Translator
+
+NOTHING, TOO_LONG, NO_TEXT = "expected at least one word", "expected at most", "half a character"
+WORD, PIECES = "translated as one unknown word", "translated in pieces"
+NASTY = {  # name: the text, what a model of words does with it, and one of subwords
+    "empty": ("", NOTHING, NOTHING),
+    "spaces only": (" \t\u3000\n", NOTHING, NOTHING),
+    "zero-width space only": ("\u200b", WORD, NOTHING),
+    "one character": ("x", WORD, PIECES),
+    "10,000 words": ("hund " * 10_000, TOO_LONG, TOO_LONG),
+    "10,000 letters": ("a" * 10_000, TOO_LONG, TOO_LONG),
+    "10,000 brackets": ("(" * 10_000, TOO_LONG, PIECES),  # spaCy would take 17 seconds
+    "emoji": ("👩\u200d👩\u200d👧", "translated as five unknown words", PIECES),
+    "right to left": ("مرحبا", WORD, PIECES),
+    "told to run right to left": ("\u202eein hund", "translated", PIECES),
+    "combining marks": ("e" + "\u0301" * 50, WORD, PIECES),
+    "control characters": ("\x01\x1b[2J\x07", "translated", PIECES),
+    "zero-width space inside": ("ein\u200bhund", WORD, PIECES),
+    "newlines inside": ("ein\nhund\r\nschläft", "translated", PIECES),
+    "several spaces": ("ein   hund\xa0\xa0schläft", "translated", PIECES),
+    "NUL": ("ein \0 hund", "translated", PIECES),
+    "<sos>, typed": ("<sos> ein hund <eos> <pad> <unk>", "translated", PIECES),
+    "▁, typed": ("▁ein▁hund", "translated", PIECES),
+    "unknown words only": ("qxz wvk", "translated", PIECES),
+    "mixed scripts": ("ein собака 犬 schläft", "translated", PIECES),
+    "half a character": ("ein \ud83d hund", NO_TEXT, NO_TEXT),
+    "not a character": ("\uffff \ue000", "translated", PIECES),
+    "byte order mark": ("\ufeffein hund", "translated", PIECES),
+}
+REFUSED = (NOTHING, TOO_LONG, NO_TEXT)
+
+
+@pytest.fixture(scope="module")
+def words(trained):
+    return trained
+
+
+@pytest.fixture(scope="module")
+def subwords():
+    """A translator in subwords that knows the tiny corpus by heart."""
+    pieces = train_subwords(PAIRS, 80)
+    fields = SubwordField("de", pieces), SubwordField("en", pieces)
+    data = make_dataset(PAIRS, *fields)
+    config = TransformerConfig(80, 80, 32, 4, 64, 2, 0.0, norm_first=True, tie_embeddings=True)
+    seed_everything(0)
+    model = Transformer(config)
+    recipe = Recipe(epochs=80, batch_size=4, learning_rate=3e-3)
+    fit(model, data, data, recipe, log=lambda line: None)
+    return Translator(model, *fields)
+
+
+@pytest.fixture(params=["words", "subwords"])
+def translator(request):
+    return request.getfixturevalue(request.param)
+
+
+def expected(translator, name):
+    text, by_words, by_subwords = NASTY[name]
+    return text, by_words if translator.src_field.whole_words else by_subwords
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("name", NASTY)
+def test_a_nasty_sentence_does_what_the_table_says_and_the_others_do_not_notice(
+    translator, pairs, name, beam_size, tried
+):
+    text, outcome = expected(translator, name)
+    good = [pair.src for pair in pairs]
+    if outcome in REFUSED:
+        with pytest.raises(ValueError, match=f"^sentence 5.*{outcome}"):
+            translator.translate([*good[:4], text, *good[4:]], beam_size)
+    else:
+        translations = translator.translate([*good[:4], text, *good[4:]], beam_size)
+        nasty = translations.pop(4)
+        assert isinstance(nasty.text, str)
+        if outcome == WORD:
+            assert len(nasty.src_tokens) == 3
+            assert translator.src_field.vocab[nasty.src_tokens[1]] == translator.src_field.vocab[UNK]
+        assert [translation.text for translation in translations] == [pair.tgt.lower() for pair in pairs]
+        assert nasty.text == translator.translate([text], beam_size)[0].text  # nor does it notice the others
+    saw = f"{outcome} (a model of words)" if translator.src_field.whole_words else outcome
+    if translator.src_field.whole_words:
+        tried(f"text to translate: {name}", 4, "nothing; the sentences beside it come out the same", saw)
+
+
+def test_the_special_tokens_that_somebody_types_are_none(translator):
+    ids = translator.src_field.encode("<sos> hund <eos> <pad> <unk>")
+    vocab = translator.src_field.vocab
+    assert ids[0] == vocab[SOS] and ids[-1] == vocab[EOS]
+    assert not {vocab[SOS], vocab[EOS], vocab[PAD]} & set(ids[1:-1])
+
+
+def test_white_space_counts_only_if_the_vocabulary_has_it(words, subwords):
+    for field in (words.src_field, subwords.src_field):
+        assert field.encode("ein \n  hund\t schläft") == field.encode("ein hund schläft")
+    spaced = TextField("de")
+    build_vocabularies(make_dataset([Pair("ein  hund", "x")], spaced, TextField("en")), min_freq=1)
+    assert spaced.tokens("ein  hund") == ["ein", " ", "hund"]
+
+
+ANYTHING = st.text(st.characters(exclude_categories=()), max_size=200)
+ONCE = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+FEW, MANY = settings(ONCE, max_examples=50), settings(ONCE, max_examples=2000)
+
+
+def check_anything(translator, text):
+    field = translator.src_field
+    size = len(field.vocab), len(field.vocab.stoi)
+    try:
+        ids = field.encode(text)
+    except ValueError as error:
+        assert any(reason in str(error) for reason in REFUSED)
+        return
+    vocab = field.vocab
+    assert ids == field.encode(text)
+    assert (ids[0], ids[-1]) == (vocab[SOS], vocab[EOS]) and len(ids) > 2
+    assert not {vocab[SOS], vocab[EOS], vocab[PAD]} & set(ids[1:-1])
+    assert all(0 <= i < len(vocab) for i in ids)
+    assert (len(vocab), len(vocab.stoi)) == size  # torchtext's dictionary grows when it is asked in another way
+    if len(ids) <= 100:
+        alone, beside = "Ein Hund schläft.", translator.translate([text, "Ein Hund schläft."])
+        assert beside[1].text == translator(alone)
+        assert not {SOS, EOS, PAD} & set(beside[0].tokens)
+
+
+@pytest.mark.parametrize("kind", ["words", "subwords"])
+@FEW
+@given(text=ANYTHING)
+def test_any_text_becomes_ids_or_is_refused_and_its_neighbour_does_not_notice(request, kind, text):
+    check_anything(request.getfixturevalue(kind), text)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("kind", ["words", "subwords"])
+def test_thousands_of_texts_become_ids_or_are_refused(request, kind, tried):
+    translator, seen = request.getfixturevalue(kind), []
+
+    @MANY
+    @given(text=ANYTHING)
+    def check(text):
+        seen.append(text)
+        check_anything(translator, text)
+
+    check()
+    assert len(seen) >= 2000
+    tried(
+        f"text: whatever hypothesis finds, through a model of {kind}", len(seen), "nothing", "a translation or why not"
+    )
+
+
+TRAINABLE = [text for text, *outcomes in NASTY.values() if not set(outcomes) & set(REFUSED)]
+
+
+@pytest.mark.parametrize("cut", ["words", "subwords"])
+def test_a_training_text_full_of_it_can_be_learnt_saved_and_scored(tmp_path, pairs, cut, tried):
+    nasty = [*pairs, *(Pair(text, f"{text} {text}") for text in TRAINABLE)]
+    recipe = Recipe(epochs=2, batch_size=8, subwords=200 * (cut == "subwords"))
+    if cut == "subwords":
+        pieces = train_subwords(nasty, recipe.subwords)
+        fields = SubwordField("de", pieces), SubwordField("en", pieces)
+        data = make_dataset(nasty, *fields)
+        again = resegment(data, 0.0, seed=1, max_len=1000)
+        assert [example.tgt for example in again.examples] == [example.tgt for example in data.examples]
+        data = resegment(data, 0.5, seed=1, max_len=1000)
+    else:
+        fields = TextField("de"), TextField("en")
+        data = make_dataset(nasty, *fields)
+        build_vocabularies(data, min_freq=1)
+    config = TransformerConfig(*(len(field.vocab) for field in fields), 16, 2, 16, 1, max_len=400)
+    seed_everything(0)
+    model = Transformer(config)
+    fit(model, data, data, recipe, tmp_path, log=lambda line: None)
+    saved = load_model(tmp_path)
+    assert saved.fields["src"].vocab.itos == fields[0].vocab.itos
+    translations = Translator.from_saved(saved).translate([pair.src for pair in nasty])
+    assert translations == Translator(model, *fields).translate([pair.src for pair in nasty])
+    assert all(0 <= found.value <= 100 for found in score(translations, [pair.tgt for pair in nasty], fields[1]))
+    tried(f"text: a training text full of it, in {cut}", len(TRAINABLE), "nothing", "a model that loads and translates")
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")  # matplotlib's font lacks some, and draws a box
+@pytest.mark.parametrize("name", [name for name, row in NASTY.items() if row[1] not in REFUSED])
+def test_its_attention_can_be_drawn(words, name, tmp_path):
+    translation = words.translate([NASTY[name][0]], attention=True)[0]
+    plots.save(plots.attention_heads(translation), tmp_path / "map.svg")
+    ElementTree.parse(tmp_path / "map.svg")  # a viewer would say that the file is damaged
+
+
+@pytest.mark.parametrize(
+    ("typed", "written"),
+    [
+        ("Ein Hund schläft.\n\n\u200b\n \t\nDas Kind schläft.\n", ["a dog", "", "", "", "the child"]),
+        ("Ein Hund schläft.\r\n\0\nDas Kind schläft.", ["a dog", "", "the child"]),
+    ],
+)
+def test_lines_in_are_lines_out(words, tmp_path, monkeypatch, capsys, typed, written):
+    path = tmp_path / "model.safetensors"
+    save_model(path, words.model, {"src": words.src_field, "tgt": words.tgt_field})
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode()), encoding="utf-8"))
+    assert cli.main(["translate", "--model", str(path), "--device", "cpu"]) == 0
+    lines = capsys.readouterr().out.removesuffix("\n").split("\n")
+    assert len(lines) == len(written)
+    assert all(
+        line.startswith(beginning) and bool(line) >= bool(beginning)
+        for line, beginning in zip(lines, written, strict=True)
+    )
+
+
+def test_lines_in_another_encoding_are_named(words, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "model.safetensors"
+    save_model(path, words.model, {"src": words.src_field, "tgt": words.tgt_field})
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("schläft".encode("latin1")), encoding="utf-8"))
+    assert cli.main(["translate", "--model", str(path), "--device", "cpu"]) == 1
+    assert "the standard input is not UTF-8" in capsys.readouterr().err

@@ -1,0 +1,40 @@
+"""A training for ``test_reproducible.py`` to repeat in other processes: prints a digest of all that came of it."""
+
+import hashlib
+import json
+import os
+import random
+import sys
+
+import numpy as np
+import torch
+from conftest import PAIRS
+
+from transformer_lib.checkpoint import load_training_state
+from transformer_lib.corpora import Corpus
+from transformer_lib.pipeline import train_translator
+from transformer_lib.recipes import Recipe
+
+
+def main(output: str, seed: int, threads: int, **recipe) -> None:
+    """Train by the way that users go, and print losses, weights' digest, the translations and random numbers after."""
+    torch.set_num_threads(threads)
+    corpus = Corpus("tiny", "de", "en", ("train", "val"), None)
+    Corpus.__getitem__ = lambda self, split: PAIRS
+    recipe = Recipe(**{"epochs": 2, "batch_size": 3, "learning_rate": 2e-3, "seed": seed, **recipe})
+    translator = train_translator(corpus, "small", recipe, output, device="cpu", min_freq=1, log=lambda line: None)
+    state = load_training_state(os.path.join(output, "training_state.pt"))
+    digest = hashlib.sha256()
+    for name, weights in [*state["model"].items(), *translator.model.state_dict().items()]:
+        digest.update(name.encode() + weights.numpy().tobytes())
+    found = {
+        "losses": [*state["history"]["train_loss"], *state["history"]["val_loss"]],
+        "weights": digest.hexdigest(),
+        "translations": translator([pair.src for pair in PAIRS]),
+        "random": [random.random(), np.random.random(), torch.rand(()).item()],
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], **json.loads(sys.argv[2]))
