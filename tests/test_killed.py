@@ -68,7 +68,7 @@ def assert_same_end(folder, straight):
     assert sorted(path.name for path in (folder / "run").iterdir()) == [MODEL_FILE, STATE_FILE]  # and nothing half-done
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("kills", [2, pytest.param(25, marks=pytest.mark.faults)])
 @pytest.mark.parametrize("place", PLACES)
 def test_a_training_killed_at_any_line_ends_as_if_nothing_had_happened(
     processes, straight, tmp_path, place, kills, tried
@@ -101,7 +101,7 @@ def test_a_training_killed_at_any_time_ends_as_if_nothing_had_happened(processes
     straight_run, _, seconds = straight
     rng = random.Random(0)
     killed, number = 0, 0
-    while killed < 50:
+    while killed < 25:
         number += 1
         folder = tmp_path / str(number)
         folder.mkdir()

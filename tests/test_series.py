@@ -6,9 +6,11 @@ import re
 import pytest
 import torch
 
-from transformer_lib import MultiHeadAttention, series
+from transformer_lib import MultiHeadAttention, series, training
 from transformer_lib.checkpoint import MODEL_FILE
 from transformer_lib.corpora import load_corpus
+from transformer_lib.pipeline import train_translator
+from transformer_lib.recipes import RECIPES
 
 
 @pytest.fixture(autouse=True)
@@ -120,6 +122,32 @@ def test_a_training_that_was_interrupted_in_its_first_epoch_goes_on(tiny_sample,
     assert (tmp_path / "runs" / "sample-small" / MODEL_FILE).exists()  # untrained: not to be taken for a model
     series.start_with_model()
     assert "epoch   1/12" in capsys.readouterr().out
+
+
+def test_a_training_that_was_interrupted_in_a_later_epoch_goes_on_too(tiny_sample, monkeypatch, tmp_path, capsys):
+    """A model of one epoch is a model, but not the one that the notebook is about."""
+    real, epochs = training.train_epoch, []
+
+    def interrupted(*arguments, **options):
+        epochs.append(1)
+        if len(epochs) == 2:
+            raise KeyboardInterrupt
+        return real(*arguments, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(training, "train_epoch", interrupted)
+        series.start_with_model()
+    series.start_with_model()
+    printed = capsys.readouterr().out
+    assert printed.count("epoch   1/12") == 1 and "epoch  12/12" in printed
+
+
+def test_a_training_with_another_recipe_is_left_as_it_is(tiny_sample, tmp_path, capsys):
+    recipe = dataclasses.replace(RECIPES["small"], epochs=1, schedule="constant")
+    session = series.start()
+    train_translator(session.corpus, session.preset, recipe, session.runs, device="cpu")
+    series.start_with_model()
+    assert "epoch   2/12" not in capsys.readouterr().out
 
 
 def test_without_a_trained_multi30k_model_the_sample_corpus_takes_its_place(tiny_sample, monkeypatch, tmp_path, capsys):

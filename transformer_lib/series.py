@@ -2,18 +2,19 @@
 
 import inspect
 import itertools
+import json
 import os
 import tempfile
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from IPython.display import SVG, Markdown
 
-from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model
+from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state
 from transformer_lib.corpora import Corpus, CorpusError, Text, load_corpus, load_text
 from transformer_lib.pipeline import train_translator
 from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
@@ -107,16 +108,16 @@ def start_with_model(corpus: str = "multi30k") -> tuple[Session, Translator]:
         corpus: as in ``start``; ``"sample"`` for the small model even where there is one on Multi30k.
     """
     session = start(corpus)
-    if not _is_trained(session.runs):
+    if session.corpus.name == "sample" or not _is_trained(session.runs):
         if session.corpus.name != "sample":
             print(
                 f"There is no trained model in {session.runs} (notebook 05 trains it), so this notebook goes on with "
                 "a small one on the sample corpus."
             )
             session = _session(session.device, load_corpus("sample"), session.fast_dev_run)
-        if not _is_trained(session.runs):
-            interrupted = (session.runs / STATE_FILE).exists()
-            train_translator(session.corpus, session.preset, session.recipe, session.runs, interrupted, session.device)
+        begun = (session.runs / STATE_FILE).exists()
+        if not _is_trained(session.runs) or (begun and _was_interrupted(session.runs, session.recipe)):
+            train_translator(session.corpus, session.preset, session.recipe, session.runs, begun, session.device)
     saved = load_model(session.runs, session.device)
     history = saved.notes["history"]["val_loss"]
     print(f"model: {session.preset}, {len(history)} epochs to its best validation loss, {min(history):.3f}")
@@ -177,3 +178,9 @@ def _session(device: torch.device, corpus: Corpus, fast_dev_run: bool) -> Sessio
 
 def _is_trained(folder: Path) -> bool:
     return (folder / MODEL_FILE).exists() and bool(load_model(folder).notes["history"]["val_loss"])
+
+
+def _was_interrupted(folder: Path, recipe: Recipe) -> bool:
+    """Say whether a training with this very recipe has epochs to go; one of the user's own is left as it is."""
+    done = len(load_training_state(folder / STATE_FILE)["history"]["val_loss"])
+    return done < recipe.epochs and load_model(folder).notes["recipe"] == json.loads(json.dumps(asdict(recipe)))

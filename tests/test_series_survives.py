@@ -1,0 +1,253 @@
+"""What readers do to a notebook: restart it and run it all again, run cells twice, and stop a training half-way."""
+
+import asyncio
+import hashlib
+import os
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+from transformer_lib.checkpoint import STATE_FILE, load_model, load_training_state
+
+pytestmark = pytest.mark.faults
+
+NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("[0-9]*.ipynb"))
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+# A part of the cell that trains what a notebook is about, and where it keeps the state of that training, if it does.
+TRAINS = {
+    "00_quick_tour": ("history = fit(", None),
+    "05_training": ("history = fit(\n", "folder/runs/sample-small"),
+    "06_translating": ("= start_with_model()", "folder/runs/sample-small"),
+    "07_bleu": ("= start_with_model()", "folder/runs/sample-small"),
+    "08_torch_transformer": ("= train_language_model(\n", "folder/runs/sample-tutorial-lm"),
+    "09_the_papers_recipe": ("train_translator(session.corpus", "folder/runs/sample-best"),
+    "10_fast": ("train_in(processes)}", "temporary/*/model"),
+}
+WITHOUT_TRAINING = {"02_data", "03_attention_and_masks", "04_encoder_and_decoder"}
+
+# The kernels run this first: a fast development run, but with so many epochs, and with runs/ where a full run has it.
+# It can also hold a training at the third step of a cell, so that an interrupt never comes too late.
+STARTUP = """
+def prepare():
+    import dataclasses
+    import os
+    import time
+    from pathlib import Path
+
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    from transformer_lib import series
+
+    steps = Path(os.environ["STEPS"])
+
+    def hold(*_):
+        if steps.exists():
+            with steps.open("a") as file:
+                file.write(".")
+            while steps.exists() and steps.stat().st_size >= 3:
+                time.sleep(0.01)
+
+    series._runs = lambda fast_dev_run: Path("runs")
+    series.replace = lambda recipe, epochs: dataclasses.replace(recipe, epochs=int(os.environ["EPOCHS"]))
+    register_optimizer_step_post_hook(hold)
+
+
+prepare()
+del prepare
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder for a notebook to run in, with nothing of the user's around it."""
+    for name in [name for name in os.environ if name.startswith("TRANSFORMER_LIB_")]:
+        monkeypatch.delenv(name)
+    startup = tmp_path / "ipython" / "profile_default" / "startup"
+    for new in (startup, tmp_path / "temporary", tmp_path / "folder"):
+        new.mkdir(parents=True)
+    (startup / "prepare.py").write_text(STARTUP, encoding="utf-8")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setenv("STEPS", str(tmp_path / "steps"))
+    monkeypatch.setenv("EPOCHS", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as in conftest.py
+    monkeypatch.setenv("TRANSFORMER_LIB_FAST_DEV_RUN", "1")
+    monkeypatch.setenv("TRANSFORMER_LIB_DATA", str(tmp_path / "cache"))
+    return tmp_path / "folder"
+
+
+def open_notebook(path, folder):
+    """Return a client that has the notebook, but no kernel yet."""
+    resources = {"metadata": {"path": str(folder)}}  # where the kernel works
+    return NotebookClient(
+        nbformat.read(path, as_version=4),
+        resources=resources,
+        kernel_name="python3",
+        coalesce_streams=True,
+        timeout=900,
+        shutdown_kernel="immediate",
+    )
+
+
+def code_of(client):
+    return [(index, cell) for index, cell in enumerate(client.nb.cells) if cell.cell_type == "code"]
+
+
+def printed(cell):
+    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
+
+
+def fixed(client):
+    """Return what the cells have printed whose text follows from the code alone, as CONTRIBUTING.md says."""
+    return {
+        index: printed(cell) for index, cell in code_of(client) if "nbval-check-output" in cell.metadata.get("tags", [])
+    }
+
+
+def files_in(folder):
+    return {
+        file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+
+
+def keeps_its_model(path):
+    return (TRAINS.get(path.stem, ("", None))[1] or "").startswith("folder/")
+
+
+def epochs_of(run):
+    """Return the losses of the epochs that a folder in runs/ holds: of the best model, and of the training's state."""
+    model, state = load_model(run), load_training_state(run / STATE_FILE)
+    return model.notes["history"]["val_loss"], state["history"]["val_loss"]
+
+
+def test_every_notebook_is_known_here():
+    assert {path.stem for path in NOTEBOOKS} == {*TRAINS, *WITHOUT_TRAINING, "01_the_paper"}
+
+
+@each_notebook
+def test_running_all_of_it_a_second_time_finds_what_the_first_left(path, folder, tried):
+    first, second = (open_notebook(path, folder) for _ in range(2))
+    first.execute()
+    left = files_in(folder)
+    second.execute()  # in a kernel of its own
+    assert files_in(folder) == left
+    assert fixed(second) == fixed(first)
+    if keeps_its_model(path):
+        part, where = TRAINS[path.stem]
+        run = folder.parent / where
+        assert {(folder / file).parent for file in left} == {run}
+        trained, loaded = (
+            printed(cell) for client in (first, second) for _, cell in code_of(client) if part in cell.source
+        )
+        assert "epoch   1/" in trained and "epoch   1/" not in loaded
+        assert all(epochs_of(run))
+        tried("notebook: all of it run again, where it keeps a model", 1, "nothing", "the model that is there, at once")
+    else:
+        assert not left
+        tried("notebook: all of it run again, where it keeps none", 1, "nothing", "the same")
+
+
+@each_notebook
+def test_every_cell_can_be_run_twice_in_a_row(path, folder, tried):
+    client = open_notebook(path, folder)
+    once, again = {}, {}
+    with client.setup_kernel():
+        for index, cell in code_of(client):
+            for lines in (once, again):
+                client.execute_cell(cell, index)
+                lines[index] = printed(cell)
+    certain = fixed(client)
+    assert {index: again[index] for index in certain} == {index: once[index] for index in certain}
+    tried("notebook: a cell run twice in a row", len(once), "nothing", "the same, where it follows from the code alone")
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in NOTEBOOKS if path.stem not in WITHOUT_TRAINING], ids=lambda path: path.stem
+)
+def test_a_cell_that_was_stopped_while_it_trained_can_be_run_again(path, folder, tried, monkeypatch):
+    monkeypatch.setenv("EPOCHS", "2")
+    client = open_notebook(path, folder)
+    stored = fixed(client)
+    for _, cell in code_of(client):
+        cell.outputs = []  # or they would be taken for a sign that it trains
+    part, where = TRAINS.get(path.stem, (None, None))
+    stopped = asyncio.run(stop_and_go_on(client, folder.parent, part, where))
+    assert fixed(client) == stored
+    main = [index for index in stopped if part is not None and part in client.nb.cells[index].source]
+    assert stopped and len(main) == (part is not None)
+    kept = keeps_its_model(path)
+    if kept:
+        told = "KeyboardInterrupt, and the line 'interrupted in epoch 2; …'; then epoch 2"
+        tried("notebook: stopped in a cell that trains and keeps it", 1, "the epoch that was stopped", told)
+    if others := len(stopped) - kept:
+        lost = "that training, which it never writes down"
+        tried("notebook: stopped in a cell that trains and keeps nothing", others, lost, "KeyboardInterrupt")
+
+
+async def stop_and_go_on(client, tmp_path, part, where):
+    """Run all cells, stop each one that trains, and run it again; return which were stopped."""
+    steps, stopped = tmp_path / "steps", []
+    async with client.async_setup_kernel():
+        for index, cell in code_of(client):
+            main = part is not None and part in cell.source
+            if not main:
+                steps.touch()  # from now on, the third step is held
+            running = asyncio.ensure_future(client.async_execute_cell(cell, index))
+            while not running.done() and not (
+                has_trained_an_epoch(cell, tmp_path, where) if main else steps.stat().st_size >= 3
+            ):
+                await asyncio.sleep(0.02)
+            if running.done():
+                await running  # raises what the cell raised
+            else:
+                await client.km.interrupt_kernel()
+                with pytest.raises(CellExecutionError, match="KeyboardInterrupt"):
+                    await running
+                stopped.append(index)
+                steps.unlink(missing_ok=True)
+                before = what_is_kept(cell, tmp_path, where) if main else []
+                assert not await left_behind(client, tmp_path)
+                await client.async_execute_cell(cell, index)
+                assert not before or what_is_kept(cell, tmp_path, where)[:1] == before
+            steps.unlink(missing_ok=True)
+    return stopped
+
+
+def has_trained_an_epoch(cell, tmp_path, where):
+    """Say whether the first epoch is over and the training goes on."""
+    return "epoch   1/" in printed(cell) and (where is None or any(tmp_path.glob(f"{where}/{STATE_FILE}")))
+
+
+def what_is_kept(cell, tmp_path, where):
+    """Return the losses of the epochs that are on the disk, after a look at what the cell says about them."""
+    if where is None or not where.startswith("folder/"):
+        return []
+    best, state = epochs_of(tmp_path / where)
+    if len(state) == 1:
+        assert best == state
+        assert "interrupted in epoch 2; the epochs before it are in runs/" in printed(cell)
+    else:
+        assert len(state) == 2 and min(best) == min(state)
+        assert "epoch   1/2" not in printed(cell) and "epoch   2/2" in printed(cell)
+    return state
+
+
+async def left_behind(client, tmp_path):
+    """Return what a stopped cell has left: processes that it started, and folders that they wrote to."""
+    kernel = client.km.provisioner.process.pid
+    processes = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("TMPDIR") == str(tmp_path / "temporary") and process.pid != kernel:
+                processes.append(process)
+        except psutil.Error:  # it has ended, or is someone else's
+            pass
+    _, alive = await asyncio.to_thread(psutil.wait_procs, processes, timeout=60)
+    return [*alive, *(tmp_path / "temporary").glob("*/model")]
