@@ -11,8 +11,8 @@ import torch
 from torchtext.data import Dataset, Field
 from torchtext.vocab import Vocab
 
-MOST_LETTERS = 1000
 UNK, PAD, SOS, EOS = "<unk>", "<pad>", "<sos>", "<eos>"
+_MOST_LETTERS = 1000
 
 
 @lru_cache
@@ -29,23 +29,28 @@ def tokenizer(language: str | None) -> Callable[[str], list[str]]:
     import spacy  # takes a while to load, and subwords do without it
 
     try:
-        if not re.fullmatch("[a-z]{2,3}", language):  # spaCy would take anything else for the name of a module
-            raise ImportError("two or three small letters")
-        tokenize = spacy.blank(language).tokenizer
+        tokenize = spacy.blank(_code(language)).tokenizer
     except ImportError as error:
         raise ValueError(
             f"language is {language!r}, expected a code that spaCy can tokenise, such as 'de' or 'en' ({error})"
         ) from error
+    return lambda text: [token.text for token in tokenize(_cuttable(text))]
 
-    def tokens(text: str) -> list[str]:
-        if (longest := max(map(len, text.split()), default=0)) > MOST_LETTERS:
-            raise ValueError(
-                f"sentence has {longest:,} letters without a space, expected at most {MOST_LETTERS:,}, for which spaCy "
-                "takes less than a second: is it text?"
-            )
-        return [token.text for token in tokenize(text)]
 
-    return tokens
+def _code(language: str) -> str:
+    """Return a language's code, if it is one: spaCy takes it for the name of a module."""
+    if not re.fullmatch("[a-z]{2,3}", language):
+        raise ImportError("two or three small letters")
+    return language
+
+
+def _cuttable(text: str) -> str:
+    """Return a text, if spaCy can cut it in less than a second."""
+    if (longest := max(map(len, text.split()), default=0)) > _MOST_LETTERS:
+        raise ValueError(
+            f"sentence has {longest:,} letters without a space, expected at most {_MOST_LETTERS:,}: is it text?"
+        )
+    return text
 
 
 class TextField(Field):
@@ -96,13 +101,15 @@ class TextField(Field):
             return ids.pin_memory().to(device, non_blocking=True)
         return ids.to(device)
 
-    def preprocess(self, x: str) -> list[str]:
-        """Cut a sentence into tokens, lower-cased if need be; torchtext calls this for what a model is trained on.
+    def preprocess(self, x: str | list[str]) -> list[str]:
+        """Cut a sentence, if that has not been done, and lower-case the tokens if need be.
+
+        torchtext calls this for what a model is trained on.
 
         Raises:
             ValueError: it holds half a character, or has far too many letters without a space.
         """
-        if half := re.search(r"[\ud800-\udfff]", x):
+        if isinstance(x, str) and (half := re.search(r"[\ud800-\udfff]", x)):
             raise ValueError(
                 f"sentence holds {half[0]!r}, half a character, at position {half.start()}: was it read with another "
                 "encoding than it was written in?"
