@@ -2,7 +2,6 @@
 
 import json
 import random
-import resource
 import signal
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import torch
 
 from transformer_lib.checkpoint import CheckpointError, load_model, load_training_state
 from transformer_lib.generator import TextGenerator
+from transformer_lib.subwords import SubwordField
 from transformer_lib.transformer import Transformer
 from transformer_lib.translator import Translator
 
@@ -93,8 +93,47 @@ def break_header(content: bytes, rng: random.Random) -> bytes:
     return len(changed).to_bytes(8, "little") + changed + content[8 + length :]
 
 
+def attack_subwords(proto: bytes, first: int, last: int) -> None:
+    """Cut sentences with sentencepiece models that were made to crash it, as sentencepiece 0.2.1 does.
+
+    Even numbers lead the table by which it replaces letters astray, odd ones have a piece of a megabyte (its issues
+    1269 and 1263). A model that is refused, or that cuts sentences, is fine.
+    """
+    for number in range(first, last):
+        rng = random.Random(number)
+        broken = bytearray(proto)
+        if number % 2:
+            piece = b"a" * 2**20
+            piece = b"\x0a" + length_of(piece) + piece + b"\x15\0\0\x80\xbf"  # its score: -1
+            broken += b"\x0a" + length_of(piece) + piece
+        else:
+            table = broken.index(b"nmt_nfkc\x12") + 9
+            while broken[table] & 128:  # its length
+                table += 1
+            for unit in (0, *(rng.randrange(1000) for _ in range(rng.choice((0, 0, 100))))):
+                start = table + 1 + 4 + 4 * unit
+                broken[start : start + 4] = rng.randbytes(4)
+        try:
+            field = SubwordField("de", bytes(broken))
+            for sentence in ("Zwei junge Männer ﬁ ½ Ａ 😀", "\u3300"):
+                field.join(field.tokens(sentence))
+        except ValueError:
+            pass
+
+
+def length_of(content: bytes) -> bytes:
+    """Write a length as protobuf does: seven bits a byte, the lowest first."""
+    length, written = len(content), b""
+    while length > 127:
+        written += bytes([length & 127 | 128])
+        length >>= 7
+    return written + bytes([length])
+
+
 def read_broken(path: Path, first: int, last: int, results: Path) -> None:
     """Break a file in the ways that these numbers stand for, and write what came of each into ``results``."""
+    import resource  # which Windows has not
+
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     content = path.read_bytes()

@@ -13,6 +13,7 @@ import pytest
 import safetensors.torch
 import spacy
 import torch
+from files_to_break import attack_subwords, read_broken
 
 import transformer_lib
 from transformer_lib import LanguageModelConfig, Transformer, TransformerLanguageModel, cli
@@ -83,8 +84,6 @@ def test_a_broken_file_is_refused_or_read_and_nothing_else_happens(kind, each, r
     results, number = tmp_path / "results", 0
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["files_to_break"])
-    from files_to_break import read_broken
-
     while number < each:  # a new process now and then, so that what one takes does not add up
         last = min(each, number + 1000)
         process = context.Process(target=read_broken, args=(path, number, last, results))
@@ -98,6 +97,16 @@ def test_a_broken_file_is_refused_or_read_and_nothing_else_happens(kind, each, r
     assert set(outcomes) == {"refused", "loaded"}
     saw = f"CheckpointError ({outcomes['refused']:,}), or it loads ({outcomes['loaded']:,}, some with other weights)"
     tried(f"untrusted file: a {kind.replace('_', ' ')}, broken in header or body", each, "nothing", saw)
+
+
+@linux_only
+def test_subwords_that_were_made_to_crash_do_not(pairs, tried):
+    context = multiprocessing.get_context("forkserver")
+    process = context.Process(target=attack_subwords, args=(train_subwords(pairs, 80), 0, 200))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    tried("untrusted file: subwords that crash sentencepiece 0.2.1", 200, "nothing", "CheckpointError")
 
 
 @pytest.mark.parametrize(
