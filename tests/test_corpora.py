@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import as_guest
 
-from transformer_lib import corpora
+from transformer_lib import corpora, download
 from transformer_lib.corpora import CorpusError, Pair, load_corpus, load_text, read_lines, read_pairs, read_text
 
 SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
@@ -127,8 +127,8 @@ BAD_ANSWERS = {
 
 @pytest.mark.parametrize("name", BAD_ANSWERS)
 def test_a_bad_download_leaves_nothing_and_says_what_to_do(published, cache, name, monkeypatch, tried):
-    monkeypatch.setattr(corpora, "_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(corpora, "_MOST_BYTES", 300_000)
+    monkeypatch.setattr(download, "_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(download, "_MOST_BYTES", 300_000)
     answers, _ = published
     answers["/val.de.gz"], cause = BAD_ANSWERS[name]
     with pytest.raises(
@@ -270,7 +270,7 @@ def test_a_damaged_gzip_file_is_named(tmp_path, content):
 
 
 def test_a_gzip_bomb_of_ones_own_is_refused_and_a_dull_text_is_not(tmp_path, monkeypatch, tried):
-    monkeypatch.setattr(corpora, "_MOST_BYTES", 2**20)
+    monkeypatch.setattr(corpora, "_MOST_UNPACKED", (2**20, 100))
     path = tmp_path / "train.de.gz"
     path.write_bytes(gzip.compress(b"a\n" * 2**21))
     with pytest.raises(CorpusError, match="holds more than 1,048,576, which no text does: is it a gzip bomb") as error:

@@ -19,6 +19,7 @@ ORDER = [
     *("masks", "dropout", "attention", "embeddings", "feed_forward", "add_norm", "encoder", "decoder"),
     *("configuration", "transformer", "conversion", "language_model"),
     *(
+        "download",
         "corpora",
         "text",
         "subwords",
@@ -161,7 +162,7 @@ def test_every_module_is_in_the_table():
         ("sentencepiece", {"subwords"}),
         ("matplotlib", {"plots"}),
         ("IPython", {"series"}),
-        ("pooch", {"corpora"}),
+        ("pooch", {"download", "corpora"}),
         ("safetensors", {"checkpoint"}),
         ("sacrebleu", {"bleu"}),
     ],

@@ -1,16 +1,16 @@
 """Where sentences and texts come from: the embedded sample corpus, Multi30k, WikiText-2, or your own files."""
 
-import contextlib
 import gzip
-import hashlib
 import os
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import pooch
+
+from transformer_lib.download import download, verify
 
 _REPOSITORY_DATA = Path(__file__).parent.parent / "data"
 _INSTALLED_SAMPLE = Path(__file__).parent / "sample"
@@ -39,9 +39,7 @@ WIKITEXT2_CHECKSUMS = {
     "test.txt": "sha256:d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
 }
 TEXTS = ("wikitext-2", "wikitext-2-valid", *CORPORA)
-_TIMEOUT_S = 30  # without a single byte
-_MOST_BYTES = 2**26  # six times the largest file; and the least that a packed file must hold to be taken for a bomb
-_MOST_PACKED = 100  # times as large as its packed file a text may be; German and English are packed to a third
+_MOST_UNPACKED = 2**26, 100  # bytes, or times its size, that a packed text may have; packed, it is a third as large
 
 
 class CorpusError(RuntimeError):
@@ -255,7 +253,7 @@ def read_text(path: str | Path) -> list[str]:
 
 def _unpack(path: Path) -> bytes:
     """Return what is in a gzip file, unless that is so much more than the file that it can be no text."""
-    most = max(_MOST_BYTES, _MOST_PACKED * path.stat().st_size)
+    most = max(_MOST_UNPACKED[0], _MOST_UNPACKED[1] * path.stat().st_size)
     with gzip.open(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -313,52 +311,16 @@ def _fetch(corpus: str, file: str, base_url: str, checksum: str) -> Path:
     path = cache_folder() / corpus / file
     if path.exists():
         try:
-            _verify(path, checksum)
+            verify(path, checksum)
         except ValueError as error:
             raise CorpusError(f"{path}: {error}. Remove it, and it will be downloaded again") from None
         return path
-
-    def download_and_verify(url: str, output: str, pooch_instance: Any) -> None:
-        with open(output, "wb") as file, contextlib.ExitStack() as stack:
-            closed = {"response": [lambda response, **_: stack.callback(response.close) and None]}  # also if too long
-            download = pooch.HTTPDownloader(timeout=_TIMEOUT_S, progressbar=True, hooks=closed)
-            download(url, _Limited(file), pooch_instance)
-        _verify(Path(output), checksum)  # still under its temporary name, which pooch removes if this raises
-
-    pooch.get_logger().setLevel("WARNING")  # the progress bar says enough
     try:
-        pooch.retrieve(base_url + file, known_hash=None, fname=file, path=path.parent, downloader=download_and_verify)
-    except (OSError, ValueError) as error:  # requests' errors are OSErrors; a wrong checksum is a ValueError
+        download(base_url + file, path, checksum)
+    except (OSError, ValueError) as error:
         raise CorpusError(
             f"{file} of corpus {corpus!r} could not be downloaded from {base_url + file} ({error}). Two ways out: set "
             f"TRANSFORMER_LIB_DATA to a folder that holds {corpus}/{file}, or use the corpus 'sample', which needs no "
             "network"
         ) from error
     return path
-
-
-class _Limited:
-    """A file that a server cannot fill a disk with: requests unpacks what it sends, which may be without end."""
-
-    def __init__(self, file: BinaryIO):
-        self.file = file
-        self.flush = file.flush
-
-    def write(self, chunk: bytes) -> None:
-        if self.file.tell() + len(chunk) > _MOST_BYTES:
-            raise ValueError(f"what was sent is longer than {_MOST_BYTES:,} bytes, far more than the file has")
-        self.file.write(chunk)
-
-
-def _verify(path: Path, checksum: str) -> None:
-    """Raise a ValueError if a file's SHA-256, or the name that git has for its content, is another one."""
-    kind, expected = checksum.split(":")
-    if kind == "git-blob":
-        found = hashlib.sha1(b"blob %d\0" % path.stat().st_size + path.read_bytes()).hexdigest()
-    else:
-        found = pooch.file_hash(str(path), alg=kind)
-    if found != expected:
-        with open(path, "rb") as file:
-            is_page = file.read(200).lstrip().lower().startswith((b"<!doctype html", b"<html"))
-        cause = "it is a web page, perhaps one to log in to this network" if is_page else "it is cut off or changed"
-        raise ValueError(f"its {kind} checksum is {found}, expected {expected}: {cause}")
