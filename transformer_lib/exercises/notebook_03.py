@@ -1,0 +1,116 @@
+"""Checks of the exercises of notebook 03: masks, and one attention head."""
+
+import math
+from collections.abc import Callable, Collection
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from transformer_lib.exercises import Wrong, call, exercise, expect, expect_number, expect_tensor
+
+
+@exercise("03.1")
+def padding_and_causal_mask(my_target_mask: Callable[[Tensor, int], Tensor]) -> str:
+    """``my_target_mask(ids, pad_id)``: who may look at whom in a decoder, ``[batch, 1, seq_len, seq_len]``."""
+    ids = torch.tensor([[7, 8, 9, 1], [7, 1, 1, 1], [7, 8, 9, 6]])
+    may = torch.tensor([[[k <= q and row[k] != 1 for k in range(4)] for q in range(4)] for row in ids.tolist()])
+    may = may[:, None]  # [batch, 1, seq_len, seq_len]
+    found = call(my_target_mask, ids, 1)
+    if isinstance(found, Tensor) and found.dtype == torch.bool and found.shape == may.shape:
+        expect(not found.equal(~may), "it is upside down: True means *may attend*.")
+        expect(not found.equal(may.transpose(-1, -2)), "queries are rows and keys are columns; yours are exchanged.")
+        no_padding = torch.ones(4, 4, dtype=torch.bool).tril().expand_as(may)
+        expect(not found.equal(no_padding), "it hides what comes later, but the padding is still seen.")
+        padding_only = (ids != 1)[:, None, None, :].expand_as(may)
+        expect(not found.equal(padding_only), "it hides the padding, but not what comes later.")
+        strict = may & ~torch.eye(4, dtype=torch.bool)
+        expect(not found.equal(strict), "a word may see itself; otherwise the first one sees nothing.")
+        no_queries = may & (ids != 1)[:, None, :, None]
+        expect(
+            not found.equal(no_queries),
+            "you have hidden the rows of padding too. They need not be right, but softmax of a row that sees nothing is nan.",
+        )
+    expect_tensor(found, may, "compare the rows one by one: row i is what word i may see.")
+    call(my_target_mask, torch.tensor([[7, 8, 9, 6, 5, 1]]), 1)
+    other = call(my_target_mask, torch.tensor([[7, 1, 0]]), 0)
+    expect(other[0, 0, 2].tolist() == [True, True, False], "the id of padding is an argument; it need not be 1.")
+    return "compare it with `transformer_lib.masks.target_mask`, which is two lines."
+
+
+@exercise("03.2")
+def attention_head(my_attention: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> str:
+    """``my_attention(query, key, value, mask)``: one head, equation 1 of the paper, with a mask."""
+    generator = torch.Generator().manual_seed(0)
+    query, key = (3 * torch.randn(2, length, 16, generator=generator) for length in (4, 5))
+    value = torch.randn(2, 5, 3, generator=generator)
+    mask = torch.rand(2, 4, 5, generator=generator) > 0.4
+    mask[..., 0] = True  # nobody sees nothing
+    everything = torch.ones_like(mask)
+    right = F.scaled_dot_product_attention(query, key, value, mask)
+    found = call(my_attention, query, key, value, mask)
+    if isinstance(found, Tensor) and found.shape == right.shape:
+        scores = query @ key.transpose(-1, -2)
+        mistakes = {
+            "you have not divided by √d_k.": scores,
+            "√d_k is the root of the *length of a key*, 16 here, not of anything else.": scores / math.sqrt(5),
+            "you have divided by d_k, not by its root.": scores / 16,
+        }
+        for hint, wrong in mistakes.items():
+            expect(not torch.allclose(found, _mix(wrong, mask, value), atol=1e-4), hint)
+        scaled = scores / 4
+        expect(not torch.allclose(found, _mix(scaled, everything, value), atol=1e-4), "the mask has no effect.")
+        expect(
+            not torch.allclose(found, _mix(scaled, ~mask, value), atol=1e-4, equal_nan=True), "True means *may attend*."
+        )
+        after = scaled.softmax(-1).masked_fill(~mask, 0) @ value
+        expect(
+            not torch.allclose(found, after, atol=1e-4),
+            "you mask after the softmax, so the weights do not sum to one any more. Put minus infinity into the scores.",
+        )
+        wrong_axis = scaled.masked_fill(~mask, -torch.inf).softmax(-2).nan_to_num() @ value
+        expect(
+            not torch.allclose(found.nan_to_num(), wrong_axis, atol=1e-4), "softmax goes over the keys, the last axis."
+        )
+    expect_tensor(
+        found, right, "go through equation 1 again: scores, root of d_k, mask, softmax, average of the values."
+    )
+    return "that is PyTorch's `F.scaled_dot_product_attention`, by hand."
+
+
+def _mix(scores: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+    return scores.masked_fill(~mask, -torch.inf).softmax(-1) @ value
+
+
+@exercise("03.3")
+def leak(leaking: Collection[str]) -> str:
+    """The names of the masks, among four, with which a word sees what it should not."""
+    found = {leaking} if isinstance(leaking, str) else set(leaking)
+    known = {"A", "B", "C", "D"}
+    expect(found <= known, f"the masks are called A, B, C and D; you wrote {sorted(map(str, found - known))}.")
+    if "A" in found:
+        raise Wrong(
+            "A is right: row i is True up to column i. Change a later word, and see whether an earlier output moves."
+        )
+    if "C" in found:
+        raise Wrong("C hides too much, which costs something, but lets nothing through. Look for outputs that move.")
+    if "B" not in found:
+        raise Wrong("one of them lets each word see one word too many. Look at the first row of each.")
+    if "D" not in found:
+        raise Wrong("one of them is right for sentences of full length only. Try it on the second sentence.")
+    return "B looks one word ahead (`diagonal=1`), and D sees the padding. Both would train, and score far too well, or badly."
+
+
+@exercise("03.4")
+def heads_cost(parameters_of_8_heads: int, parameters_of_1_head: int) -> str:
+    """How many weights and biases a MultiHeadAttention of d_model 64 has, with eight heads and with one."""
+    right = 4 * (64 * 64 + 64)
+    for number, heads in ((parameters_of_8_heads, 8), (parameters_of_1_head, 1)):
+        expect(number != 3 * (64 * 64 + 64), "there are four projections: query, key, value, and the output.")
+        expect(number != 4 * 64 * 64, "each projection has biases too, one for each of its outputs.")
+        expect(number != 8 * right, "heads share the width: each of the 8 works on 64 / 8 dimensions.")
+        expect(number != right / 8, "one head is not an eighth of eight: it is eight times as wide.")
+        expect_number(
+            number, right, f"count the projections of {heads} head{'s' * (heads > 1)}: each maps 64 numbers to 64.", 0
+        )
+    return "heads cost nothing: the same matrices, cut into more pieces."
