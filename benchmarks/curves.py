@@ -41,7 +41,7 @@ def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device
     optimizer = make_optimizer(model, Recipe(learning_rate=LEARNING_RATE))
 
     def library(**options: Any) -> Callable[[Iterable[Any]], float]:
-        return lambda some: train_epoch(model, some, optimizer, progress=False, **options)
+        return lambda some: train_epoch(model, some, optimizer, progress=False, **options).loss
 
     def tutorials(some: Iterable[Any]) -> float:
         return train_plainly(as_the_tutorials_do(model), some, theirs)

@@ -110,7 +110,7 @@ def make_contender(name: str, model: Transformer, dataset: Dataset | None, devic
 
     def train(batches: Iterable[Any]) -> float:
         with ids_are_known(model):  # as in fit
-            return train_epoch(model, batches, optimizer, **options)
+            return train_epoch(model, batches, optimizer, **options).loss
 
     return Contender(lambda: Batches(dataset, BATCH_SIZE, train=True, device=device), train, precision)
 

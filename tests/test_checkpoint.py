@@ -1,7 +1,9 @@
 import dataclasses
 import json
+import os
 import subprocess
 import sys
+import threading
 
 import pytest
 import safetensors.torch
@@ -107,8 +109,8 @@ def set_config(metadata, **values):
         ),
         (None, lambda m: set_config(m, num_heads=5), "not divisible by num_heads=5"),
         (None, lambda m: m.update(src_field='{"language": "de"}'), "does not hold a model that fits together"),
-        (lambda t: t.pop("output.bias"), None, r"output\.bias: shape None, expected"),
-        (lambda t: t.update(extra=torch.zeros(2)), None, r"extra: shape \[2\], expected None"),
+        (lambda t: t.pop("output.bias"), None, r"'output\.bias': shape None, expected"),
+        (lambda t: t.update(extra=torch.zeros(2)), None, r"'extra': shape \[2\], expected None"),
     ],
 )
 def test_a_model_that_does_not_fit_together_is_refused(model_file, tensors, metadata, message):
@@ -198,6 +200,28 @@ def test_a_subclass_of_a_model_is_saved_as_the_model_and_anything_else_refused(t
     assert type(load_model(tmp_path / "model").model) is Transformer
     with pytest.raises(TypeError, match="model is a Linear, expected a Transformer or a TransformerLanguageModel"):
         save_model(tmp_path / "other", torch.nn.Linear(2, 2), fields_of(trained))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links and modes are something else there")
+def test_a_link_stays_a_link_and_a_private_file_private(tmp_path):
+    (tmp_path / "file").write_bytes(b"old")
+    (tmp_path / "file").chmod(0o600)
+    (tmp_path / "link").symlink_to("file")
+    replace_file(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_bytes() == b"new"
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    replace_file(pipe, b"content")
+    reader.join()
+    assert read == [b"content"] and pipe.is_fifo()
 
 
 def test_a_path_below_a_file_says_so(tmp_path):

@@ -280,6 +280,13 @@ def test_a_gzip_bomb_of_ones_own_is_refused_and_a_dull_text_is_not(tmp_path, mon
     assert len(read_text(path)) == 2**15
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "train.de")
+    with pytest.raises(CorpusError, match=r"train\.de is no file"):
+        read_text(tmp_path / "train.de")
+
+
 def test_lines_end_at_newlines_only(tmp_path):
     (tmp_path / "text").write_bytes("eins\u2028zwei\x0cdrei\n".encode())
     assert len(read_lines(tmp_path / "text")) == 1

@@ -4,10 +4,18 @@ import contextlib
 import shutil
 
 import pytest
+import torch
 from conftest import PAIRS, as_guest
 
 from transformer_lib import Transformer, cli
-from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state
+from transformer_lib.checkpoint import (
+    MODEL_FILE,
+    STATE_FILE,
+    CheckpointError,
+    load_model,
+    load_training_state,
+    save_training_state,
+)
 from transformer_lib.corpora import Corpus
 from transformer_lib.recipes import Recipe
 from transformer_lib.training import fit, seed_everything
@@ -69,6 +77,68 @@ def test_a_folder_that_is_removed_while_training_is_not_made_anew(dataset, tiny_
         run(dataset, tiny_config, output, on_epoch=lambda history: shutil.rmtree(output))
     assert not output.exists()
     tried("disk: folder removed while training", 1, "what was removed", str(error.value).replace(str(tmp_path), "…"))
+
+
+def test_a_folder_that_is_removed_after_the_last_epoch_is_named_too(dataset, tiny_config, tmp_path):
+    output = tmp_path / "run"
+
+    def after_the_last(history):
+        if len(history.val_loss) == RECIPE.epochs:
+            shutil.rmtree(output)
+
+    with pytest.raises(FileNotFoundError, match="run is gone: was it removed"):
+        run(dataset, tiny_config, output, on_epoch=after_the_last)
+
+
+def interrupted_run(dataset, config, output):
+    """Leave a training that has two epochs to go."""
+
+    def stop(history):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(dataset, config, output, on_epoch=stop, log=lambda line: None)
+
+
+def test_a_folder_that_became_read_only_is_named_before_training_goes_on(dataset, tiny_config, guest_folder):
+    output, epochs = guest_folder / "run", []
+    interrupted_run(dataset, tiny_config, output)
+    with as_guest(guest_folder):
+        output.chmod(0o555)
+        with pytest.raises(PermissionError, match="what was there before is unchanged"):
+            run(dataset, tiny_config, output, resume=True, on_epoch=epochs.append)
+        output.chmod(0o755)
+    assert not epochs
+
+
+def test_a_best_model_that_is_cut_off_is_named_before_training_goes_on(dataset, tiny_config, tmp_path):
+    output = tmp_path / "run"
+    interrupted_run(dataset, tiny_config, output)
+    (output / MODEL_FILE).write_bytes((output / MODEL_FILE).read_bytes()[:-9])
+    with pytest.raises(CheckpointError, match="is not a complete safetensors file"):
+        run(dataset, tiny_config, output, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: state.pop("optimizer"), "has no optimizer: it is not a complete training state"),
+        (lambda state: state.update(history=5), "has no history: it is not a complete"),
+        (lambda state: state["history"].update(val_loss=["x"]), "other than one loss for each epoch"),
+        (lambda state: state["history"].update(val_loss=[1.0, 2.0]), "other than one loss for each epoch"),
+        (lambda state: state["history"].update(more=1), "does not hold what this training needs to go on"),
+        (lambda state: state["optimizer"]["state"][0].update(exp_avg=torch.zeros(3)), r"exp_avg has shape \[3\]"),
+        (lambda state: state["model"].popitem(), "does not hold what this training needs to go on"),
+    ],
+)
+def test_a_training_state_that_does_not_fit_together_is_refused(dataset, tiny_config, tmp_path, change, message):
+    output = tmp_path / "run"
+    interrupted_run(dataset, tiny_config, output)
+    state = load_training_state(output / STATE_FILE)
+    change(state)
+    save_training_state(output / STATE_FILE, state)
+    with pytest.raises(CheckpointError, match=message):
+        run(dataset, tiny_config, output, resume=True)
 
 
 def test_a_folder_that_cannot_be_written_to_is_named_before_training(dataset, tiny_config, guest_folder, tried):

@@ -1,10 +1,12 @@
+import dataclasses
+
 import pytest
 
 from transformer_lib import load_corpus, train_translator
 from transformer_lib.bleu import by_definition
 from transformer_lib.checkpoint import load_model
-from transformer_lib.corpora import Pair
-from transformer_lib.pipeline import tune_length_penalty
+from transformer_lib.corpora import Pair, load_text
+from transformer_lib.pipeline import train_language_model, tune_length_penalty
 from transformer_lib.recipes import Recipe
 from transformer_lib.translator import Translator
 
@@ -26,6 +28,31 @@ def test_a_corpus_goes_in_and_a_translator_comes_out(corpus, pairs, tmp_path):
     assert Translator.load(tmp_path / "run")(pairs[0].src) == pairs[0].tgt.lower()
     assert load_model(tmp_path / "run").notes["preset"] == "small"
     assert any("8 pairs to train on, 8 to validate" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("line", "subwords", "reason"),
+    [
+        ("a" * 1200, 0, "pair 3 cannot be used: sentence has 1,200 letters without a space"),
+        ("\u200b", 80, "the src side of pair 3 is empty"),
+        ("Hund " * 300, 0, "the src side of pair 3 has 302 tokens"),
+    ],
+)
+def test_a_line_that_cannot_be_used_is_named_with_its_split(corpus, tmp_path, line, subwords, reason):
+    for split in ("train", "val"):
+        lines = (tmp_path / f"{split}.de").read_text(encoding="utf-8").splitlines()
+        lines[2] = line if split == "val" else lines[2]
+        (tmp_path / f"{split}.de").write_text("\n".join(lines), encoding="utf-8")
+    recipe = Recipe(epochs=1, subwords=subwords)
+    with pytest.raises(ValueError, match=f"split 'val' of .*: pairs: {reason}"):
+        train_translator(corpus, "small", recipe, min_freq=1, log=lambda line: None)
+
+
+def test_a_line_of_a_running_text_is_named_too(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("a b c\n" * 9 + "x" * 1200, encoding="utf-8")
+    with pytest.raises(ValueError, match="split 'test' of 'text': line 1 cannot be used: sentence has 1,200 letters"):
+        train_language_model(dataclasses.replace(load_text(path, "en"), splits=("train", "test")))
 
 
 def test_the_same_seed_gives_the_same_translator(corpus):

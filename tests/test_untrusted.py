@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import json
+import math
 import multiprocessing
 import sys
 import zipfile
@@ -114,6 +115,7 @@ def test_subwords_that_were_made_to_crash_do_not(pairs, tried):
     [
         ({"max_len": 10**8}, "max_len=100,000,000 positions of d_model=32 numbers are 3,200,000,000 numbers"),
         ({"num_layers": 10**9}, "promises .* in 1,000,000,000 layers"),
+        ({"num_layers": 5_000, "d_model": 1, "num_heads": 1, "d_ff": 1}, "promises .* in 5,000 layers"),
         ({"d_ff": 10**9}, "promises"),
     ],
 )
@@ -123,6 +125,58 @@ def test_a_file_that_promises_more_than_it_holds_is_refused_before_memory_is_tak
     rewritten(subword_model, config=json.dumps({**config, **changes}))
     with pytest.raises(CheckpointError, match=message):
         load_model(subword_model)
+
+
+@pytest.mark.parametrize("shape", [[1] * 30_000, [2**64 - 1, 0], [0], []], ids=["30,000 axes", "2⁶⁴ - 1", "0", "none"])
+def test_a_tensor_too_many_is_refused_unread(subword_model, shape):
+    """Whether all numbers of a tensor with so many axes are finite would take PyTorch seconds to find out."""
+    content = subword_model.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    end = max(tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__")
+    size = 4 * math.prod(shape)
+    header["extra"] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + size]}
+    changed = json.dumps(header).encode()
+    subword_model.write_bytes(len(changed).to_bytes(8, "little") + changed + content[8 + length :] + bytes(size))
+    with pytest.raises(CheckpointError, match=r"'extra': shape \[|is not a complete safetensors file"):
+        load_model(subword_model)
+
+
+def test_another_id_of_padding_than_the_vocabularys_is_refused(subword_model):
+    """Or else what is padding in a batch would be a word."""
+    with safetensors.safe_open(subword_model, "pt") as file:
+        config = json.loads(file.metadata()["config"])
+    rewritten(subword_model, config=json.dumps({**config, "pad_id": 5}))
+    with pytest.raises(CheckpointError, match="src_field has padding with the id 1, but the model's pad_id is 5"):
+        load_model(subword_model)
+
+
+def test_weights_too_large_for_the_precision_are_refused(subword_model):
+    saved = load_model(subword_model, dtype=torch.float64)
+    with torch.no_grad():
+        saved.model.output.weight[0, 0] = 1e300
+    save_model(subword_model, saved.model, saved.fields)
+    assert load_model(subword_model, dtype=torch.float64).model.output.weight[0, 0] == 1e300
+    with pytest.raises(CheckpointError, match=r"holds what is no number \(nan or inf\) in torch.float32"):
+        load_model(subword_model)
+
+
+def test_a_language_model_that_computes_no_numbers_gets_no_score(language_model, tmp_path, capsys):
+    saved = load_model(language_model)
+    with torch.no_grad():
+        for weights in saved.model.parameters():
+            weights.fill_(1e38)
+    save_model(language_model, saved.model, saved.fields)
+    (tmp_path / "text.txt").write_text("a b c\n" * 20)
+    assert cli.main(["evaluate", str(language_model), "--corpus", str(tmp_path / "text.txt"), "--device", "cpu"]) == 1
+    captured = capsys.readouterr()
+    assert "the loss is nan: are the model's weights damaged?" in captured.err and "perplexity" not in captured.out
+
+
+def test_a_model_cannot_send_us_to_another_machine(word_model, capsys):
+    rewritten(word_model, notes=json.dumps({"corpus": "\\\\host\\share"}))
+    assert cli.main(["evaluate", str(word_model), "--device", "cpu"]) == 1
+    assert "is on another machine: say so with --corpus" in capsys.readouterr().err
 
 
 def test_a_model_that_could_not_be_loaded_is_not_saved(tmp_path, subword_model):
@@ -149,22 +203,31 @@ def test_weights_that_are_no_numbers_are_refused(subword_model, value):
         load_model(subword_model)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_a_model_that_computes_no_numbers_says_so(subword_model, beam_size):
+def test_a_model_that_computes_no_numbers_says_so(subword_model, beam_size, precision):
     saved = load_model(subword_model)
     with torch.no_grad():
         for weights in saved.model.encoder.parameters():
             weights.mul_(1e30)  # finite, but not for long
     with pytest.raises(FloatingPointError, match="the model predicts nan: are its weights damaged"):
-        Translator.from_saved(saved).translate(["Ein Hund schläft."], beam_size)
+        Translator.from_saved(saved, precision).translate(["Ein Hund schläft."], beam_size)
 
 
 @pytest.mark.parametrize(
-    "search", [{"beam_size": 10**6}, {"beam_size": "4"}, {"alpha": "x"}, {"alpha": float("nan")}, {"model": 1}]
+    "search",
+    [
+        {"beam_size": 10**6},
+        {"beam_size": "4"},
+        {"beam_size": 4.0},
+        {"alpha": "x"},
+        {"alpha": float("nan")},
+        {"model": 1},
+    ],
 )
 def test_a_file_cannot_ask_for_an_impossible_search(subword_model, search):
     rewritten(subword_model, notes=json.dumps({"search": search}))
-    with pytest.raises(CheckpointError, match=r"the model's notes say search=.*, expected a beam_size from 1 to 64"):
+    with pytest.raises(CheckpointError, match=r"the model's notes say search=.*, expected a beam_size from 1 to 16"):
         Translator.load(subword_model)
 
 
@@ -190,7 +253,13 @@ def test_what_a_strangers_model_writes_cannot_give_orders_to_the_terminal(word_m
     save_model(word_model, saved.model, saved.fields, notes)
     assert cli.main(["translate", "--model", str(word_model), "--device", "cpu", "Ein Hund schläft."]) == 0
     assert cli.main(["info", str(word_model)]) == 0
-    out = capsys.readouterr().out
+    captured = capsys.readouterr()
+    tensors = safetensors.torch.load_file(word_model)
+    with safetensors.safe_open(word_model, "pt") as file:
+        metadata = file.metadata()
+    word_model.write_bytes(safetensors.torch.save({**tensors, "\x1b[2J\x07": torch.zeros(1)}, metadata))
+    assert cli.main(["info", str(word_model)]) == 1
+    out = captured.out + capsys.readouterr().err
     assert "dog" in out and "title" in out and "value" in out
     assert not [letter for letter in out if letter != "\n" and not letter.isprintable()]
 

@@ -37,7 +37,7 @@ def one_epoch(dataset, precision):
     model = make_model(dataset)
     batches = Batches(make_dataset(PAIRS[:7], *dataset.fields.values()), batch_size=3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-    loss = train_epoch(model, batches, optimizer, precision=precision)
+    loss = train_epoch(model, batches, optimizer, precision=precision).loss
     return {"train loss": loss, "val loss": evaluate(model, batches), "weights": model.state_dict()}
 
 

@@ -26,12 +26,16 @@ def make_dataset(
         max_len: the model's number of positions, if sentences that do not fit are to be reported now.
 
     Raises:
-        ValueError: a sentence is empty, or has more than ``max_len`` tokens with ``<sos>`` and ``<eos>``.
+        ValueError: a sentence is empty, has more than ``max_len`` tokens with ``<sos>`` and ``<eos>``, or is not text;
+            the message says which.
     """
     columns = [("src", src_field), ("tgt", tgt_field)]
     examples = []
     for number, pair in enumerate(pairs, start=1):
-        example = Example.fromlist([sentence.strip() for sentence in pair], columns)
+        try:
+            example = Example.fromlist([sentence.strip() for sentence in pair], columns)
+        except ValueError as error:
+            raise ValueError(f"pairs: pair {number} cannot be used: {error}") from None
         for side, tokens in (("src", example.src), ("tgt", example.tgt)):
             if not tokens:
                 raise ValueError(f"pairs: the {side} side of pair {number} is empty")

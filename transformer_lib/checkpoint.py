@@ -4,7 +4,9 @@ import contextlib
 import glob
 import io
 import json
+import math
 import os
+import shutil
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +27,7 @@ STATE_FILE = "training_state.pt"
 SHIPPED_MODEL = Path(__file__).parent / "multi30k_best.safetensors"  # in a wheel; in the repository, it lies in assets/
 if not SHIPPED_MODEL.is_file():
     SHIPPED_MODEL = Path(__file__).parent.parent / "assets" / SHIPPED_MODEL.name
+_MOST_LAYERS = 256
 _STATE_FORMAT = "transformer_lib training state, version 1"
 
 
@@ -93,9 +96,11 @@ def save_model(
     kind = _KINDS[model_class]
     check_vocabularies(model.config, fields)
     tensors = {name: parameter.detach().to("cpu", dtype).contiguous() for name, parameter in model.named_parameters()}
-    _check_numbers(model.config, tensors)
-    with torch.device("meta"):
-        _check_shapes(model_class(model.config), tensors)
+    shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
+    _check_sizes(model.config, shapes)
+    with torch.device("meta"):  # shapes without numbers
+        _check_shapes(model_class(model.config), shapes)
+    _check_numbers(tensors, torch.float64)
     metadata = {
         "format": kind.format,
         "config": json.dumps(model.config.to_dict()),
@@ -132,10 +137,14 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", dtype: torc
         pass  # a file that may not be read is reported as such; to safetensors, it does not exist
     try:
         with safetensors.safe_open(path, framework="pt", device="cpu") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
+            return _read_model(path, file, device, dtype)
     except safetensors.SafetensorError as error:
         raise CheckpointError(f"{path} is not a complete safetensors file ({error})") from error
+
+
+def _read_model(path: Path, file: safetensors.safe_open, device: torch.device | str, dtype: torch.dtype) -> SavedModel:
+    """Do what ``load_model`` promises; no tensor is read before its shape is known to be the model's."""
+    metadata = file.metadata() or {}
     kinds = {kind.format: (model_class, kind) for model_class, kind in _KINDS.items()}
     if metadata.get("format") not in kinds:
         raise CheckpointError(
@@ -151,9 +160,12 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", dtype: torc
         }
         notes = _read_notes(json.loads(metadata["notes"]))
         check_vocabularies(config, fields)
-        _check_numbers(config, tensors)
+        shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no dictionary)
+        _check_sizes(config, shapes)
         model = model_class(config).to(dtype)
-        _check_shapes(model, tensors)
+        _check_shapes(model, shapes)
+        tensors = {name: file.get_tensor(name) for name in shapes}
+        _check_numbers(tensors, dtype)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: JSON that is nested too deeply
         raise CheckpointError(f"{path} does not hold a model that fits together ({error})") from error
     model.load_state_dict(tensors, strict=False)  # a tied matrix has several names, of which the file holds one
@@ -192,6 +204,10 @@ def check_vocabularies(config: Configuration, fields: Mapping[str, TextField]) -
             raise ValueError(
                 f"{name}_field has no vocabulary yet, expected one: build it from the training split first"
             )
+        if config.pad_id != field.pad_id:
+            raise ValueError(
+                f"{name}_field has padding with the id {field.pad_id}, but the model's pad_id is {config.pad_id}"
+            )
         size = getattr(config, size_name)
         if len(field.vocab) != size:
             raise ValueError(
@@ -199,39 +215,43 @@ def check_vocabularies(config: Configuration, fields: Mapping[str, TextField]) -
             )
 
 
-def _check_numbers(config: Configuration, tensors: dict[str, torch.Tensor]) -> None:
-    """Raise a ValueError unless a model of this configuration could have these weights.
+def _check_sizes(config: Configuration, shapes: dict[str, list[int]]) -> None:
+    """Raise a ValueError unless a model of this configuration could have weights of these shapes.
 
     The configuration of a file from a stranger may promise anything. So its numbers are compared with what is there
     before anything of that size, or that takes that long, is made.
     """
-    promised, found = config.num_parameters(), sum(tensor.numel() for tensor in tensors.values())
-    if promised > 2 * found or config.num_layers > len(tensors):
+    promised, found = config.num_parameters(), sum(map(math.prod, shapes.values()))
+    if promised > 2 * found or config.num_layers > _MOST_LAYERS:
         raise ValueError(
-            f"the configuration promises {promised:,} weights in {config.num_layers:,} layers, but there are {found:,}"
+            f"the configuration promises {promised:,} weights in {config.num_layers:,} layers, but there are {found:,} "
+            f"weights, and at most {_MOST_LAYERS} layers are expected"
         )
-    if (table := config.max_len * config.d_model) > 2 * found + 2**22:  # sinusoids are computed, and not stored
+    if (table := config.max_len * config.d_model) > 2 * found + 2**18:  # sinusoids are computed, and not stored
         raise ValueError(
             f"max_len={config.max_len:,} positions of d_model={config.d_model} numbers are {table:,} numbers, far more "
             f"than the model's {found:,} weights"
         )
-    for name, tensor in tensors.items():
-        if tensor.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
-            raise ValueError(f"{name} has dtype {tensor.dtype}, expected float64, float32, bfloat16 or float16")
-        if not tensor.isfinite().all():
-            raise ValueError(f"{name} holds what is no number (nan or inf): has training diverged?")
 
 
-def _check_shapes(model: Model, tensors: dict[str, torch.Tensor]) -> None:
-    """Compare the shapes of a model's weights with those of tensors."""
+def _check_shapes(model: Model, found: dict[str, list[int]]) -> None:
+    """Compare the shapes of a model's weights with those of others."""
     expected = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
-    found = {name: list(tensor.shape) for name, tensor in tensors.items()}
     if different := sorted(name for name in expected | found if expected.get(name) != found.get(name)):
         name = different[0]
         raise ValueError(
-            f"{len(different)} tensors differ; the first is {name}: "
+            f"{len(different)} tensors differ; the first is {name!r}: "
             f"shape {found.get(name)}, expected {expected.get(name)}"
         )
+
+
+def _check_numbers(tensors: dict[str, torch.Tensor], dtype: torch.dtype) -> None:
+    """Raise a ValueError unless these are numbers, and still are in the precision that is wanted."""
+    for name, tensor in tensors.items():
+        if tensor.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+            raise ValueError(f"{name} has dtype {tensor.dtype}, expected float64, float32, bfloat16 or float16")
+        if not tensor.to(dtype).isfinite().all():
+            raise ValueError(f"{name} holds what is no number (nan or inf) in {dtype}: has training diverged?")
 
 
 def save_training_state(path: str | Path, state: dict[str, Any]) -> None:
@@ -250,11 +270,14 @@ def load_training_state(path: str | Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: there is no such file.
+        OSError: it cannot be read.
         CheckpointError: it is cut off, or something else.
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: there is no training to resume")
+    with open(path, "rb"):
+        pass  # a file that may not be read is no broken one
     try:
         with zipfile.ZipFile(path) as archive:  # which is what torch.save writes; torch.load checks no checksums
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
@@ -272,7 +295,7 @@ def load_training_state(path: str | Path) -> dict[str, Any]:
 
 def remove_unfinished(path: str | Path) -> None:
     """Remove what ``replace_file`` had not finished for ``path`` when its process was killed."""
-    path = Path(path)
+    path = Path(os.path.realpath(path))
     for temporary in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         temporary.unlink(missing_ok=True)
 
@@ -280,18 +303,26 @@ def remove_unfinished(path: str | Path) -> None:
 def replace_file(path: str | Path, content: bytes) -> None:
     """Write a whole file under a temporary name, then rename it: ``path`` holds the old content or the new, never half.
 
+    What a link points to is replaced, and not the link. Into what is no file, such as ``/dev/stdout``, it is written.
+
     Raises:
         OSError: it cannot be written (a full disk, a folder without permission); what was there before is unchanged.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file() and not target.is_dir():
+        target.write_bytes(content)
+        return
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())  # on the disk before the name changes, also if the power fails
-        os.replace(temporary, path)
+        if target.is_file():
+            shutil.copymode(target, temporary)
+        os.replace(temporary, target)
     except OSError as error:
         reason = error.strerror or str(error)
         raise OSError(error.errno, f"{reason}; what was there before is unchanged", str(path)) from error

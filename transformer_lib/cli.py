@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import math
 import shlex
 import sys
 import unicodedata
@@ -82,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except (CorpusError, CheckpointError, ValueError, OSError, FloatingPointError) as error:
-        print(f"transformer-lib {options.command}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(_one_line(f"transformer-lib {options.command}: error: {' '.join(str(error).split())}"), file=sys.stderr)
         return 1
     except torch.OutOfMemoryError as error:
         reason = str(error).split(". ")[0]
@@ -112,7 +113,7 @@ def train(options: argparse.Namespace) -> None:
         pairs = corpus[split]
         _print_scores(translator, pairs, split)
         for pair in pairs[:3]:
-            print(f"\n  {options.src}  {pair.src}\n  {options.tgt}  {translator(pair.src)}")
+            print(f"\n  {options.src}  {_one_line(pair.src)}\n  {options.tgt}  {_one_line(translator(pair.src))}")
     print(f'\nTry it:   transformer-lib translate --model {output} "{corpus["val"][0].src}"')
 
 
@@ -169,6 +170,8 @@ def evaluate_model(options: argparse.Namespace) -> None:
     """Print perplexity, and of a translator BLEU, on a split that the model was not trained on."""
     saved = load_model(options.model or SHIPPED_MODEL, pick_device(options.device))
     name = options.corpus or saved.notes.get("corpus", "sample")
+    if not options.corpus and name.startswith(("\\\\", "//")):  # a stranger's model must not make us log in there
+        raise ValueError(f"the model was trained on {name!r}, which is on another machine: say so with --corpus")
     if isinstance(saved.model, TransformerLanguageModel):
         if options.translations is not None:
             raise ValueError("--translations needs a translator, but this model is a language model")
@@ -235,6 +238,8 @@ def _print_scores(
     dataset = make_dataset(pairs, translator.src_field, translator.tgt_field, translator.model.config.max_len)
     device = next(translator.model.parameters()).device
     loss = evaluate(translator.model, Batches(dataset, 128, device=device))
+    if not math.isfinite(loss):
+        raise FloatingPointError(f"the loss is {loss}: are the model's weights damaged?")
     translations = translator.translate([pair.src for pair in pairs], beam_size, alpha)
     scores = bleu.score(translations, [pair.tgt for pair in pairs], translator.tgt_field)
     search = "greedy" if beam_size == 1 else f"beam {beam_size}, length penalty {alpha}"
@@ -251,6 +256,8 @@ def _print_perplexity(generator: TextGenerator, lines: list[str], name: str, bat
     device = next(generator.model.parameters()).device
     batch_size = max(1, min(batch_size, len(tokens) // 2))
     loss = evaluate(generator.model, Chunks(stream, batch_size, generator.model.config.max_len, device))
+    if not math.isfinite(loss):
+        raise FloatingPointError(f"the loss is {loss}: are the model's weights damaged?")
     print(
         f"{name}: {len(tokens):,} tokens, {unknown / len(tokens):.1%} of them {UNK}, loss {loss:.3f}, "
         f"perplexity {perplexity(loss):.2f}"

@@ -231,6 +231,8 @@ def read_text(path: str | Path) -> list[str]:
     Raises:
         CorpusError: the file is missing, empty or not UTF-8.
     """
+    if Path(path).exists() and not Path(path).is_file():
+        raise CorpusError(f"{path} is no file")  # but a pipe, for example, which one would wait for
     try:
         content = _unpack(Path(path)) if str(path).endswith(".gz") else Path(path).read_bytes()
     except FileNotFoundError:

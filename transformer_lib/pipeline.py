@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from transformer_lib import parallel
-from transformer_lib.batching import make_dataset, make_stream
+from transformer_lib.batching import Dataset, make_dataset, make_stream
 from transformer_lib.bleu import score
 from transformer_lib.checkpoint import MODEL_FILE, Model, load_model, save_model
 from transformer_lib.corpora import Corpus, Pair, Text
@@ -60,7 +60,10 @@ def train_translator(
         src_field, tgt_field = SubwordField(corpus.src, pieces), SubwordField(corpus.tgt, pieces)
     else:
         src_field, tgt_field = TextField(corpus.src), TextField(corpus.tgt)
-    train_set, val_set = (make_dataset(corpus[split], src_field, tgt_field, max_len) for split in ("train", "val"))
+    train_set, val_set = (
+        _of_split(split, lambda pairs: make_dataset(pairs, src_field, tgt_field, max_len), corpus)
+        for split in ("train", "val")
+    )
     if not recipe.subwords:
         build_vocabularies(train_set, min_freq, joint=PRESETS[preset].get("tie_embeddings", False))
     config = TransformerConfig.preset(preset, len(src_field.vocab), len(tgt_field.vocab))
@@ -151,7 +154,7 @@ def train_language_model(
     device = pick_device(str(device))
     seed_everything(recipe.seed)
     field = RunningTextField(text.language)
-    train_set, val_set = (make_stream(text[split], field) for split in text.splits[:2])
+    train_set, val_set = (_of_split(split, lambda lines: make_stream(lines, field), text) for split in text.splits[:2])
     field.build_vocab(train_set, min_freq=min_freq)
     config = LanguageModelConfig(len(field.vocab), max_len=recipe.bptt)
     model = TransformerLanguageModel(config).to(device)
@@ -161,6 +164,14 @@ def train_language_model(
     notes = {"corpus": text.name, "preset": preset, **(notes or {})}
     fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
     return TextGenerator(model, field)
+
+
+def _of_split(split: str, make: Callable[[Any], Dataset], corpus: Corpus | Text) -> Dataset:
+    """Make a data set of a split, which is named if something in it cannot be used."""
+    try:
+        return make(corpus[split])
+    except ValueError as error:
+        raise ValueError(f"split {split!r} of {corpus.name!r}: {error}") from None
 
 
 def _log_model(preset: str, model: Model, output: str | Path | None, log: Callable[[str], None]) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformer_lib.decoder import LayerCache
 from transformer_lib.transformer import Transformer
 
-_NO_NUMBERS = "the model predicts nan: are its weights damaged, or too large for the precision that it computes in?"
+NO_NUMBERS = "the model predicts nan: are its weights damaged, or too large for the precision that it computes in?"
 EXTRA_LENGTH = 50  # the paper lets an output be this much longer than its input
 
 
@@ -81,7 +81,7 @@ def greedy_search(
             sentences, tgt, log_probs = sentences[rows], tgt[rows], log_probs[rows]
             decoder.select(rows, rows)
     if not all(math.isfinite(hypothesis.log_prob) for hypothesis in finished.values()):
-        raise FloatingPointError(_NO_NUMBERS)
+        raise FloatingPointError(NO_NUMBERS)
     return [finished[sentence] for sentence in range(len(src))]
 
 
@@ -162,7 +162,7 @@ def beam_search(
         log_probs, sentences, width = log_probs[going_on], sentences[going_on], beam_size
         decoder.select(rows, going_on)
     if not all(finished):
-        raise FloatingPointError(_NO_NUMBERS)
+        raise FloatingPointError(NO_NUMBERS)
     return [sorted(hypotheses, key=lambda h: -h.score)[:beam_size] for hypotheses in finished]
 
 

@@ -205,7 +205,13 @@ class RunningTextField(TextField):
 
     def stream(self, lines: Iterable[str]) -> list[str]:
         """Join lines into one long list of tokens, with ``<eos>`` after each line, empty ones too."""
-        return [token for line in lines for token in [*self.preprocess(line), EOS]]
+        tokens = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                tokens += [*self.preprocess(line), EOS]
+            except ValueError as error:
+                raise ValueError(f"line {number} cannot be used: {error}") from None
+        return tokens
 
     def encode(self, prompt: str) -> list[int]:
         """Turn the beginning of a text, one line or several, into ids.

@@ -409,6 +409,7 @@ class _Run:
             if self.average is not None:
                 self.average.load_state_dict(state["average"])
             self.history = History(**state["history"])
+            self.check_state()
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path} does not hold what this training needs to go on ({error})") from error
         self.saved_epochs = len(self.history.val_loss)
@@ -419,6 +420,30 @@ class _Run:
                     "epochs: put it back, or choose another output folder (--output)"
                 )
             self.keep_best()  # interrupted between the first two files
+        parallel.from_first(lambda: load_model(self.output / MODEL_FILE) and None)
+        if self.saved_epochs < self.recipe.epochs:
+            self.save_state()  # a folder that cannot be written to is better known now than after an epoch
+
+    def check_state(self) -> None:
+        """Raise a ValueError unless the history and the optimiser's numbers can be this training's.
+
+        The optimisers themselves do not look, and would write beyond the end of what is too small.
+        """
+        lists = (self.history.train_loss, self.history.val_loss, self.history.seconds)
+        if len({len(numbers) for numbers in lists}) > 1 or not all(
+            isinstance(number, float) for numbers in lists for number in numbers
+        ):
+            raise ValueError("the history has other than one loss for each epoch")
+        for optimizer in getattr(self.optimizer, "optimizers", [self.optimizer]):
+            for weights, kept in getattr(optimizer, "optim", optimizer).state.items():
+                for name, numbers in kept.items():
+                    if isinstance(numbers, Tensor) and numbers.dim() and numbers.shape != weights.shape:
+                        raise ValueError(f"{name} has shape {list(numbers.shape)}, expected {list(weights.shape)}")
+
+    def check_folder(self) -> None:
+        """Say so if the output folder is not there any more."""
+        if parallel.is_first() and self.output is not None and not self.output.is_dir():
+            raise FileNotFoundError(f"{self.output} is gone: was it removed, or unmounted, during the training?")
 
     def epoch(self, progress: bool | None) -> None:
         """Train one epoch, evaluate, and write down what came of it."""
@@ -444,8 +469,7 @@ class _Run:
         val_loss = evaluate(self.candidate, self.val_batches, progress)
         if not math.isfinite(val_loss):
             raise FloatingPointError(f"the validation loss is {val_loss}: {ADVICE}")
-        if parallel.is_first() and self.output is not None and not self.output.is_dir():
-            raise FileNotFoundError(f"{self.output} is gone: was it removed, or unmounted, during the training?")
+        self.check_folder()
         self.history.train_loss.append(trained.loss)
         self.history.val_loss.append(val_loss)
         self.history.seconds.append(time.perf_counter() - started)
@@ -470,6 +494,7 @@ class _Run:
 
     def load_best(self) -> None:
         """Give the model the best weights so far."""
+        self.check_folder()
         if self.output is not None:
             dtype = next(self.model.parameters()).dtype
             self.best_weights = parallel.from_first(

@@ -11,11 +11,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.checkpoint import SHIPPED_MODEL, CheckpointError, SavedModel, check_vocabularies, load_model
 from transformer_lib.precision import in_precision
-from transformer_lib.search import Hypothesis, beam_search, greedy_search
+from transformer_lib.search import NO_NUMBERS, Hypothesis, beam_search, greedy_search
 from transformer_lib.text import EOS, SOS, TextField
 from transformer_lib.transformer import AttentionMaps, Transformer
 
-MOST_BEAMS, MOST_ALPHA = 64, 10  # that a file may ask for; who wants more can say so to translate
+MOST_BEAMS, MOST_ALPHA = 16, 10  # that a file may ask for; who wants more can say so to translate
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -104,8 +104,8 @@ class Translator:
             ValueError: as ``in_precision``.
         """
         search = {"beam_size": 1, "alpha": 0.6, **saved.notes.get("search", {})}
-        numbers = len(search) == 2 and all(type(value) in (int, float) for value in search.values())
-        if not (numbers and search["beam_size"] in range(1, MOST_BEAMS + 1) and 0 <= search["alpha"] <= MOST_ALPHA):
+        numbers = len(search) == 2 and type(search["beam_size"]) is int and type(search["alpha"]) in (int, float)
+        if not (numbers and 1 <= search["beam_size"] <= MOST_BEAMS and 0 <= search["alpha"] <= MOST_ALPHA):
             raise CheckpointError(
                 f"the model's notes say search={search}, expected a beam_size from 1 to {MOST_BEAMS} and an alpha from "
                 f"0 to {MOST_ALPHA}"
@@ -199,9 +199,14 @@ class Translator:
 
     def _search(self, src: torch.Tensor, beam_size: int, alpha: float, use_cache: bool) -> list[Hypothesis]:
         sos_id, eos_id = self.tgt_field.sos_id, self.tgt_field.eos_id
-        if beam_size == 1:
-            return greedy_search(self.model, src, sos_id, eos_id, use_cache=use_cache)
-        beams = beam_search(self.model, src, sos_id, eos_id, beam_size, alpha, use_cache=use_cache)
+        try:
+            if beam_size == 1:
+                return greedy_search(self.model, src, sos_id, eos_id, use_cache=use_cache)
+            beams = beam_search(self.model, src, sos_id, eos_id, beam_size, alpha, use_cache=use_cache)
+        except RuntimeError as error:
+            if "ChooseQuantizationParams" in str(error):  # what cannot be rounded to 8 bits is no number
+                raise FloatingPointError(NO_NUMBERS) from None
+            raise
         return [hypotheses[0] for hypotheses in beams]
 
     def _translation(self, src_tokens: list[str], hypothesis: Hypothesis, attention: bool) -> Translation:
