@@ -1,7 +1,8 @@
-"""Exercises that check themselves: ``check("03.1", my_padding_mask)`` says whether it is right, and if not, what to look at.
+"""Exercises that check themselves: ``check("03.1", my_target_mask)`` says whether it is right, or what to look at.
 
-The checks of a notebook's exercises are in a file of their own, ``notebook_03`` for example, and are loaded when the first
-of them is asked for. A check compares with arithmetic, with the paper or with PyTorch, and names the likeliest mistakes.
+The checks of a notebook's exercises are in a file of their own, ``notebook_03`` for example, and are loaded when the
+first of them is asked for. A check compares with arithmetic, with the paper or with PyTorch, and names the likeliest
+mistakes.
 """
 
 import importlib

@@ -29,7 +29,7 @@ def padding_and_causal_mask(my_target_mask: Callable[[Tensor, int], Tensor]) -> 
         no_queries = may & (ids != 1)[:, None, :, None]
         expect(
             not found.equal(no_queries),
-            "you have hidden the rows of padding too. They need not be right, but softmax of a row that sees nothing is nan.",
+            "you have hidden the rows of padding too. Nobody reads them, but softmax of a row that sees nothing is nan.",
         )
     expect_tensor(found, may, "compare the rows one by one: row i is what word i may see.")
     call(my_target_mask, torch.tensor([[7, 8, 9, 6, 5, 1]]), 1)
@@ -66,7 +66,7 @@ def attention_head(my_attention: Callable[[Tensor, Tensor, Tensor, Tensor], Tens
         after = scaled.softmax(-1).masked_fill(~mask, 0) @ value
         expect(
             not torch.allclose(found, after, atol=1e-4),
-            "you mask after the softmax, so the weights do not sum to one any more. Put minus infinity into the scores.",
+            "you mask after the softmax, so the weights do not sum to one. Put minus infinity into the scores.",
         )
         wrong_axis = scaled.masked_fill(~mask, -torch.inf).softmax(-2).nan_to_num() @ value
         expect(
@@ -98,7 +98,7 @@ def leak(leaking: Collection[str]) -> str:
         raise Wrong("one of them lets each word see one word too many. Look at the first row of each.")
     if "D" not in found:
         raise Wrong("one of them is right for sentences of full length only. Try it on the second sentence.")
-    return "B looks one word ahead (`diagonal=1`), and D sees the padding. Both would train, and score far too well, or badly."
+    return "B looks one word ahead (`diagonal=1`), and D sees the padding. Both would train without an error."
 
 
 @exercise("03.4")

@@ -1,0 +1,115 @@
+"""Checks of the exercises of notebook 04: positions, sub-layers, parameters."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from transformer_lib.exercises import call, exercise, expect, expect_number, expect_tensor
+
+
+@exercise("04.1")
+def sinusoids(my_positions: Callable[[int, int], Tensor]) -> str:
+    """``my_positions(max_len, d_model)``: the table of section 3.5, ``[max_len, d_model]``."""
+    length, d_model = 50, 12
+    right = torch.tensor(
+        [
+            [(math.cos if i % 2 else math.sin)(pos / 10_000 ** (i // 2 * 2 / d_model)) for i in range(d_model)]
+            for pos in range(length)
+        ]
+    )
+    found = call(my_positions, length, d_model)
+    if isinstance(found, Tensor) and found.shape == right.shape:
+        halves = torch.cat([right[:, 0::2], right[:, 1::2]], dim=1)
+        expect(not _close(found, halves), "sines and cosines take turns: dimension 0 is a sine, 1 a cosine, 2 a sine …")
+        swapped = right.unflatten(1, (-1, 2)).flip(-1).flatten(1)
+        expect(not _close(found, swapped), "even dimensions are sines, and odd ones cosines.")
+        own_frequency = torch.tensor(
+            [
+                [(math.cos if i % 2 else math.sin)(pos / 10_000 ** (i / d_model)) for i in range(d_model)]
+                for pos in range(length)
+            ]
+        )
+        expect(
+            not _close(found, own_frequency), "a sine and its cosine have one wavelength: the exponent is 2i for both."
+        )
+        expect(not _close(found[:-1], right[1:]), "the first position is 0, not 1: sin 0 = 0 and cos 0 = 1.")
+    expect_tensor(found, right, "look at row 0 (0, 1, 0, 1 …) and row 1 first, then at how fast each column turns.")
+    return "that is `SinusoidalPositions`, whose table is a buffer: it moves with the model, and is not trained."
+
+
+@exercise("04.2")
+def sublayer(my_pre_norm: Callable[[Tensor, Callable[[Tensor], Tensor], nn.Module], Tensor]) -> str:
+    """``my_pre_norm(x, sublayer, norm)``: what a sub-layer adds to the stream, with the norm first."""
+    torch.manual_seed(0)
+    x, norm, layer = torch.randn(2, 3, 8), nn.LayerNorm(8), nn.Linear(8, 8)
+    with torch.no_grad():
+        norm.weight.uniform_(0.5, 2)
+        right = x + layer(norm(x))
+        found = call(my_pre_norm, x, layer, norm)
+        if isinstance(found, Tensor) and found.shape == right.shape:
+            expect(
+                not _close(found, norm(x + layer(x))), "that is post-LN, the paper's: the norm is outside of the sum."
+            )
+            expect(
+                not _close(found, norm(x) + layer(norm(x))), "the stream itself is not normalised: add to x as it came."
+            )
+            expect(not _close(found, x + norm(layer(x))), "the norm stands *before* the sub-layer, not behind it.")
+            expect(not _close(found, layer(norm(x))), "the residual connection is missing: x itself goes on as well.")
+        expect_tensor(found, right, "normalise, let the sub-layer work, and add that to x.")
+    return "through the sum, a gradient reaches the first layer unchanged; that is why pre-LN trains deep stacks."
+
+
+@exercise("04.3")
+def where_the_parameters_are(embeddings: int, encoder: int, decoder: int, output: int) -> str:
+    """The 9,038,341 parameters of the tutorial model, by part."""
+    layer_attention, d_model, d_ff = 4 * (256 * 256 + 256), 256, 512
+    feed_forward, norm = 2 * d_model * d_ff + d_ff + d_model, 2 * d_model
+    right = {
+        "embeddings": ((7_853 + 5_893) * 256 + 2 * 100 * 256, "words of both sides, and a hundred positions for each"),
+        "encoder": (
+            3 * (layer_attention + feed_forward + 2 * norm),
+            "three layers of an attention, a network, two norms",
+        ),
+        "decoder": (
+            3 * (2 * layer_attention + feed_forward + 3 * norm),
+            "a layer has a second attention, and a third norm",
+        ),
+        "output": (5_893 * 256 + 5_893, "each English word has 256 weights and a bias"),
+    }
+    for (name, (number, hint)), given in zip(right.items(), (embeddings, encoder, decoder, output), strict=True):
+        expect_number(given, number, f"{name}: {hint}.", tolerance=0)
+    expect(sum(number for number, _ in right.values()) == 9_038_341, "")
+    return "more than half of the model is about single words: their vectors on the way in, and the output layer."
+
+
+@exercise("04.4")
+def rotary(my_rotate: Callable[[Tensor, int], Tensor]) -> str:
+    """``my_rotate(x, start)``: rotary positions of ``x``, ``[…, seq_len, d]``, the first of which is ``start``."""
+    torch.manual_seed(0)
+    query, key = torch.randn(2, 1, 8), torch.randn(2, 1, 8)
+    found = call(my_rotate, query, 3)
+    expect(isinstance(found, Tensor) and found.shape == query.shape, "what is rotated keeps its shape.")
+    expect(_close(call(my_rotate, query, 0), query), "at position 0, nothing turns.")
+    expect(
+        _close(found.norm(dim=-1), query.norm(dim=-1)), "turning changes no length: check that cos and sin go with ±."
+    )
+    scores = [(call(my_rotate, query, i) * call(my_rotate, key, j)).sum(-1) for i, j in ((7, 3), (14, 10), (4, 0))]
+    expect(not _close(scores[0], (query * key).sum(-1)), "the score does not depend on the positions at all.")
+    for score in scores[1:]:
+        expect(
+            _close(score, scores[0]),
+            "a score may depend only on the distance of the two positions: each pair of dimensions turns by its own "
+            "angle times the position.",
+        )
+    far = torch.cat([query, query], dim=1)
+    both = call(my_rotate, far, 5)
+    expect(_close(both[:, 1:], call(my_rotate, query, 6)), "each row is one position further than the one before it.")
+    angles = [call(my_rotate, torch.eye(8)[None, [i]], 1)[0, 0, i].item() for i in range(8)]
+    expect(len({round(angle, 4) for angle in angles}) >= 4, "four pairs of dimensions need four different speeds.")
+    return "positions that are never added to anything: most models since 2022 have them."
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.allclose(a.float(), b.float(), atol=1e-4)
