@@ -107,7 +107,7 @@ def save_model(
         "format": kind.format,
         "config": json.dumps(model.config.to_dict()),
         **{f"{name}_field": json.dumps(fields[name].to_dict()) for name in kind.fields},
-        "notes": json.dumps(_read_notes(notes or {})),
+        "notes": json.dumps(_checked_notes(notes or {})),
     }
     replace_file(path, safetensors.torch.save(tensors, metadata))
 
@@ -115,7 +115,7 @@ def save_model(
 def load_model(path: str | Path, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> SavedModel:
     """Read what ``save_model`` wrote. The file may come from anybody: see ``SECURITY.md``.
 
-    Reading never runs code that is in the file, and takes no more memory than a few times the file's size.
+    Reading never runs code that is in the file, and takes no more memory than a few times its size (words: thirty).
 
     Args:
         path: the file, or the folder that training wrote.
@@ -160,7 +160,7 @@ def _read_model(path: Path, file: safetensors.safe_open, device: torch.device | 
             name: _read_field(field_class, json.loads(metadata[f"{name}_field"]))
             for name, field_class in kind.fields.items()
         }
-        notes = _read_notes(json.loads(metadata["notes"]))
+        notes = _checked_notes(json.loads(metadata["notes"]))
         check_vocabularies(config, fields)
         shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no dictionary)
         _check_sizes(config, shapes)
@@ -178,7 +178,7 @@ def _read_field(field_class: type[TextField], values: dict[str, Any]) -> TextFie
     return (SubwordField if "subwords" in values else field_class).from_dict(values)
 
 
-def _read_notes(notes: Any) -> dict[str, Any]:
+def _checked_notes(notes: Any) -> dict[str, Any]:
     """Return notes if those that the library itself reads are what it writes."""
     kinds = {"corpus": str, "preset": str, "recipe": dict, "history": dict, "search": dict}
     if not isinstance(notes, dict):
