@@ -15,7 +15,7 @@ endif
 help:
 	@echo "make notebooks   run the whole series on the embedded corpus; HTML in build/"
 	@echo "make test        run every check: ruff, pytest, and the notebooks through nbval"
-	@echo "make test-faults break things in every way that we know, for half an hour, and print a table of what was lost"
+	@echo "make test-faults break things in every way that we know, for 40 minutes, and print a table of what was lost"
 	@echo "make lab         open the series in JupyterLab"
 	@echo "make train       train, score and try a small model; a picture of its attention in build/"
 	@echo "make bench       measure how fast training and translating are, on Multi30k; JSON in build/"

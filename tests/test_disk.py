@@ -7,7 +7,7 @@ import pytest
 import torch
 from conftest import PAIRS, as_guest
 
-from transformer_lib import Transformer, cli
+from transformer_lib import Transformer, cli, training
 from transformer_lib.checkpoint import (
     MODEL_FILE,
     STATE_FILE,
@@ -100,15 +100,31 @@ def interrupted_run(dataset, config, output):
         run(dataset, config, output, on_epoch=stop, log=lambda line: None)
 
 
-def test_a_folder_that_became_read_only_is_named_before_training_goes_on(dataset, tiny_config, guest_folder):
-    output, epochs = guest_folder / "run", []
+def never(*arguments):
+    pytest.fail("it trains")
+
+
+def test_a_folder_that_became_read_only_is_named_before_training_goes_on(
+    dataset, tiny_config, guest_folder, monkeypatch
+):
+    output = guest_folder / "run"
     interrupted_run(dataset, tiny_config, output)
+    monkeypatch.setattr(training, "train_epoch", never)
     with as_guest(guest_folder):
         output.chmod(0o555)
         with pytest.raises(PermissionError, match="what was there before is unchanged"):
-            run(dataset, tiny_config, output, resume=True, on_epoch=epochs.append)
+            run(dataset, tiny_config, output, resume=True)
         output.chmod(0o755)
-    assert not epochs
+
+
+def test_what_a_killed_process_has_half_written_is_removed(dataset, tiny_config, tmp_path):
+    output = tmp_path / "run"
+    interrupted_run(dataset, tiny_config, output)
+    for name in (MODEL_FILE, STATE_FILE):
+        (output / f".{name}.12345.tmp").write_bytes(b"half")
+    (output / ".mine.tmp").write_bytes(b"mine")
+    run(dataset, tiny_config, output, resume=True)
+    assert sorted(path.name for path in output.iterdir()) == [".mine.tmp", MODEL_FILE, STATE_FILE]
 
 
 def test_a_best_model_that_is_cut_off_is_named_before_training_goes_on(dataset, tiny_config, tmp_path):
@@ -141,15 +157,16 @@ def test_a_training_state_that_does_not_fit_together_is_refused(dataset, tiny_co
         run(dataset, tiny_config, output, resume=True)
 
 
-def test_a_folder_that_cannot_be_written_to_is_named_before_training(dataset, tiny_config, guest_folder, tried):
+def test_a_folder_that_cannot_be_written_to_is_named_before_training(
+    dataset, tiny_config, guest_folder, monkeypatch, tried
+):
     run(dataset, tiny_config, None)  # imports all that is needed
-    epochs = []
+    monkeypatch.setattr(training, "train_epoch", never)
     with as_guest(guest_folder):
         guest_folder.chmod(0o555)
         with pytest.raises(PermissionError, match="run") as error:
-            run(dataset, tiny_config, guest_folder / "run", on_epoch=epochs.append)
+            run(dataset, tiny_config, guest_folder / "run")
         guest_folder.chmod(0o755)
-    assert not epochs
     tried("disk: permission denied", 1, "nothing", str(error.value).replace(str(guest_folder), "…"))
 
 

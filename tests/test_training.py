@@ -251,6 +251,7 @@ def test_on_epoch_sees_the_history_grow(dataset, tiny_config):
         ({"subwords": 80, "subword_dropout": 1.0}, "subword_dropout is 1.0"),
         ({"subword_dropout": 0.1}, "subword_dropout is 0.1, but subwords is 0: words have no parts"),
         ({"beam_size": 0}, "beam_size is 0"),
+        ({"beam_size": 17}, "beam_size is 17, expected at most 16"),
     ],
 )
 def test_an_impossible_recipe_says_why(values, message):

@@ -27,6 +27,7 @@ STATE_FILE = "training_state.pt"
 SHIPPED_MODEL = Path(__file__).parent / "multi30k_best.safetensors"  # in a wheel; in the repository, it lies in assets/
 if not SHIPPED_MODEL.is_file():
     SHIPPED_MODEL = Path(__file__).parent.parent / "assets" / SHIPPED_MODEL.name
+MOST_BEAMS, MOST_ALPHA = 16, 10  # that a model's notes may ask for; who wants more can say so to translate
 _MOST_LAYERS = 256
 _STATE_FORMAT = "transformer_lib training state, version 1"
 
@@ -81,12 +82,13 @@ def save_model(
         path: the file.
         model: what to save.
         fields: the fields whose vocabularies the model was trained with, as in the ``fields`` of a data set.
-        notes: anything worth knowing that JSON can hold.
+        notes: anything worth knowing that JSON can hold. What ``fit`` and ``train_translator`` write there has its
+            meaning: ``corpus``, ``preset``, ``recipe``, ``history`` and ``search``.
         dtype: the precision of the weights in the file, if it is to be another than the model's.
 
     Raises:
         ValueError: ``load_model`` would refuse the file: the vocabularies are not the model's, its weights are not what
-            its configuration says (were layers replaced?), or one of them is no number.
+            its configuration says (were layers replaced?), one of them is no number, or a note has another kind.
         TypeError: it is another model.
         OSError: the file cannot be written.
     """
@@ -105,7 +107,7 @@ def save_model(
         "format": kind.format,
         "config": json.dumps(model.config.to_dict()),
         **{f"{name}_field": json.dumps(fields[name].to_dict()) for name in kind.fields},
-        "notes": json.dumps(notes or {}),
+        "notes": json.dumps(_checked_notes(notes or {})),
     }
     replace_file(path, safetensors.torch.save(tensors, metadata))
 
@@ -113,7 +115,7 @@ def save_model(
 def load_model(path: str | Path, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> SavedModel:
     """Read what ``save_model`` wrote. The file may come from anybody: see ``SECURITY.md``.
 
-    Reading never runs code that is in the file, and takes no more memory than a few times the file's size.
+    Reading never runs code that is in the file, and takes no more memory than a few times its size (words: thirty).
 
     Args:
         path: the file, or the folder that training wrote.
@@ -158,7 +160,7 @@ def _read_model(path: Path, file: safetensors.safe_open, device: torch.device | 
             name: _read_field(field_class, json.loads(metadata[f"{name}_field"]))
             for name, field_class in kind.fields.items()
         }
-        notes = _read_notes(json.loads(metadata["notes"]))
+        notes = _checked_notes(json.loads(metadata["notes"]))
         check_vocabularies(config, fields)
         shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no dictionary)
         _check_sizes(config, shapes)
@@ -176,14 +178,21 @@ def _read_field(field_class: type[TextField], values: dict[str, Any]) -> TextFie
     return (SubwordField if "subwords" in values else field_class).from_dict(values)
 
 
-def _read_notes(notes: Any) -> dict[str, Any]:
-    """Return a file's notes if those that the library itself reads are of the kinds that it writes."""
+def _checked_notes(notes: Any) -> dict[str, Any]:
+    """Return notes if those that the library itself reads are what it writes."""
     kinds = {"corpus": str, "preset": str, "recipe": dict, "history": dict, "search": dict}
     if not isinstance(notes, dict):
-        raise ValueError(f"its notes are a {type(notes).__name__}, expected a dictionary")
+        raise ValueError(f"notes is a {type(notes).__name__}, expected a dictionary")
     for name, kind in kinds.items():
         if not isinstance(notes.get(name, kind()), kind):
-            raise ValueError(f"its note {name!r} is a {type(notes[name]).__name__}, expected a {kind.__name__}")
+            raise ValueError(f"notes[{name!r}] is a {type(notes[name]).__name__}, expected a {kind.__name__}")
+    search = {"beam_size": 1, "alpha": 0.0, **notes.get("search", {})}
+    numbers = len(search) == 2 and type(search["beam_size"]) is int and type(search["alpha"]) in (int, float)
+    if not (numbers and 1 <= search["beam_size"] <= MOST_BEAMS and 0 <= search["alpha"] <= MOST_ALPHA):
+        raise ValueError(
+            f"notes['search'] is {notes['search']}, expected a beam_size from 1 to {MOST_BEAMS} and an alpha from 0 to "
+            f"{MOST_ALPHA}"
+        )
     return notes
 
 

@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass, replace
 
+from transformer_lib.checkpoint import MOST_BEAMS
+
 SCHEDULES = ("constant", "inverse_sqrt", "linear", "exponential")
 OPTIMIZERS = ("adam", "muon", "sgd")
 PRECISIONS = ("float32", "bfloat16")
@@ -76,6 +78,8 @@ class Recipe:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} is {value!r}, expected a positive whole number")
+        if self.beam_size > MOST_BEAMS:
+            raise ValueError(f"beam_size is {self.beam_size}, expected at most {MOST_BEAMS}")
         for name in ("learning_rate", "clip", "decay"):
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):

@@ -15,7 +15,6 @@ from transformer_lib.search import NO_NUMBERS, Hypothesis, beam_search, greedy_s
 from transformer_lib.text import EOS, SOS, TextField
 from transformer_lib.transformer import AttentionMaps, Transformer
 
-MOST_BEAMS, MOST_ALPHA = 16, 10  # that a file may ask for; who wants more can say so to translate
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -100,18 +99,10 @@ class Translator:
         """Make a translator of what ``load_model`` returned, which searches as its notes say.
 
         Raises:
-            CheckpointError: they say what cannot be.
             ValueError: as ``in_precision``.
         """
-        search = {"beam_size": 1, "alpha": 0.6, **saved.notes.get("search", {})}
-        numbers = len(search) == 2 and type(search["beam_size"]) is int and type(search["alpha"]) in (int, float)
-        if not (numbers and 1 <= search["beam_size"] <= MOST_BEAMS and 0 <= search["alpha"] <= MOST_ALPHA):
-            raise CheckpointError(
-                f"the model's notes say search={search}, expected a beam_size from 1 to {MOST_BEAMS} and an alpha from "
-                f"0 to {MOST_ALPHA}"
-            )
         model = in_precision(saved.model, precision)
-        return cls(model, saved.fields["src"], saved.fields["tgt"], **search)
+        return cls(model, saved.fields["src"], saved.fields["tgt"], **saved.notes.get("search", {}))
 
     def __call__(self, sentences: str | Sequence[str], beam_size: int | None = None) -> str | list[str]:
         """Translate one sentence to a string, or several to a list of strings; see ``translate``."""
