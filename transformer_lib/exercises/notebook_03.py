@@ -29,7 +29,7 @@ def padding_and_causal_mask(my_target_mask: Callable[[Tensor, int], Tensor]) -> 
         no_queries = may & (ids != 1)[:, None, :, None]
         expect(
             not found.equal(no_queries),
-            "you have hidden the rows of padding too. Nobody reads them, but softmax of a row that sees nothing is nan.",
+            "you have hidden the rows of padding too. Nobody reads them, but softmax of nothing is nan.",
         )
     expect_tensor(found, may, "compare the rows one by one: row i is what word i may see.")
     call(my_target_mask, torch.tensor([[7, 8, 9, 6, 5, 1]]), 1)
@@ -84,7 +84,7 @@ def _mix(scores: Tensor, mask: Tensor, value: Tensor) -> Tensor:
 
 @exercise("03.3")
 def leak(leaking: Collection[str]) -> str:
-    """The names of the masks, among four, with which a word sees what it should not."""
+    """``leaking``: the masks, among four, with which a word sees what it should not."""
     found = {leaking} if isinstance(leaking, str) else set(leaking)
     known = {"A", "B", "C", "D"}
     expect(found <= known, f"the masks are called A, B, C and D; you wrote {sorted(map(str, found - known))}.")

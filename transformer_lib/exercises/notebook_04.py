@@ -63,7 +63,7 @@ def sublayer(my_pre_norm: Callable[[Tensor, Callable[[Tensor], Tensor], nn.Modul
 
 @exercise("04.3")
 def where_the_parameters_are(embeddings: int, encoder: int, decoder: int, output: int) -> str:
-    """The 9,038,341 parameters of the tutorial model, by part."""
+    """``embeddings``, ``encoder``, …: the 9,038,341 parameters of the tutorial model, by part."""
     layer_attention, d_model, d_ff = 4 * (256 * 256 + 256), 256, 512
     feed_forward, norm = 2 * d_model * d_ff + d_ff + d_model, 2 * d_model
     right = {

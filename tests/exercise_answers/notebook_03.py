@@ -1,0 +1,76 @@
+"""Answers to the exercises of notebook 03: masks, and one attention head."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from transformer_lib import masks
+
+
+def attention(scale=lambda query: 1 / math.sqrt(query.shape[-1]), mask_scores=None, dim=-1):
+    def attend(query, key, value, mask):
+        scores = query @ key.transpose(-1, -2) * scale(query)
+        hide = mask_scores or (lambda scores, mask: scores.masked_fill(~mask, -torch.inf))
+        return hide(scores, mask).softmax(dim) @ value
+
+    return attend
+
+
+def masked_after(query, key, value, mask):
+    weights = (query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])).softmax(-1)
+    return weights.masked_fill(~mask, 0) @ value
+
+
+def causal(ids):
+    return torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril()
+
+
+def seen(ids, pad_id):
+    return (ids != pad_id)[:, None, None, :]
+
+
+RIGHT = {
+    "03.1": [(masks.target_mask,), (lambda ids, pad_id: causal(ids) & seen(ids, pad_id),)],
+    "03.2": [(attention(),), (lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask),)],
+    "03.3": [(["B", "D"],), ({"D", "B"},)],
+    "03.4": [(16_640, 16_640)],
+}
+WRONG = {  # answers that people give, and what the hint must speak of
+    "03.1": [
+        (lambda ids, pad_id: causal(ids).expand(len(ids), 1, -1, -1), "the padding is still seen"),
+        (lambda ids, pad_id: seen(ids, pad_id).expand(-1, -1, ids.shape[1], -1), "not what comes later"),
+        (lambda ids, pad_id: ~masks.target_mask(ids, pad_id), "upside down"),
+        (lambda ids, pad_id: masks.target_mask(ids, pad_id).mT, "rows and keys are columns"),
+        (lambda ids, pad_id: causal(ids).tril(-1) & seen(ids, pad_id), "may see itself"),
+        (lambda ids, pad_id: masks.target_mask(ids, pad_id) & seen(ids, pad_id).mT, "rows of padding"),
+        (lambda ids, pad_id: masks.target_mask(ids, pad_id)[:, 0], "the shape is"),
+        (lambda ids, pad_id: masks.target_mask(ids, pad_id).float(), "torch.bool"),
+        (lambda ids, pad_id: masks.target_mask(ids, 1), "an argument"),
+        (lambda ids, pad_id: masks.causal_mask(4) & seen(ids, pad_id), "stopped with RuntimeError"),
+        (5, "a function was expected"),
+    ],
+    "03.2": [
+        (attention(scale=lambda query: 1), "have not divided"),
+        (attention(scale=lambda query: 1 / query.shape[-1]), "not by its root"),
+        (attention(scale=lambda query: 1 / math.sqrt(5)), "length of a key"),
+        (attention(mask_scores=lambda scores, mask: scores), "no effect"),
+        (attention(mask_scores=lambda scores, mask: scores.masked_fill(mask, -torch.inf)), "may attend"),
+        (masked_after, "after the softmax"),
+        (attention(dim=-2), "over the keys"),
+        (lambda query, key, value, mask: query, "the shape is"),
+    ],
+    "03.3": [
+        (["B"], "full length"),
+        (["D"], "one word too many"),
+        (["A", "B"], "A is right"),
+        ("C", "hides too much"),
+        (["x"], "A, B, C and D"),
+    ],
+    "03.4": [
+        ((12_480, 12_480), "four projections"),
+        ((16_384, 16_384), "biases"),
+        ((133_120, 16_640), "share the width"),
+        ((16_640, 2_080), "an eighth"),
+    ],
+}

@@ -1,0 +1,72 @@
+"""Answers to the exercises of notebook 04: positions, sub-layers, parameters."""
+
+import math
+
+import torch
+
+from transformer_lib.embeddings import SinusoidalPositions
+
+
+def sinusoids(start=0, exponent=lambda i: 2 * (i // 2), first=math.sin, second=math.cos, order=lambda table: table):
+    def table(max_len, d_model):
+        rows = [
+            [(second if i % 2 else first)(pos / 10_000 ** (exponent(i) / d_model)) for i in range(d_model)]
+            for pos in range(start, start + max_len)
+        ]
+        return order(torch.tensor(rows))
+
+    return table
+
+
+def halves(table):
+    return torch.cat([table[:, 0::2], table[:, 1::2]], dim=1)
+
+
+def rotary(speed=lambda d: 10_000 ** (-torch.arange(0, d, 2) / d), sign=-1, keep=1.0):
+    def rotate(x, start):
+        position = torch.arange(start, start + x.shape[-2])[:, None]
+        angle = position * speed(x.shape[-1])
+        a, b = x[..., 0::2], x[..., 1::2]
+        turned = a * angle.cos() + sign * b * angle.sin(), a * angle.sin() + b * angle.cos()
+        return keep * torch.stack(turned, dim=-1).flatten(-2)
+
+    return rotate
+
+
+RIGHT = {
+    "04.1": [(sinusoids(),), (lambda max_len, d_model: SinusoidalPositions(max_len, d_model).table,)],
+    "04.2": [(lambda x, sublayer, norm: x + sublayer(norm(x)),)],
+    "04.3": [(3_570_176, 1_581_312, 2_372_352, 1_514_501)],
+    "04.4": [(rotary(),), (rotary(speed=lambda d: 100 ** (-torch.arange(0, d, 2) / d)),)],
+}
+PARTS = RIGHT["04.3"][0]
+WRONG = {  # answers that people give, and what the hint must speak of
+    "04.1": [
+        (sinusoids(order=halves), "take turns"),
+        (sinusoids(first=math.cos, second=math.sin), "even dimensions are sines"),
+        (sinusoids(exponent=lambda i: i), "one wavelength"),
+        (sinusoids(start=1), "first position is 0"),
+        (sinusoids(exponent=lambda i: 4 * (i // 2)), "row 0"),
+        (lambda max_len, d_model: torch.zeros(d_model, max_len), "the shape is"),
+    ],
+    "04.2": [
+        (lambda x, sublayer, norm: norm(x + sublayer(x)), "post-LN"),
+        (lambda x, sublayer, norm: norm(x) + sublayer(norm(x)), "stream itself"),
+        (lambda x, sublayer, norm: x + norm(sublayer(x)), "*before*"),
+        (lambda x, sublayer, norm: sublayer(norm(x)), "residual connection"),
+    ],
+    "04.3": [
+        ((3_518_976, *PARTS[1:]), "embeddings: words of both sides, and a hundred positions"),
+        ((*PARTS[:2], PARTS[1], PARTS[3]), "decoder: a layer has a second attention"),
+        ((*PARTS[:3], 5_893 * 256), "output: each English word has 256 weights and a bias"),
+        ((3_570_176, "many", *PARTS[2:]), "a number was expected"),
+    ],
+    "04.4": [
+        (lambda x, start: x, "does not depend on the positions"),
+        (rotary(sign=1), "with ±"),
+        (rotary(keep=2.0), "nothing turns"),
+        (lambda x, start: x + start, "no length"),
+        (rotary(speed=lambda d: torch.full((d // 2,), 0.3)), "four different speeds"),
+        (lambda x, start: rotary()(x[:, :1], start).expand_as(x), "one position further"),
+    ],
+}
