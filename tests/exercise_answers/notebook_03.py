@@ -61,7 +61,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda query, key, value, mask: query, "the shape is"),
     ],
     "03.3": [
-        (["B"], "full length"),
+        (["B"], "one of two conditions"),
         (["D"], "one word too many"),
         (["A", "B"], "A is right"),
         ("C", "hides too much"),

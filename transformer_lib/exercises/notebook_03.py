@@ -97,8 +97,8 @@ def leak(leaking: Collection[str]) -> str:
     if "B" not in found:
         raise Wrong("one of them lets each word see one word too many. Look at the first row of each.")
     if "D" not in found:
-        raise Wrong("one of them is right for sentences of full length only. Try it on the second sentence.")
-    return "B looks one word ahead (`diagonal=1`), and D sees the padding. Both would train without an error."
+        raise Wrong("in one of them, one of two conditions is enough, where both must hold.")
+    return "B looks one word ahead (`diagonal=1`), and D joins its conditions by *or*. Both would train without an error."
 
 
 @exercise("03.4")
