@@ -98,7 +98,7 @@ def leak(leaking: Collection[str]) -> str:
         raise Wrong("one of them lets each word see one word too many. Look at the first row of each.")
     if "D" not in found:
         raise Wrong("in one of them, one of two conditions is enough, where both must hold.")
-    return "B looks one word ahead (`diagonal=1`), and D joins its conditions by *or*. Both would train without an error."
+    return "B looks one word ahead (`diagonal=1`), D joins its conditions by *or*. Both train without an error."
 
 
 @exercise("03.4")
