@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 SERIES := $(sort $(wildcard notebooks/[0-9]*.ipynb))
+SOLUTIONS := $(sort $(wildcard notebooks/solutions/[0-9]*.ipynb))
+ALL := $(SERIES) $(SOLUTIONS)
 MODEL ?= runs/sample-small
 TRAIN_SMALL = $(BIN)/transformer-lib train $(if $(wildcard runs/sample-small/training_state.pt),--resume)
 NBCONVERT := $(BIN)/jupyter nbconvert --log-level ERROR
@@ -39,7 +41,7 @@ notebooks: $(READY)
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(BIN)/python -m pytest --nbval-lax tests notebooks
+	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --nbval-lax tests notebooks
 
 test-faults: $(READY)
 	$(BIN)/python -m pytest -m faults tests
@@ -61,10 +63,11 @@ lint: $(READY)
 	$(BIN)/ruff format .
 
 outputs: $(READY)
-	@mkdir -p build/outputs && rm -rf build/outputs/runs && cp $(SERIES) build/outputs
-	cd build/outputs && ../../$(NBCONVERT) --to notebook --inplace --execute $(SERIES:notebooks/%=%)
-	cd build/outputs && ../../$(NBCONVERT) --inplace --coalesce-streams $(SERIES:notebooks/%=%)  # leaves progress bars out
-	cp $(SERIES:notebooks/%=build/outputs/%) notebooks
+	@mkdir -p build/outputs/solutions && rm -rf build/outputs/runs
+	cp $(SERIES) build/outputs && cp $(SOLUTIONS) build/outputs/solutions
+	cd build/outputs && ../../$(NBCONVERT) --to notebook --inplace --execute $(ALL:notebooks/%=%)
+	cd build/outputs && ../../$(NBCONVERT) --inplace --coalesce-streams $(ALL:notebooks/%=%)  # leaves progress bars out
+	cp $(SERIES:notebooks/%=build/outputs/%) notebooks && cp $(SOLUTIONS:notebooks/%=build/outputs/%) notebooks/solutions
 
 repository: $(READY)
 	$(BIN)/python notebooks/set_repository.py $(URL)

@@ -22,7 +22,7 @@ def main(url: str, root: Path = ROOT) -> None:
         sys.exit(f"URL is {url!r}, expected https://github.com/OWNER/NAME")
     old = named_repository((root / "pyproject.toml").read_text(encoding="utf-8"))
     address = re.compile(rf"(?<=github\.com/){re.escape(old)}(?![\w-])|(?<=com/github/){re.escape(old)}(?![\w-])")
-    for path in (root / "pyproject.toml", root / "README.md", *sorted((root / "notebooks").glob("*.ipynb"))):
+    for path in (root / "pyproject.toml", root / "README.md", *sorted((root / "notebooks").rglob("*.ipynb"))):
         text = path.read_text(encoding="utf-8")
         changed, count = address.subn(new[1], text)
         if count:

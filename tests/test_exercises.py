@@ -32,12 +32,14 @@ def test_right_answers_are_right(name):
 
 
 @pytest.mark.parametrize("name", names())
-def test_wrong_answers_get_a_hint_that_helps(name):
+def test_wrong_answers_get_a_hint_that_helps(name, counted):
     assert len(answers(name).WRONG[name]) >= 2
     for answer, hint in answers(name).WRONG[name]:
         verdict = check(name, *(answer if isinstance(answer, tuple) else (answer,)))
         assert not verdict and verdict.state == "not yet"
         assert hint in verdict.message, verdict
+        counted(wrong_answers_sent_back_with_a_hint=1)
+    counted(exercises=1)
 
 
 @pytest.mark.parametrize("name", names())

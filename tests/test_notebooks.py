@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LIBRARY = ROOT / "transformer_lib"
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+SOLUTIONS = sorted((ROOT / "notebooks" / "solutions").glob("[0-9]*.ipynb"))
 
 
 def load_script(name):
@@ -27,9 +28,18 @@ make_index = load_script("make_index")
 MACHINE_PATH = re.compile(r"/(?:root|home|work|tmp|Users)/|[A-Z]:\\\\|site-packages")
 
 
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))["cells"]
+
+
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
 def cells(request):
-    return json.loads(request.param.read_text(encoding="utf-8"))["cells"]
+    return read(request.param)
+
+
+@pytest.fixture(params=NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def any_cells(request):
+    return read(request.param)
 
 
 def code_of(cells):
@@ -40,25 +50,25 @@ def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
-def test_it_was_run_in_order_from_a_clean_kernel(cells):
-    assert [cell["execution_count"] for cell in code_of(cells)] == list(range(1, len(code_of(cells)) + 1))
+def test_it_was_run_in_order_from_a_clean_kernel(any_cells):
+    assert [cell["execution_count"] for cell in code_of(any_cells)] == list(range(1, len(code_of(any_cells)) + 1))
 
 
-def test_no_cell_is_empty_and_none_ends_in_an_error(cells):
-    for cell in cells:
+def test_no_cell_is_empty_and_none_ends_in_an_error(any_cells):
+    for cell in any_cells:
         assert "".join(cell["source"]).strip()
         assert not [output for output in cell.get("outputs", []) if output["output_type"] == "error"]
 
 
-def test_no_machine_path_and_no_warning_is_stored(cells):
-    for cell in cells:
+def test_no_machine_path_and_no_warning_is_stored(any_cells):
+    for cell in any_cells:
         for output in cell.get("outputs", []):
             assert not MACHINE_PATH.search(json.dumps(output))
             assert output.get("name") != "stderr", "".join(output["text"])
 
 
-def test_progress_bars_left_nothing_behind(cells):
-    for cell in code_of(cells):
+def test_progress_bars_left_nothing_behind(any_cells):
+    for cell in code_of(any_cells):
         for output in cell["outputs"]:
             assert "\r" not in "".join(output.get("text", ""))
 
@@ -93,23 +103,23 @@ def test_it_says_what_one_will_be_able_to_do_and_what_goes_wrong(cells):
     assert "\n## What goes wrong\n" in text_of(cells)
 
 
-def test_headings_come_in_order(cells):
-    levels = [len(hashes) for hashes in re.findall(r"^(#+) ", text_of(cells), re.MULTILINE)]
+def test_headings_come_in_order(any_cells):
+    levels = [len(hashes) for hashes in re.findall(r"^(#+) ", text_of(any_cells), re.MULTILINE)]
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(later <= earlier + 1 for earlier, later in itertools.pairwise(levels))
-    numbers = re.findall(r"^## (\d+)\. ", text_of(cells), re.MULTILINE)
+    numbers = re.findall(r"^## (\d+)\. ", text_of(any_cells), re.MULTILINE)
     assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
 
 
-def test_links_lead_somewhere_and_images_have_alternative_texts(cells, request):
-    folder = request.node.callspec.params["cells"].parent
-    prose = re.sub(r"`[^`]*`", "", text_of(cells))
+def test_links_lead_somewhere_and_images_have_alternative_texts(any_cells, request):
+    folder = request.node.callspec.params["any_cells"].parent
+    prose = re.sub(r"`[^`]*`", "", text_of(any_cells))
     for alternative, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", prose):
         assert alternative.strip(), f"{target} has no alternative text"
     for target in re.findall(r"\]\(([^)\s]+)\)", prose):
         if not target.startswith("https://"):
             assert (folder / target.split("#")[0]).is_file(), target
-    for cell in code_of(cells):
+    for cell in code_of(any_cells):
         for output in cell["outputs"]:
             if svg := "".join(output.get("data", {}).get("image/svg+xml", "")):
                 assert "<title" in svg and "<desc" in svg
@@ -131,26 +141,26 @@ def test_what_it_shows_is_stored(cells):
         assert cell["outputs"] or not shows, "".join(cell["source"])
 
 
-def test_no_class_or_function_of_the_library_is_pasted(cells):
-    source = "\n".join("".join(cell["source"]) for cell in code_of(cells))
+def test_no_class_or_function_of_the_library_is_pasted(any_cells):
+    source = "\n".join("".join(cell["source"]) for cell in code_of(any_cells))
     for name in re.findall(r"^(?:class|def) (\w+)", source, re.MULTILINE):
         definition = re.compile(rf"^(?:class|def) {name}\b", re.MULTILINE)
         owners = [path.stem for path in LIBRARY.glob("*.py") if definition.search(path.read_text(encoding="utf-8"))]
         assert not owners, f"{name} is defined in {owners}"
 
 
-def test_badge_and_setup_lead_to_the_repository_that_pyproject_names(cells):
+def test_badge_and_setup_lead_to_the_repository_that_pyproject_names(any_cells):
     repository = set_repository.named_repository((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    text = "".join("".join(cell["source"]) for cell in cells)
+    text = "".join("".join(cell["source"]) for cell in any_cells)
     assert set(re.findall(r"colab\.research\.google\.com/github/([^/]+/[^/]+)/", text)) == {repository}
     assert set(re.findall(r"git\+https://github\.com/([^/]+/[^\"/]+)", text)) == {repository}
 
 
 def test_the_repository_is_written_wherever_it_stands_and_can_be_changed_again(tmp_path, capsys):
-    files = [ROOT / "pyproject.toml", ROOT / "README.md", *NOTEBOOKS]
+    files = [ROOT / "pyproject.toml", ROOT / "README.md", *NOTEBOOKS, *SOLUTIONS]
     for file in files:
         copy = tmp_path / file.relative_to(ROOT)
-        copy.parent.mkdir(exist_ok=True)
+        copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, copy)
     before = set_repository.named_repository((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     set_repository.main("https://github.com/some-one/the.transformer.git", tmp_path)
@@ -177,3 +187,35 @@ def test_something_in_it_is_compared_with_what_is_stored(cells):
     compared = [cell for cell in code_of(cells) if "nbval-check-output" in cell["metadata"].get("tags", [])]
     assert compared
     assert all(cell["outputs"] for cell in compared)
+
+
+def exercises_of(cells):
+    return re.findall(r"^##+ (\d\d\.\d · .+)$", text_of(cells), re.MULTILINE)
+
+
+def checks_of(cells):
+    """The last line of each cell that checks an exercise, and what it said."""
+    for cell in code_of(cells):
+        if found := re.match(r'check\("(\d\d\.\d)"', "".join(cell["source"]).splitlines()[-1]):
+            results = [output for output in cell["outputs"] if output["output_type"] == "execute_result"]
+            yield found[1], "".join(results[-1]["data"]["text/plain"])
+
+
+def test_it_ends_with_exercises_that_are_not_solved_yet(cells):
+    sections = re.findall(r"^## (.+)$", text_of(cells), re.MULTILINE)
+    assert sections[-3:] == ["What goes wrong", "Exercises", "What you built"]
+    assert 3 <= len(exercises_of(cells)) <= 5
+    verdicts = list(checks_of(cells))
+    assert [name for name, _ in verdicts] == [heading.split()[0] for heading in exercises_of(cells)]
+    assert all(said.startswith(f"{name} · not solved yet: ") for name, said in verdicts)
+
+
+def test_each_exercise_has_a_solution_that_is_right(cells, request):
+    path = request.node.callspec.params["cells"]
+    solutions = read(path.parent / "solutions" / path.name)
+    assert "".join(solutions[0]["source"]).startswith(f"# {path.name[:2]} · Solutions: ")
+    assert f"](../{path.name})" in "".join(solutions[0]["source"])
+    assert exercises_of(solutions) == exercises_of(cells)
+    verdicts = list(checks_of(solutions))
+    assert [name for name, _ in verdicts] == [name for name, _ in checks_of(cells)]
+    assert all(said.startswith(f"{name} · right: ") for name, said in verdicts)

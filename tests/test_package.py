@@ -154,6 +154,11 @@ def test_every_module_is_in_the_table():
     assert {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"} == set(ORDER)
 
 
+def test_the_library_does_not_know_the_exercises():
+    for module in ORDER:
+        assert not any(name.startswith("transformer_lib.exercises") for name in imports_of(module))
+
+
 @pytest.mark.parametrize(
     ("package", "users"),
     [
