@@ -171,6 +171,7 @@ class LiveTranslator:
             raise ImportError("LiveTranslator needs ipywidgets: pip install ipywidgets") from None
         self.translator = translator
         self.trace: Trace | None = None
+        self._shown = ""
         wide = ipywidgets.Layout(width="100%", max_width="40em")
         self.field = ipywidgets.Text(sentence, description="Sentence", continuous_update=False, layout=wide)
         self.button = ipywidgets.Button(description="Translate")
@@ -184,6 +185,8 @@ class LiveTranslator:
     def _translate(self, seconds_per_token: float = _SECONDS_PER_TOKEN) -> None:
         """Translate what stands in the field; whatever happens, say so and stay usable."""
         sentence = self.field.value
+        if self.trace and sentence == self._shown:  # leaving the field for the button has translated it
+            return None
         self.attention.outputs = ()
         if not sentence.strip():
             return self._complain("Type a sentence first.")
@@ -196,7 +199,7 @@ class LiveTranslator:
         for number in range(1, len(found.steps) + 1 if seconds_per_token else 1):
             self.steps.value = to_html(found, number)
             time.sleep(seconds_per_token)
-        self.trace, self.steps.value = found, to_html(found)
+        self.trace, self._shown, self.steps.value = found, sentence, to_html(found)
         viewer = AttentionViewer.of_translation(found.translation)
         data = {"text/html": viewer._repr_html_(), "text/plain": repr(viewer)}
         self.attention.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
@@ -210,4 +213,5 @@ class LiveTranslator:
     def _repr_mimebundle_(self, **kwargs) -> dict:
         """Return the widget, and what stands for it where none can run."""
         static = self.steps.value + "".join(output["data"]["text/html"] for output in self.attention.outputs)
-        return {**self.widget._repr_mimebundle_(), "text/html": static, "text/plain": repr(self)}
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
+        return {"application/vnd.jupyter.widget-view+json": view, "text/html": static, "text/plain": repr(self)}
