@@ -118,7 +118,7 @@ def test_without_scripts_there_is_a_table_of_the_largest_weights(translation):
     assert cells[::2] == translation.tgt_tokens
     for looks, row in zip(cells[1::2], translation.attention.cross[-1][0, 0], strict=True):
         order = row.argsort(descending=True)[:3].tolist()
-        assert looks == ", ".join(f"{translation.src_tokens[i]} {row[i]:.3f}" for i in order)
+        assert looks == "; ".join(f"{translation.src_tokens[i]} {row[i]:.3f}" for i in order)
     assert "{" not in text  # nothing of the script's or its style's
 
 

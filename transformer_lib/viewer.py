@@ -135,7 +135,7 @@ class AttentionViewer:
                     f"attention: {kind}, layer {number}, has shape {shape}, expected [heads, rows, columns] with "
                     f"{expected[0]} rows for {rows} and {expected[1]} columns for {columns}, of one sentence"
                 )
-            weights = weights.detach().double().cpu()
+            weights = weights.detach().cpu().double()
             smallest, largest = weights.min().item(), weights.max().item()
             if not (smallest >= 0 and largest <= 1.001):  # 1 may have been rounded up; nan is neither
                 raise ValueError(
@@ -168,7 +168,7 @@ class AttentionViewer:
         for word, weights in zip(self.tokens[rows], layers[-1][0], strict=True):
             weights, places = weights.topk(min(_STRONGEST, len(weights)))
             links = zip(places.tolist(), weights.tolist(), strict=True)
-            looks = ", ".join(f"{html.escape(self.tokens[columns][i])} {weight:.3f}" for i, weight in links)
+            looks = "; ".join(f"{html.escape(self.tokens[columns][i])} {weight:.3f}" for i, weight in links)
             lines.append(f'<tr><th scope="row">{html.escape(word)}</th><td>{looks}</td></tr>')
         return (
             f"<table>\n<caption>{caption}</caption>\n"
