@@ -7,7 +7,8 @@ SOLUTIONS := $(sort $(wildcard notebooks/solutions/[0-9]*.ipynb))
 ALL := $(SERIES) $(SOLUTIONS)
 MODEL ?= runs/sample-small
 TRAIN_SMALL = $(BIN)/transformer-lib train $(if $(wildcard runs/sample-small/training_state.pt),--resume)
-NBCONVERT := $(BIN)/jupyter nbconvert --log-level ERROR
+# Without the state of its widgets, a page shows what stands for them, and loads no widget manager from elsewhere.
+NBCONVERT := $(BIN)/jupyter nbconvert --log-level ERROR --ExecutePreprocessor.store_widget_state=False
 ifdef TRANSFORMER_LIB_DATA  # notebooks run in other folders
 export TRANSFORMER_LIB_DATA := $(abspath $(TRANSFORMER_LIB_DATA))
 endif

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from browser import _chromium, browser  # noqa: F401 - fixtures
 
 from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.batching import make_dataset

@@ -38,6 +38,8 @@ ORDER = [
         "bleu",
         "pipeline",
         "plots",
+        "viewer",
+        "live",
         "series",
         "cli",
     ),
@@ -78,24 +80,25 @@ def wheel(tmp_path_factory):
     return next(folder.glob("*.whl"))
 
 
-def test_the_wheel_carries_the_sample_corpus_the_figures_and_the_model(wheel, tmp_path):
+def test_the_wheel_carries_the_sample_corpus_the_figures_the_viewer_and_the_model(wheel, tmp_path):
     """Built as pip would, unpacked elsewhere, and imported from another directory."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     code = """
 import transformer_lib as t
 print(t.__file__, len(t.load_corpus()["train"]), t.corpora.cache_folder(), len(t.series.figure("transformer").data))
 print(t.checkpoint.SHIPPED_MODEL, t.Translator.load()("Ein Hund läuft."), sep="\\n")
+print(len(t.AttentionViewer.of(t.Translator.load(), "Ein Hund läuft.")._repr_html_()))
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "TRANSFORMER_LIB_DATA": ""}
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
-    (path, size, cache, figure), model, translation = (line.split() for line in result.stdout.splitlines())
+    (path, size, cache, figure), model, translation, (viewer,) = (line.split() for line in result.stdout.splitlines())
     assert model[0].startswith(str(tmp_path)) and "dog" in translation
     assert path.startswith(str(tmp_path))
     assert size == "8000"
     assert not cache.startswith((str(tmp_path), str(PACKAGE.parent)))  # the user's own cache, not site-packages
-    assert int(figure) > 1000
+    assert int(figure) > 1000 and int(viewer) > 1000
 
 
 @pytest.mark.parametrize(("torch", "numpy"), [("2.6.0+cu124", "2.0.2"), ("2.5.1+cu121", "1.26.4")])
@@ -167,6 +170,7 @@ def test_the_library_does_not_know_the_exercises():
         ("sentencepiece", {"subwords"}),
         ("matplotlib", {"plots"}),
         ("IPython", {"series"}),
+        ("ipywidgets", {"live"}),
         ("pooch", {"download", "corpora"}),
         ("safetensors", {"checkpoint"}),
         ("sacrebleu", {"bleu"}),

@@ -30,6 +30,7 @@ _LAZY_MODULES = (
     "cli",
     "corpora",
     "generator",
+    "live",
     "losses",
     "optimization",
     "parallel",
@@ -43,8 +44,11 @@ _LAZY_MODULES = (
     "text",
     "training",
     "translator",
+    "viewer",
 )
 _LAZY_NAMES = {
+    "AttentionViewer": "viewer",
+    "LiveTranslator": "live",
     "TextGenerator": "generator",
     "Translator": "translator",
     "load_corpus": "corpora",

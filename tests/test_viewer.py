@@ -1,0 +1,140 @@
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+import torch
+
+from transformer_lib.viewer import AttentionViewer, readable
+
+HOSTILE = ["</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "&lt;b&gt;", '"', "'", "$a$", "\u2028"]
+
+
+@pytest.fixture(scope="module")
+def translation(trained):
+    return trained.translate(["Eine Katze schläft im Garten."], attention=True)[0]
+
+
+def data(viewer):
+    """What viewer.js reads, by the name of each kind."""
+    text = re.search(r'<script type="application/json">(.*?)</script>', viewer._repr_html_(), re.DOTALL)[1]
+    return {kind["name"]: kind for kind in json.loads(text)}
+
+
+def weights(*shape):
+    return torch.rand(*shape).softmax(dim=-1)
+
+
+class Page(HTMLParser):
+    """What a browser without scripts makes of HTML: its tags, and the text of its table's cells."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.cells, self.attributes = [], [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attributes}
+        if tag in ("td", "th", "caption"):
+            self.cells.append("")
+
+    def handle_data(self, text):
+        if self.cells and self.tags[-1] in ("td", "th", "caption"):
+            self.cells[-1] += text.rstrip("\n")
+
+
+def test_the_page_gets_every_weight_to_three_digits_and_the_words_of_rows_and_columns(translation):
+    src, tgt, inputs = translation.src_tokens, translation.tgt_tokens, ["<sos>", *translation.tgt_tokens[:-1]]
+    kinds = data(AttentionViewer.of_translation(translation))
+    expected = {
+        "Encoder self-attention": (translation.attention.encoder, src, src),
+        "Decoder self-attention": (translation.attention.decoder, inputs, inputs),
+        "Cross-attention": (translation.attention.cross, tgt, src),
+    }
+    assert list(kinds) == list(expected)
+    for name, (layers, rows, columns) in expected.items():
+        assert (kinds[name]["rows"], kinds[name]["columns"]) == (rows, columns)
+        shown = torch.tensor(kinds[name]["layers"]).reshape(len(layers), *layers[0].shape[1:]) / 1000
+        torch.testing.assert_close(shown, torch.cat(layers), rtol=0, atol=0.00051)
+
+
+def test_a_translator_and_a_sentence_are_enough(trained, translation):
+    viewer = AttentionViewer.of(trained, "Eine Katze schläft im Garten.")
+    assert viewer._repr_html_() == AttentionViewer.of_translation(translation)._repr_html_()
+    with pytest.raises(ValueError, match="translate with attention=True"):
+        AttentionViewer.of_translation(trained.translate(["Ein Hund."])[0])
+
+
+@pytest.mark.parametrize("batch", [(), (1,)])
+def test_any_model_of_your_own_can_be_shown(batch):
+    cross = [weights(*batch, 3, 2, 5), weights(*batch, 1, 2, 5)]  # the second layer has a single head
+    (kind,) = data(AttentionViewer({"cross": cross}, list("abcde"), ["x", "y"])).values()
+    assert [len(layer) for layer in kind["layers"]] == [3, 1]
+    assert kind["rows"] == ["x", "y"] and kind["columns"] == list("abcde")
+    (kind,) = data(AttentionViewer({"decoder": [weights(2, 3, 3)]}, tgt_inputs=list("abc"))).values()
+    assert kind["rows"] == kind["columns"] == list("abc")
+
+
+@pytest.mark.parametrize(
+    ("attention", "message"),
+    [
+        ({"self": [weights(1, 2, 2)]}, r"attention has the kinds \['self'\], expected some of encoder, decoder, cross"),
+        ({}, r"attention has the kinds \[\]"),
+        ({"cross": []}, "attention: cross has no layers"),
+        (
+            {"cross": [weights(4, 3, 2), weights(4, 2, 3)]},
+            r"cross, layer 2, has shape \[4, 2, 3\], expected .* 3 rows for tgt_tokens and 2 columns for src_tokens",
+        ),
+        ({"encoder": [weights(5, 2, 2, 2)]}, r"encoder, layer 1, has shape \[5, 2, 2, 2\], .* of one sentence"),
+        ({"encoder": [weights(2, 2)]}, r"encoder, layer 1, has shape \[2, 2\]"),
+        ({"encoder": [torch.full((1, 2, 2), 3.5)]}, "goes from 3.5 to 3.5, expected weights from 0 to 1"),
+        ({"encoder": [torch.full((1, 2, 2), torch.nan)]}, "goes from nan to nan"),
+    ],
+)
+def test_what_does_not_fit_is_named(attention, message):
+    with pytest.raises(ValueError, match=message):
+        AttentionViewer(attention, ["a", "b"], ["x", "y", "z"])
+
+
+def test_no_token_becomes_a_tag_or_ends_the_script():
+    size = len(HOSTILE)
+    viewer = AttentionViewer({"encoder": [weights(1, size, size)]}, HOSTILE)
+    page = Page(viewer._repr_html_())
+    assert page.tags.count("script") == 2 and set(page.tags) == {"div", "table", "caption", "tr", "th", "td", "script"}
+    assert not {"onerror", "src", "href"} & page.attributes
+    expected = [token.strip() or "␣" for token in HOSTILE]
+    assert [text for text in page.cells[3::2]] == expected
+    (kind,) = data(viewer).values()
+    assert kind["rows"] == expected
+
+
+def test_without_scripts_there_is_a_table_of_the_largest_weights(translation):
+    text = re.sub(
+        r"<script.*?</script>", "", AttentionViewer.of_translation(translation)._repr_html_(), flags=re.DOTALL
+    )
+    caption, _, _, *cells = Page(text).cells
+    assert "Cross-attention, layer 2, head 1" in caption and "Jupyter or Colab" in caption
+    assert cells[::2] == translation.tgt_tokens
+    for looks, row in zip(cells[1::2], translation.attention.cross[-1][0, 0], strict=True):
+        order = row.argsort(descending=True)[:3].tolist()
+        assert looks == "; ".join(f"{translation.src_tokens[i]} {row[i]:.3f}" for i in order)
+    assert "{" not in text  # nothing of the script's or its style's
+
+
+def test_it_asks_for_nothing_from_elsewhere_and_says_in_plain_text_what_it_holds(translation):
+    viewer = AttentionViewer.of_translation(translation)
+    assert not re.search(r"https?:|//\w+\.|@import|url\(|\bimport\(", viewer._repr_html_())
+    n, m = len(translation.src_tokens), len(translation.tgt_tokens)
+    assert repr(viewer).splitlines()[1:] == [
+        f"Encoder self-attention: 2 layers of 4 heads, {n} rows, {n} columns",
+        f"Decoder self-attention: 2 layers of 4 heads, {m} rows, {m} columns",
+        f"Cross-attention: 2 layers of 4 heads, {m} rows, {n} columns",
+    ]
+
+
+def test_subwords_are_readable():
+    assert readable(["<sos>", "▁berg", "st", "eiger", ",", "▁", "▁5", "<eos>"]) == [
+        *("<sos>", "berg", "·st", "·eiger", ",", "␣", "5", "<eos>")
+    ]
+    assert readable(["ein", "hund", " ", "."]) == ["ein", "hund", "␣", "."]  # whole words stay as they are
