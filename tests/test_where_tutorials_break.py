@@ -53,7 +53,7 @@ def test_what_a_heading_quotes_stands_in_its_entry_too():
     assert len(quotes) > 25
     for quote, text in quotes.items():
         body = " ".join(text.split("\n", 1)[1].split())
-        assert re.search(".*".join(map(re.escape, quote.split("…"))), body), quote
+        assert re.search(".*".join(re.escape(part.strip()) for part in quote.split("…")), body), quote
 
 
 def test_sacrebleu_still_says_what_the_page_quotes(caplog):
