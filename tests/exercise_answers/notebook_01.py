@@ -1,0 +1,140 @@
+"""Answers to the exercises of notebook 01: the paper's numbers, and attention that saves something."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from transformer_lib.masks import local_mask
+
+
+def multiplications(projections=4, mixing=2, feed_forward=2):
+    return lambda n, d_model, d_ff: (
+        projections * n * d_model**2 + mixing * n**2 * d_model + feed_forward * n * d_model * d_ff
+    )
+
+
+def entropy(vocab_size, smoothing):
+    target = torch.full((vocab_size,), smoothing / vocab_size)
+    target[0] += 1 - smoothing
+    return torch.special.entr(target).sum()
+
+
+def terms(vocab_size, smoothing, others=1, log=math.log):
+    """The sum with the right token's term and those of vocab_size - ``others``; 0 · ln 0 is 0."""
+    right, other = 1 - smoothing + smoothing / vocab_size, smoothing / vocab_size
+    return -right * log(right) - ((vocab_size - others) * other * log(other) if other else 0)
+
+
+def by_pytorch(vocab_size, smoothing):
+    target = torch.full((1, vocab_size), smoothing / vocab_size)
+    target[0, 0] += 1 - smoothing
+    return F.cross_entropy(target.clamp(min=1e-30).log(), torch.tensor([0]), label_smoothing=smoothing)
+
+
+def spread_over_others(vocab_size, smoothing):
+    return -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(smoothing / (vocab_size - 1))
+
+
+def blocks_and_columns(n):
+    side, place = math.ceil(math.sqrt(n)), torch.arange(n)
+    row, column = place // side, place % side
+    return (row[:, None] == row) | (column[:, None] == column)
+
+
+def one_hub(n):
+    """All look at the first √n positions, each of which looks at √n others."""
+    side = math.ceil(math.sqrt(n))
+    mask = torch.zeros(n, n, dtype=torch.bool)
+    mask[:, :side] = True
+    for hub in range(side):
+        mask[hub, hub * side : (hub + 1) * side] = True
+    return mask
+
+
+def blocks(n):
+    row = torch.arange(n) // math.ceil(math.sqrt(n))
+    return row[:, None] == row
+
+
+def columns(n):
+    column = torch.arange(n) % math.ceil(math.sqrt(n))
+    return column[:, None] == column
+
+
+RIGHT = {
+    "01.1": [(101, 86_250), (100.97, 86_208), (100_900_000, 44.2e6 / 512)],
+    "01.2": [((1024 * 4000) ** -0.5, [2000, 16_000], 16_000), (4.94e-4, (16_000, 2000), 16_000.0)],
+    "01.3": [(multiplications(), 3072), (lambda n, d, d_ff: 2 * n * d * (2 * d + n + d_ff), torch.tensor(3072.0))],
+    "01.4": [(entropy,), (by_pytorch,), (terms,)],
+    "01.5": [(blocks_and_columns,), (one_hub,)],
+}
+WRONG = {  # answers that people give, and what the hint must speak of
+    "01.1": [
+        ((82, 86_250), "three places"),
+        ((119.8, 86_250), "once already"),
+        ((56.7, 86_250), "part of the model"),
+        ((63.1, 86_250), "as it is"),
+        ((44.2, 86_250), "none of them can go"),
+        ((70, 86_250), "beside the layers"),
+        ((101, 123_242), "the layers alone"),
+        ((101, 28_776), "costs 512 numbers, once"),
+        ((101, 49_300), "on top of"),
+        (("many", 86_250), "a number was expected"),
+    ],
+    "01.2": [
+        ((6.99e-4, [2000, 16_000], 16_000), "that is base"),
+        ((4000**-0.5, [2000, 16_000], 16_000), "d_model lowers"),
+        ((1 / 4_096_000, [2000, 16_000], 16_000), "take the root"),
+        ((1024**-0.5, [2000, 16_000], 16_000), "put step"),
+        ((4.94e-4, [2000, 8000], 16_000), "by √2, not by 2"),
+        ((4.94e-4, 2000, 16_000), "half of its peak twice"),
+        ((4.94e-4, [1000, 16_000], 16_000), "a straight line"),
+        ((4.94e-4, [2000, 16_000], 8000), "twice the warm-up"),
+        ((4.94e-4, [2000, 16_000], 2000), "*raises*"),
+    ],
+    "01.3": [
+        ((multiplications(projections=3), 3072), "four projections"),
+        ((multiplications(projections=0), 3072), "the output, are missing"),
+        ((multiplications(mixing=1), 3072), "two products"),
+        ((multiplications(mixing=0), 3072), "n · n"),
+        ((multiplications(mixing=16), 3072), "eight heads"),
+        ((multiplications(feed_forward=0), 3072), "the feed-forward network is missing"),
+        ((multiplications(feed_forward=1), 3072), "two matrices"),
+        ((multiplications(8, 4, 4), 3072), "multiplications only"),
+        ((lambda n, d, d_ff: multiplications()(n, d, d_ff) // n, 3072), "for one word"),
+        ((lambda n, d, d_ff: 4 * n * d * d + 2 * n * d + 2 * n * d * d_ff, 3072), "all n words"),
+        ((lambda n, d, d_ff: 12 * n * d * d + 2 * n * n * d, 3072), "product by product"),
+        ((multiplications(), 512), "compared with itself"),
+        ((multiplications(), 1024), "feed-forward network belongs"),
+        ((multiplications(), 6144), "two products grow"),
+        ((multiplications(), 4000), "solve for n"),
+        (([12], 3072), "a function was expected"),
+    ],
+    "01.4": [
+        (lambda size, smoothing: -math.log(1 - smoothing + smoothing / size), "the hard target"),
+        (lambda size, smoothing: terms(size, smoothing, others=size), "have terms too"),
+        (lambda size, smoothing: terms(size, smoothing, others=size - 1), "vocab_size − 1"),
+        (lambda size, smoothing: terms(size, smoothing, others=0), "one token less"),
+        (spread_over_others, "the right one included"),
+        (lambda size, smoothing: terms(size, smoothing, log=math.log2), "natural logarithm"),
+        (lambda size, smoothing: math.exp(terms(size, smoothing)), "e to the power"),
+        (lambda size, smoothing: -terms(size, smoothing), "minus the logarithm"),
+        (lambda size, smoothing: 0.0, "certainty is punished"),
+        (lambda size, smoothing: math.log(size), "sum over all tokens"),
+        (lambda size, smoothing: terms(size, smoothing) + 0 * math.log(smoothing), "0 · ln 0"),
+        (lambda size, smoothing: terms(size, 0.1), "sum over all tokens"),
+    ],
+    "01.5": [
+        (lambda n: torch.ones(n, n, dtype=torch.bool), "full attention"),
+        (lambda n: local_mask(n, 3), "some keys must be far away"),
+        (blocks, "some keys must be far away"),
+        (columns, "does not depend on input"),
+        (lambda n: torch.ones(n, n, dtype=torch.bool).tril(), "are allowed"),
+        (lambda n: columns(n) & ~blocks(n), "does not depend"),
+        (lambda n: blocks(n).float(), "torch.bool"),
+        (lambda n: blocks_and_columns(16), "the shape is"),
+        (lambda n: torch.zeros(n, n, dtype=torch.bool), "sees nothing"),
+        (lambda n: [[True]], "a tensor was expected"),
+    ],
+}

@@ -1,0 +1,158 @@
+"""Answers to the exercises of notebook 02: padding, a vocabulary, a leak, batches by token count."""
+
+import random
+from collections import Counter
+from itertools import chain
+
+import torch
+
+from transformer_lib.text import TextField, tokenizer
+
+SPECIALS = ["<unk>", "<pad>", "<sos>", "<eos>"]
+
+
+def alphabetical(counts):
+    return sorted(counts, key=lambda token: (-counts[token], token))
+
+
+def shortest(rank=alphabetical, enough=lambda known, total, coverage: known / total >= coverage, extra=0):
+    def vocabulary(sentences, coverage):
+        counts = Counter(chain.from_iterable(sentences))
+        kept, known = [], 0
+        for token in rank(counts):
+            if known and enough(known, counts.total(), coverage):
+                break
+            kept.append(token)
+            known += counts[token]
+        return SPECIALS + (kept[:extra] if extra < 0 else kept)
+
+    return vocabulary
+
+
+def one_more(sentences, coverage):
+    ranked = alphabetical(Counter(chain.from_iterable(sentences)))
+    return SPECIALS + ranked[: len(shortest()(sentences, coverage)) - 3]
+
+
+def share_of_types(sentences, coverage):
+    ranked = alphabetical(Counter(chain.from_iterable(sentences)))
+    return SPECIALS + ranked[: round(coverage * len(ranked) + 0.5)]
+
+
+def lower_tokens(text):
+    return [token.lower() for token in tokenizer("de")(text)]
+
+
+def leaking(read=lower_tokens, side=0):
+    def leaks(train, test):
+        seen = {tuple(read(pair[side])) for pair in train}
+        return [number for number, pair in enumerate(test) if tuple(read(pair[side])) in seen]
+
+    return leaks
+
+
+def batcher(key=max, shuffle=True, mix=True, fits=lambda size, limit: size <= limit, last=True, pad=True):
+    """Return a function that makes batches; each argument leaves something out."""
+
+    def make(lengths, max_tokens, seed):
+        rng = random.Random(seed)
+        numbers = list(range(len(lengths)))
+        if mix:
+            rng.shuffle(numbers)
+        if key:
+            numbers.sort(key=lambda number: key(lengths[number]))
+        batches, batch = [], []
+        for number in numbers:
+            sides = [max(lengths[each]) for each in [*batch, number]]
+            if batch and not fits(len(sides) * max(sides) if pad else sum(sides), max_tokens):
+                batches.append(batch)
+                batch = []
+            batch.append(number)
+        if last:
+            batches.append(batch)
+        if shuffle:
+            rng.shuffle(batches)
+        return batches
+
+    return make
+
+
+def with_torch(lengths, max_tokens, seed):
+    torch.manual_seed(seed)
+    order = torch.randperm(len(lengths)).tolist()
+    order.sort(key=lambda number: (lengths[number][0] // 2, lengths[number][1]))
+    batches = [[]]
+    for number in order:
+        if max(max(lengths[each]) for each in [*batches[-1], number]) * (len(batches[-1]) + 1) > max_tokens:
+            batches.append([])
+        batches[-1].append(number)
+    return [batches[place] for place in torch.randperm(len(batches)).tolist()]
+
+
+def not_seeded():
+    seeds = iter(range(1000))
+    return lambda lengths, max_tokens, seed: batcher()(lengths, max_tokens, next(seeds))
+
+
+RIGHT = {
+    "02.1": [(50, 10.7), (0.5, 6 / 56), (50.0, torch.tensor(10.71))],
+    "02.2": [(shortest(),), (lambda sentences, coverage: tuple(shortest()(sentences, coverage)),)],
+    "02.3": [(leaking(),), (leaking(TextField("de").preprocess),), (lambda train, test: set(leaking()(train, test)),)],
+    "02.4": [(batcher(),), (batcher(key=sum),), (batcher(key=lambda pair: (max(pair), min(pair))),), (with_torch,)],
+}
+WRONG = {  # answers that people give, and what the hint must speak of
+    "02.1": [
+        ((55.6, 13.0), "take positions too"),
+        ((100, 12), "not by the tokens"),
+        ((60, 10.7), "not padding"),
+        ((40, 10.7), "draw the rectangle"),
+        ((50, 13.0), "in these batches too"),
+        ((50, 16.7), "in a batch of its own"),
+        ((50, 8.3), "Add up the positions"),
+        ((50, 12), "both rectangles"),
+        (("half", 10.7), "a number was expected"),
+    ],
+    "02.2": [
+        (share_of_types, "you count types"),
+        (lambda *given: shortest()(*given)[4:], "specials are missing"),
+        (lambda *given: shortest()(*given)[4:] + SPECIALS, "come first"),
+        (lambda *given: SPECIALS[::-1] + shortest()(*given)[4:], "in this order"),
+        (shortest(extra=-1), "only"),
+        (one_more, "a shorter list"),
+        (shortest(enough=lambda known, total, coverage: known / total > coverage), "a shorter list"),
+        (shortest(rank=lambda counts: [token for token, _ in counts.most_common()]), "alphabetical"),
+        (shortest(rank=sorted), "the most frequent"),
+        (lambda sentences, coverage: [*SPECIALS, *chain.from_iterable(sentences)], "twice"),
+        (lambda sentences, coverage: set(shortest()(sentences, coverage)), "a list of tokens"),
+    ],
+    "02.3": [
+        (lambda train, test: [test.index(pair) for pair in test if pair in train], "number 1 is a leak"),
+        (leaking(lambda text: [text]), "number 3"),
+        (leaking(lambda text: [text.lower()]), "number 3"),
+        (leaking(lambda text: text.lower().replace(" .", ".").split()), "number 6"),
+        (leaking(side=1), "the German one"),
+        (leaking(lambda text: lower_tokens(text.rstrip(". "))), "full stop"),
+        (leaking(lambda text: sorted(lower_tokens(text))), "another order"),
+        (lambda train, test: [test[number] for number in leaking()(train, test)], "not the pairs"),
+        (lambda train, test: leaking()(test, test), "the German one"),
+        (lambda train, test: [1, 3, 6], "the list is empty"),
+        (lambda train, test: 3, "a list of numbers"),
+    ],
+    "02.4": [
+        (batcher(key=None), "Let pairs of similar length meet"),
+        (batcher(key=lambda pair: pair[0]), "Sort by both sides"),
+        (batcher(shuffle=False), "in order of length"),
+        (batcher(mix=False), "the same sentences meet"),
+        (batcher(mix=False, shuffle=False), "in order of length"),
+        (lambda lengths, max_tokens, seed: batcher()(lengths, max_tokens, 0), "another seed"),
+        (not_seeded(), "the same seed"),
+        (batcher(last=False), "lost when the loop ended"),
+        (batcher(pad=False), "padded to the longest"),
+        (batcher(fits=lambda size, limit: size <= 1.1 * limit), "are allowed"),
+        (lambda lengths, max_tokens, seed: [[number] for number in range(len(lengths))], "are not full"),
+        (lambda lengths, max_tokens, seed: batcher()(lengths, max(max_tokens // 2, 20), seed), "are not full"),
+        (lambda lengths, max_tokens, seed: [[0], *batcher()(lengths, max_tokens, seed)], "more than one batch"),
+        (lambda lengths, max_tokens, seed: [[], *batcher()(lengths, max_tokens, seed)], "is empty"),
+        (lambda lengths, max_tokens, seed: list(range(len(lengths))), "a list of lists"),
+    ],
+}

@@ -1,0 +1,202 @@
+"""Checks of the exercises of notebook 01: the paper's numbers, and attention that saves something."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from transformer_lib.exercises import Wrong, call, exercise, expect, expect_number
+
+
+@exercise("01.1")
+def sharing(my_millions: float, my_vocabulary: int) -> str:
+    """``my_millions`` of base without sharing; ``my_vocabulary``, with which words cost as much as all layers."""
+    words, layers = 18.9, 44.2
+    millions, vocabulary = _number(my_millions), _number(my_vocabulary)
+    if millions > 1e6:
+        millions /= 1e6
+    for wrong, hint in {
+        layers + 2 * words: "one matrix is used in three places: both embeddings, and the output.",
+        layers + 4 * words: "63.1 million holds the shared matrix once already.",
+        3 * words: "the layers are part of the model too.",
+        layers + words: "that is the model as it is, with one matrix for three places.",
+        layers: "each of the three places needs a matrix of its own; none of them can go.",
+    }.items():
+        expect(not _near(millions, wrong), hint)
+    expect_number(
+        millions, layers + 3 * words, "three matrices of 37,000 × 512 instead of one, beside the layers.", 0.003
+    )
+    for wrong, hint in {
+        layers * 1e6 / 512 / 3: "the matrix is shared: a token type costs 512 numbers, once.",
+        layers * 1e6 / 1024: "base has a d_model of 512.",
+        (layers + words) * 1e6 / 512: "compare with the layers alone, without the matrix for 37,000 types.",
+        (layers - words) * 1e6 / 512: "that many types come on top of the 37,000. How many are there then?",
+    }.items():
+        expect(not _near(vocabulary, wrong), hint)
+    expect_number(vocabulary, layers * 1e6 / 512, "how many times do 512 numbers go into the layers?", 0.005)
+    return "60 % more, all of it in word vectors. Multilingual models have 250,000 types: mostly a dictionary, then."
+
+
+@exercise("01.2")
+def equation_3(my_peak: float, my_half_steps: Sequence[int], my_warmup: int) -> str:
+    """``my_peak`` of big's rate; ``my_half_steps``, with half of it; ``my_warmup``, which would halve it."""
+    peak = (1024 * 4000) ** -0.5
+    highest, warmup = _number(my_peak), _number(my_warmup)
+    for wrong, hint in {
+        (512 * 4000) ** -0.5: "that is base. Big has a d_model of 1024.",
+        4000**-0.5: "d_model lowers the rate too.",
+        1 / (1024 * 4000): "the exponent is −0.5: take the root.",
+        1024**-0.5: "put step = warmup_steps = 4,000 into equation 3.",
+    }.items():
+        expect(not _near(highest, wrong), hint)
+    expect(_near(highest, peak), "put step = warmup_steps = 4,000 and d_model = 1024 into equation 3.")
+    expect(
+        isinstance(my_half_steps, list | tuple | set) and len(my_half_steps) == 2,
+        "the rate passes half of its peak twice: on the way up, and on the way down.",
+    )
+    up, down = sorted(map(_number, my_half_steps))
+    expect_number(up, 2000, "on the way up, the rate is a straight line from zero.", 0.001)
+    expect(not _near(down, 8000), "at twice the steps, the rate is the peak by √2, not by 2.")
+    expect_number(down, 16_000, "on the way down, the rate is one over the root of the step.", 0.001)
+    expect(not _near(warmup, 8000), "twice the warm-up divides the peak by √2 only.")
+    expect(not _near(warmup, 2000), "a shorter warm-up *raises* the peak.")
+    expect_number(warmup, 16_000, "the peak is one over the root of d_model · warmup_steps.", 0.001)
+    return "16,000 twice, for one reason: a longer warm-up cuts off the top of the same falling curve."
+
+
+@exercise("01.3")
+def work(my_multiplications: Callable[[int, int, int], int], my_length: int) -> str:
+    """``my_multiplications(n, d_model, d_ff)`` of an encoder layer, and the length where mixing is half of them."""
+    for n, d_model, d_ff in ((9, 12, 20), (50, 512, 2048)):
+        found = _number(call(my_multiplications, n, d_model, d_ff))
+        projections, mixing, feed_forward = 4 * n * d_model**2, 2 * n * n * d_model, 2 * n * d_model * d_ff
+        right = projections + mixing + feed_forward
+        mistakes = {
+            projections + mixing: "the feed-forward network is missing.",
+            mixing + feed_forward: "the projections to queries, keys and values, and of the output, are missing.",
+            right - n * d_model**2: "there are four projections: query, key, value, and the output.",
+            right
+            - n * n * d_model: "there are two products of size n · n: scores, and then the average of the values.",
+            right - n * d_model * d_ff: "the feed-forward network has two matrices.",
+            2 * right: "count multiplications only: with the additions there are twice as many.",
+            right - mixing: "comparing and averaging are missing: what grows with n · n.",
+            right / n: "that is the work for one word. There are n.",
+            right - mixing + 8 * mixing: "eight heads share d_model, so they cost as much as one.",
+            right - mixing + 2 * n * d_model: "each word is compared with all n words.",
+        }
+        expect(found not in mistakes, mistakes.get(found, ""))
+        expect_number(
+            found,
+            right,
+            f"with n = {n}, d_model = {d_model} and d_ff = {d_ff}, go through the layer product by product: one of "
+            "[a, b] and [b, c] has a · b · c multiplications.",
+            0,
+        )
+    length = _number(my_length)
+    for wrong, hint in {
+        512: "at n = d, a whole attention layer and a GRU break even. Here the layer is compared with itself.",
+        1024: "the feed-forward network belongs to the layer too.",
+        2048: "the four projections belong to the rest of the layer too.",
+        6144: "two products grow with n · n: scores, and average.",
+        1536: "the feed-forward network has two matrices of 512 × 2048.",
+    }.items():
+        expect(not _near(length, wrong), hint)
+    expect_number(
+        length, 3072, "set 2 · n² · d equal to the rest, n · (4 · d² + 2 · d · d_ff), and solve for n.", 0.001
+    )
+    return (
+        "6 · d_model. An LSTM layer has 8 · n · d² multiplications, fewer at any length: what the Transformer saves is "
+        "waiting, not work."
+    )
+
+
+@exercise("01.4")
+def lowest_loss(my_lowest_loss: Callable[[int, float], float]) -> str:
+    """``my_lowest_loss(vocab_size, smoothing)``: the smoothed loss of a model that gives just the smoothed targets."""
+    for vocab_size, smoothing in ((5, 0.1), (37_000, 0.1), (100, 0.3), (5, 0.0)):
+        target = torch.full((1, vocab_size), smoothing / vocab_size, dtype=torch.float64)
+        target[0, 2] += 1 - smoothing
+        right = F.cross_entropy(target.log().clamp(min=-1e9), torch.tensor([2]), label_smoothing=smoothing).item()
+        try:
+            found = _number(call(my_lowest_loss, vocab_size, smoothing))
+        except Wrong:
+            expect(smoothing, "without smoothing, the others get 0 · ln 0. It counts as 0.")
+            raise
+        if smoothing == 0:
+            expect(not math.isnan(found), "without smoothing, the others get 0 · ln 0. It counts as 0.")
+            expect_number(found, 0, "without smoothing, the model may be certain, and its loss is 0.", 1e-6)
+            break
+        largest, other = target[0, 2].item(), smoothing / vocab_size
+        unlike = smoothing / (vocab_size - 1)
+        mistakes = {
+            -math.log(
+                largest
+            ): "that is the loss against the hard target. The smoothed target asks for the others too.",
+            -largest * math.log(largest): "that is the term of the right token. The others have terms too.",
+            -largest * math.log(largest) - other * math.log(other): "there are vocab_size − 1 other tokens.",
+            -largest * math.log(largest) - vocab_size * other * math.log(other): "one token less: the right one is not "
+            "among the others.",
+            -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(unlike): "ε is spread over all tokens"
+            ", the right one included: it gets a little more than 1 − smoothing.",
+            right / math.log(2): "losses are in nats: the natural logarithm.",
+            math.exp(right): "that is e to the power of the loss.",
+            -right: "a loss is minus the logarithm.",
+            0.0: "with the smoothed targets, certainty is punished: the loss cannot reach 0.",
+        }
+        for wrong, hint in mistakes.items():
+            expect(abs(found - wrong) > 1e-5 or abs(wrong - right) < 1e-5, hint)
+        expect_number(
+            found,
+            right,
+            "sum over all tokens: minus the target times the logarithm of the probability, equal here.",
+            1e-4,
+        )
+    return "for 37,000 tokens it is 1.38 nats, so compare smoothed losses only with losses smoothed alike."
+
+
+@exercise("01.5")
+def sparse(my_sparse_mask: Callable[[int], Tensor]) -> str:
+    """``my_sparse_mask(n)``: about 2 · √n keys for each query, such that two layers connect everybody."""
+    for n in (16, 64, 50, 100, 7):
+        mask = call(my_sparse_mask, n)
+        expect(isinstance(mask, Tensor), f"a tensor was expected, but your code returned a {type(mask).__name__}.")
+        expect(mask.shape == (n, n), f"for n = {n}, the shape is {list(mask.shape)}, expected {[n, n]}.")
+        expect(mask.dtype == torch.bool, f"the type is {mask.dtype}, expected torch.bool: True means *may attend*.")
+        budget = 2 * math.ceil(math.sqrt(n))
+        keys = mask.sum(dim=-1)
+        where = f"for n = {n}, position {keys.argmin().item()}"
+        expect(keys.min() > 0, f"{where} sees nothing, and softmax of nothing is nan.")
+        where = f"for n = {n}, position {keys.argmax().item()}"
+        expect(
+            not mask.all() or n <= budget, "that is full attention: one layer connects everybody, for n keys a query."
+        )
+        expect(keys.max() <= budget, f"{where} sees {keys.max().item()} positions, at most {budget} are allowed.")
+        twice = (mask.float() @ mask.float()) > 0
+        if not twice.all():
+            i, j = (~twice).nonzero()[0].tolist()
+            reach = torch.arange(n)
+            band = (reach[:, None] - reach).abs()[mask].max().item() < n // 2
+            raise Wrong(
+                f"for n = {n}, output {i} does not depend on input {j} after two layers. "
+                + (
+                    "Neighbours of neighbours are near as well: some keys must be far away."
+                    if band
+                    else f"Which position could see {j}, and be seen by {i}?"
+                )
+            )
+    return "n · √n instead of n · n: Child et al. 2019, *Sparse Transformers*. The path is two layers instead of one."
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise Wrong(f"a number was expected, but this is a {type(value).__name__}.") from None
+
+
+def _near(found: float, wrong: float) -> bool:
+    """Whether somebody meant this number, and rounded it."""
+    return abs(found - wrong) <= 0.003 * abs(wrong)

@@ -1,0 +1,224 @@
+"""Checks of the exercises of notebook 02: padding, a vocabulary, a leak, batches by token count."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+
+from transformer_lib.corpora import Pair
+from transformer_lib.exercises import Wrong, call, exercise, expect, expect_number
+from transformer_lib.text import EOS, PAD, SOS, UNK
+
+_SPECIALS = [UNK, PAD, SOS, EOS]
+
+
+@exercise("02.1")
+def padding(my_padding: float, my_padding_apart: float) -> str:
+    """``my_padding`` of a batch with one long caption, in per cent; ``my_padding_apart``, when it is left out."""
+    together, apart = (_percent(given) for given in (my_padding, my_padding_apart))
+    for wrong, hint in {
+        100 * 50 / 90: "`<sos>` and `<eos>` take positions too, but they are no padding: each row has two more tokens.",
+        100: "divide by all positions of the rectangle, not by the tokens.",
+        60: "`<sos>` and `<eos>` are tokens that the model reads, not padding.",
+    }.items():
+        expect(abs(together - wrong) > 0.2, hint)
+    expect_number(
+        together, 50, "draw the rectangle: five rows, as wide as the longest with `<sos>` and `<eos>`.", 0.005
+    )
+    for wrong, hint in {
+        100 * 6 / 46: "`<sos>` and `<eos>` take positions in these batches too.",
+        100 * 6 / 36: "the long caption is computed too, in a batch of its own: count its positions.",
+        100
+        * 3
+        / 36: "an average of two shares counts a small batch as much as a large one. Add up the positions first.",
+        100 * 6 / 50: "divide by all positions of both rectangles, not by the tokens.",
+    }.items():
+        expect(abs(apart - wrong) > 0.2, hint)
+    expect_number(apart, 100 * 6 / 56, "two rectangles: four rows of 9, and one of 20.", 0.005)
+    return "one long caption made half of the work padding. A random order, in section 7, wastes as much on Multi30k."
+
+
+@exercise("02.2")
+def vocabulary(my_vocabulary: Callable[[list[list[str]], float], Sequence[str]]) -> str:
+    """``my_vocabulary(sentences, coverage)``: the shortest list that leaves that share of the tokens known."""
+    small = "der mann schläft . | der hund schläft . | ein mann liest ein buch . | der hund bellt ."
+    rng = random.Random(0)
+    large = [[f"w{int(rng.paretovariate(0.6)) % 60}" for _ in range(rng.randint(4, 9))] for _ in range(60)]
+    for sentences in ([sentence.split() for sentence in small.split(" | ")], large):
+        counts = Counter(chain.from_iterable(sentences))
+        ranked = sorted(counts, key=lambda token: (-counts[token], token))
+        for coverage in (0.5, 0.6, 0.75, 0.93, 1.0):
+            found = call(my_vocabulary, [list(sentence) for sentence in sentences], coverage)
+            expect(
+                isinstance(found, list | tuple), f"a list of tokens was expected, but this is a {type(found).__name__}."
+            )
+            found = list(found)
+            where = f"with {len(sentences)} sentences and a coverage of {coverage}, "
+            expect(set(_SPECIALS) <= set(found), f"the four specials are missing: {' '.join(_SPECIALS)}.")
+            expect(found[:4] == _SPECIALS, f"the specials come first, in this order: {' '.join(_SPECIALS)}.")
+            kept = found[4:]
+            expect(len(set(kept)) == len(kept), "a type stands in the list twice.")
+            expect(set(kept) <= set(counts), "the list holds something that no sentence holds.")
+            numbers = [counts[token] for token in kept]
+            expect(numbers == sorted(numbers, reverse=True), "the most frequent types come first.")
+            right = _shortest(ranked, counts, coverage)
+            if len(kept) != len(right):
+                known = sum(numbers) / counts.total()
+                by_types = coverage * len(counts)
+                expect(
+                    abs(len(kept) - by_types) > 1 or abs(len(kept) - len(right)) < 2,
+                    where + "you count types. Coverage is about tokens: a frequent type covers many.",
+                )
+                if known < coverage:
+                    raise Wrong(where + f"only {100 * known:.1f} % of the tokens are known: it lacks a type or more.")
+                raise Wrong(where + "a shorter list is enough: the last type that you took is not needed.")
+            expect(kept == right, where + "types with equal counts come in alphabetical order, as in section 4.")
+    return "the last few per cent cost most of the entries. This is Zipf's law again."
+
+
+def _shortest(ranked: list[str], counts: Counter[str], coverage: float) -> list[str]:
+    known = 0
+    for place, token in enumerate(ranked, start=1):
+        known += counts[token]
+        if known >= coverage * counts.total() - 1e-9:
+            return ranked[:place]
+    return ranked
+
+
+@exercise("02.3")
+def leaks(my_leaks: Callable[[list[Pair], list[Pair]], Collection[int]]) -> str:
+    """``my_leaks(train, test)``: numbers of the test pairs whose source the model has read in training."""
+    train = [
+        Pair("Ein Hund bellt.", "A dog barks."),
+        Pair("Zwei Männer essen.", "Two men are eating."),
+        Pair("Das Essen, das er kocht, ist gut.", "The food that he cooks is good."),
+    ]
+    test = [
+        Pair("Eine Frau liest.", "A woman reads."),
+        Pair("Ein Hund bellt.", "A dog is barking."),
+        Pair("Ein Köter bellt.", "A dog barks."),
+        Pair("zwei männer essen .", "Two men eat."),
+        Pair("Ein Hund bellt", "A dog barks"),
+        Pair("Zwei Männer essen Eis.", "Two men are eating ice cream."),
+        Pair("Das Essen , das er kocht, ist gut .", "The food that he cooks is good."),
+        Pair("Bellt ein Hund.", "Does a dog bark."),
+    ]
+    try:
+        found = set(call(my_leaks, list(train), list(test)))
+    except TypeError:
+        raise Wrong("a list of numbers was expected.") from None
+    expect(
+        all(isinstance(number, int) for number in found), "return the numbers of the test pairs, from 0, not the pairs."
+    )
+    expect(found <= set(range(len(test))), "the numbers are those of test pairs, counted from 0.")
+    expect(2 not in found, "number 2 has an English side that is in train. What the model reads is the German one.")
+    expect(4 not in found, "number 4 lacks the full stop. It is a token, so the model reads another sentence.")
+    expect(7 not in found, "number 7 has the same tokens in another order: it is another sentence.")
+    expect(not found & {0, 5}, "a German sentence is a leak if *all* of it is the same as a German sentence of train.")
+    expect(1 in found, "number 1 is a leak: the model has read this German sentence. Its English side may differ.")
+    expect(3 in found, "number 3 is a leak, although its letters differ: compare tokens in lower case.")
+    expect(6 in found, "number 6 is a leak, although its spaces differ: compare tokens, not strings.")
+    expect(not list(call(my_leaks, train[:1], test[2:5])), "where nothing leaks, the list is empty.")
+    return "run it on every new corpus: what was collected from the web can hold the test sentences, too."
+
+
+@exercise("02.4")
+def batches(my_batches: Callable[[list[tuple[int, int]], int, int], Iterable[Iterable[int]]]) -> str:
+    """``my_batches(lengths, max_tokens, seed)``: numbers of the pairs of each batch, for one epoch."""
+    state = random.getstate()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            _valid(my_batches, [(5, 4), (6, 6), (10, 9)], 20, 0)
+            expect(_valid(my_batches, [(5, 30)], 30, 0) == [[0]], "a pair of just max_tokens fits.")
+            lengths = _lengths(6000)
+            first = _valid(my_batches, lengths, 1000, 0)
+            least = sum(map(max, lengths)) / 1000
+            if len(first) > 1.25 * least:
+                _explain(first, lengths, 1000, least)
+            widths = [max(max(lengths[number]) for number in batch) for batch in first]
+            expect(
+                widths not in (sorted(widths), sorted(widths, reverse=True)),
+                "the batches come in order of length. Shuffle them, so that training sees short and long ones mixed.",
+            )
+            expect(_valid(my_batches, lengths, 1000, 0) == first, "the same seed should give the same batches again.")
+            second = _valid(my_batches, lengths, 1000, 1)
+            expect(second != first, "another seed should give another order.")
+            expect(
+                set(map(frozenset, first)) != set(map(frozenset, second)),
+                "another order, but the same sentences meet in every epoch. Shuffle before you sort, too: the sort "
+                "leaves pairs with equal keys in the order in which they were.",
+            )
+    finally:
+        random.setstate(state)
+    return "that is `Batches` with `max_tokens`, and the paper's way to make batches (section 5.1)."
+
+
+def _lengths(count: int) -> list[tuple[int, int]]:
+    """Lengths like those of captions, of both sides."""
+    rng = random.Random(0)
+    sources = [min(44, max(4, round(rng.lognormvariate(2.45, 0.35)))) for _ in range(count)]
+    return [(length + 2, min(44, max(4, round(length * rng.lognormvariate(0.05, 0.2)))) + 2) for length in sources]
+
+
+def _valid(
+    my_batches: Callable[..., Any], lengths: list[tuple[int, int]], max_tokens: int, seed: int
+) -> list[list[int]]:
+    """Call a reader's function, and see that its batches hold every pair once and are not too large."""
+    try:
+        found = [list(batch) for batch in call(my_batches, list(lengths), max_tokens, seed)]
+    except TypeError:
+        raise Wrong("a list of lists was expected: the numbers of the pairs of each batch.") from None
+    numbers = list(chain.from_iterable(found))
+    expect(all(isinstance(number, int) for number in numbers), "a batch should hold the numbers of its pairs, from 0.")
+    expect(all(found), "one of the batches is empty.")
+    expect(
+        set(numbers) <= set(range(len(lengths))), f"for {len(lengths)} pairs, the numbers are 0 to {len(lengths) - 1}."
+    )
+    missing = len(lengths) - len(set(numbers))
+    expect(
+        not missing, f"{missing} of {len(lengths)} pairs are in no batch. Was the last batch lost when the loop ended?"
+    )
+    expect(len(numbers) == len(lengths), "a pair is in more than one batch, or twice in one.")
+    for batch in found:
+        longest = [max(lengths[number][side] for number in batch) for side in (0, 1)]
+        tokens = max(sum(lengths[number][side] for number in batch) for side in (0, 1))
+        size = len(batch) * max(longest)
+        if size > max_tokens >= tokens:
+            raise Wrong(
+                f"a batch of {len(batch)} pairs, the longest side of which is {max(longest)}, takes {size} positions, "
+                f"more than {max_tokens}: all rows are padded to the longest."
+            )
+        expect(
+            size <= max_tokens, f"a batch takes {size} positions on its larger side, at most {max_tokens} are allowed."
+        )
+    return found
+
+
+def _explain(found: list[list[int]], lengths: list[tuple[int, int]], max_tokens: int, least: float) -> None:
+    """Say why there are more batches than needed."""
+    start = f"{len(found)} batches, where {round(least)} would do without padding: "
+    wide = [[max(lengths[number][side] for number in batch) for batch in found] for side in (0, 1)]
+    larger = sum(len(batch) * max(both) for batch, *both in zip(found, *wide, strict=True))
+    expect(
+        larger > 0.75 * max_tokens * len(found),
+        start + "most are not full. Add pairs until the next one would not fit.",
+    )
+    padding = []
+    for side in (0, 1):
+        positions = sum(len(batch) * width for batch, width in zip(found, wide[side], strict=True))
+        padding.append(100 * (1 - sum(pair[side] for pair in lengths) / positions))
+    raise Wrong(
+        f"{start}{padding[0]:.0f} % of the source positions and {padding[1]:.0f} % of the target's are padding. "
+        + ("Sort by both sides, not by one." if min(padding) < 10 else "Let pairs of similar length meet.")
+    )
+
+
+def _percent(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise Wrong(f"a number was expected, but this is a {type(value).__name__}.") from None
+    return 100 * number if 0 < number < 1 else number
