@@ -107,6 +107,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((lambda n, d, d_ff: 12 * n * d * d + 2 * n * n * d, 3072), "product by product"),
         ((multiplications(), 512), "compared with itself"),
         ((multiplications(), 1024), "feed-forward network belongs"),
+        ((multiplications(), 2048), "four projections and *two*"),
         ((multiplications(), 6144), "two products grow"),
         ((multiplications(), 4000), "solve for n"),
         (([12], 3072), "a function was expected"),

@@ -127,7 +127,7 @@ def a_weakness(my_sentence: str, my_changed: str, my_lost: str) -> str:
     first, second = (call(_shipped(), sentence) for sentence in (my_sentence, my_changed))
     expect(
         not _holds(_words(second), lost),
-        f"the model passes: it writes {second!r} Try a number, a *not*, an animal that few people photograph.",
+        f"the model passes: it writes {second!r} Try what no photo shows, or what few people photograph.",
     )
     for ending in ("s", "es"):
         expect(

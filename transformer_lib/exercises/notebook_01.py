@@ -99,9 +99,8 @@ def work(my_multiplications: Callable[[int, int, int], int], my_length: int) -> 
     for wrong, hint in {
         512: "at n = d, a whole attention layer and a GRU break even. Here the layer is compared with itself.",
         1024: "the feed-forward network belongs to the layer too.",
-        2048: "the four projections belong to the rest of the layer too.",
+        2048: "the rest of the layer has four projections and *two* matrices of 512 × 2048.",
         6144: "two products grow with n · n: scores, and average.",
-        1536: "the feed-forward network has two matrices of 512 × 2048.",
     }.items():
         expect(not _near(length, wrong), hint)
     expect_number(
@@ -130,17 +129,15 @@ def lowest_loss(my_lowest_loss: Callable[[int, float], float]) -> str:
             expect_number(found, 0, "without smoothing, the model may be certain, and its loss is 0.", 1e-6)
             break
         largest, other = target[0, 2].item(), smoothing / vocab_size
-        unlike = smoothing / (vocab_size - 1)
+        of_right, of_another = -largest * math.log(largest), -other * math.log(other)
+        over_others = (vocab_size - 1) / smoothing
         mistakes = {
-            -math.log(
-                largest
-            ): "that is the loss against the hard target. The smoothed target asks for the others too.",
-            -largest * math.log(largest): "that is the term of the right token. The others have terms too.",
-            -largest * math.log(largest) - other * math.log(other): "there are vocab_size − 1 other tokens.",
-            -largest * math.log(largest) - vocab_size * other * math.log(other): "one token less: the right one is not "
-            "among the others.",
-            -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(unlike): "ε is spread over all tokens"
-            ", the right one included: it gets a little more than 1 − smoothing.",
+            -math.log(largest): "that is the loss against the hard target. The smoothed one asks for the others too.",
+            of_right: "that is the term of the right token. The others have terms too.",
+            of_right + of_another: "there are vocab_size − 1 other tokens.",
+            of_right + vocab_size * of_another: "one token less: the right one is not among the others.",
+            -(1 - smoothing) * math.log(1 - smoothing) + smoothing * math.log(over_others): "ε is spread over all "
+            "tokens, the right one included: it gets a little more than 1 − smoothing.",
             right / math.log(2): "losses are in nats: the natural logarithm.",
             math.exp(right): "that is e to the power of the loss.",
             -right: "a loss is minus the logarithm.",
