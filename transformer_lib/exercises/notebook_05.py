@@ -250,6 +250,6 @@ def other_direction(my_translator: Callable[[list[str]], Sequence[str]]) -> str:
     bleu = sacre_bleu(found, [pair.tgt for pair in pairs]).value
     expect(
         bleu >= ENOUGH_BLEU,
-        f"it writes German, and BLEU (notebook 07) is {bleu:.0f}, expected {ENOUGH_BLEU} or more: train for longer.",
+        f"those are German words, but BLEU (notebook 07) is {bleu:.0f}, expected {ENOUGH_BLEU} or more: train longer.",
     )
     return "nothing in the model knows a language: only the data, the fields and their vocabularies do."
