@@ -1,0 +1,181 @@
+"""Answers to the exercises of notebook 05: the target, the loss, the learning rate, and the other direction."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch.optim.lr_scheduler import LambdaLR
+
+from transformer_lib.corpora import load_corpus
+
+
+def shift(before=lambda ids, sos, eos: [sos, *ids], after=lambda ids, sos, eos: [*ids, eos], end=()):
+    def cut(sentences, sos_id, eos_id, pad_id):
+        length = max(map(len, sentences)) + 1
+
+        def padded(frame, last):
+            rows = [frame(ids, sos_id, eos_id) for ids in sentences]
+            return torch.tensor([row + [pad_id] * (length - len(row) - len(last)) + list(last) for row in rows])
+
+        return padded(before, ()), padded(after, end)
+
+    return cut
+
+
+def eos_behind_padding(sentences, sos_id, eos_id, pad_id):
+    return shift(after=lambda ids, sos, eos: list(ids), end=[eos_id])(sentences, sos_id, eos_id, pad_id)
+
+
+def two_slices(sentences, sos_id, eos_id, pad_id):
+    length = max(map(len, sentences)) + 2
+    tgt = [[sos_id, *ids, eos_id, *[pad_id] * (length - 2 - len(ids))] for ids in sentences]
+    return [row[:-1] for row in tgt], [row[1:] for row in tgt]  # lists, and a short sentence is given <eos>
+
+
+def smoothed(mix=lambda wanted, everything, ε, V: (1 - ε) * wanted + ε / V * everything, mean=torch.Tensor.mean):
+    def loss(logits, targets, pad_id, smoothing):
+        surprise = -logits.log_softmax(-1)
+        real = targets != pad_id
+        wanted = surprise.gather(-1, targets[..., None])[..., 0][real]
+        return mean(mix(wanted, surprise.sum(-1)[real], smoothing, logits.shape[-1]))
+
+    return loss
+
+
+def by_torch(logits, targets, pad_id, smoothing):
+    flat, options = logits.flatten(0, 1), {"ignore_index": pad_id, "label_smoothing": smoothing}
+    return F.cross_entropy(flat, targets.flatten(), **options)
+
+
+def counting_padding(logits, targets, pad_id, smoothing):
+    return smoothed()(logits, targets, -100, smoothing)
+
+
+def divided_by_all(logits, targets, pad_id, smoothing):
+    return smoothed(mean=torch.Tensor.sum)(logits, targets, pad_id, smoothing) / targets.numel()
+
+
+def unsafe(logits, targets, pad_id, smoothing):
+    safe = (logits.softmax(-1)).log()
+    real = targets != pad_id
+    wanted = safe.gather(-1, targets[..., None])[..., 0][real]
+    return -((1 - smoothing) * wanted + smoothing * safe.mean(-1)[real]).mean()
+
+
+def schedule(first=1, floor=0, better=min, base=lambda optimizer: optimizer.param_groups[0]["lr"], size=-0.5):
+    def make(optimizer, d_model, warmup_steps):
+        rate = base(optimizer)
+
+        def factor(taken):
+            step = max(taken + first, floor)
+            return d_model**size * better(step**-0.5, step * warmup_steps**-1.5) / rate
+
+        return LambdaLR(optimizer, factor)
+
+    return make
+
+
+class ByHand:
+    """A schedule that is no ``LambdaLR``."""
+
+    def __init__(self, optimizer, d_model, warmup_steps):
+        self.taken, self.optimizer, self.sizes = 0, optimizer, (d_model, warmup_steps)
+        self.step()
+
+    def step(self):
+        self.taken += 1
+        d_model, warmup_steps = self.sizes
+        for group in self.optimizer.param_groups:
+            group["lr"] = d_model**-0.5 * min(self.taken**-0.5, self.taken * warmup_steps**-1.5)
+
+
+def from_zero(optimizer, d_model, warmup_steps):
+    rate = optimizer.param_groups[0]["lr"]
+    return LambdaLR(optimizer, lambda t: t and d_model**-0.5 * min(t**-0.5, t * warmup_steps**-1.5) / rate)
+
+
+def memory(side):
+    """Return a translator that has learnt the test split by heart."""
+    return {pair.src: pair[side] for pair in load_corpus("sample", src="en", tgt="de")["test"]}
+
+
+def by_heart(sentences):
+    return [memory(1)[sentence].lower() for sentence in sentences]
+
+
+def half_of_it(sentences):
+    return [" ".join(text.split()[::2]) for text in by_heart(sentences)]
+
+
+LN_2 = math.log(2)
+RIGHT = {
+    "05.1": [(2 * LN_2, 4, 8), (1.386, 4.0, 8.0)],
+    "05.2": [(shift(),), (two_slices,)],
+    "05.3": [(smoothed(),), (by_torch,), (lambda logits, *rest: by_torch(logits.double(), *rest)[None],)],
+    "05.4": [(schedule(),), (ByHand,)],
+    "05.5": [(by_heart,)],
+}
+WRONG = {  # answers that people give, and what the hint must speak of
+    "05.1": [
+        ((2.0, 4, 8), "bits"),
+        ((8 * LN_2, 4, 8), "the sum"),
+        ((14 / 5 * LN_2, 4, 8), "neither in the sum"),
+        ((8 / 5 * LN_2, 4, 8), "number of tokens either"),
+        ((4 / 3 * LN_2, 4, 8), "`<eos>` is wanted"),
+        ((1.114, 4, 8), "logarithm of each"),
+        ((-1.386, 4, 8), "at most 1"),
+        ((1.386, 6, 8), "mean of 4, 2, 2, 16"),
+        ((1.386, 4, 64), "whole number"),
+        ((1.386, 2.614, 8), "powers of e"),
+        (("ln 4", 4, 8), "a number was expected"),
+    ],
+    "05.2": [
+        (shift(before=lambda ids, sos, eos: [*ids, eos], after=lambda ids, sos, eos: [sos, *ids]), "exchanged them"),
+        (shift(before=lambda ids, sos, eos: [*ids, eos]), "the same"),
+        (shift(after=lambda ids, sos, eos: [sos, *ids]), "the same"),
+        (shift(before=lambda ids, sos, eos: list(ids)), "begins with `<sos>`"),
+        (shift(after=lambda ids, sos, eos: list(ids)), "exactly one"),
+        (eos_behind_padding, "right behind the last word"),
+        (shift(after=lambda ids, sos, eos: [*ids[1:], eos]), "the words, `<eos>`"),
+        (shift(before=lambda ids, sos, eos: [sos, *reversed(ids)]), "one place later"),
+        (lambda sentences, *ids: torch.zeros(3, 4), "two tensors"),
+        (lambda sentences, *ids: (torch.zeros(3, 5), torch.zeros(3, 5)), "the shape"),
+        (lambda sentences, *ids: (sentences, sentences), "rows of one length"),
+    ],
+    "05.3": [
+        (smoothed(mix=lambda wanted, everything, ε, V: wanted), "no smoothing"),
+        (counting_padding, "padding counts"),
+        (divided_by_all, "divided by all positions"),
+        (smoothed(mean=torch.Tensor.sum), "sum over tokens"),
+        (smoothed(mix=lambda wanted, all_, ε, V: (1 - ε) * wanted + ε * all_), "take its mean"),
+        (smoothed(mix=lambda w, all_, ε, V: (1 - ε) * w + ε / (V - 1) * (all_ - w)), "but the wanted one"),
+        (smoothed(mix=lambda wanted, all_, ε, V: wanted + ε / V * all_), "taken from somewhere"),
+        (smoothed(mix=lambda wanted, all_, ε, V: ε * wanted + (1 - ε) / V * all_), "exchanged ε"),
+        (smoothed(mean=lambda x: -x.mean()), "the sign"),
+        (smoothed(mean=lambda x: x), "one number was expected"),
+        (unsafe, "`log_softmax` is safe"),
+        (lambda *arguments: by_torch(*arguments).detach(), "no gradient"),
+        (lambda *arguments: by_torch(*arguments).item(), "a tensor was expected"),
+        (lambda logits, targets, pad_id, smoothing: by_torch(logits, targets, 1, smoothing), "padding counts"),
+    ],
+    "05.4": [
+        (schedule(base=lambda optimizer: 1.0), "multiplies the rate"),
+        (schedule(first=0), "stopped with ZeroDivisionError"),
+        (from_zero, "one step late"),
+        (schedule(first=0, floor=1), "one step late"),
+        (schedule(first=2), "one step ahead"),
+        (schedule(better=max), "*smaller* one"),
+        (schedule(size=0), "d_model^-0.5"),
+        (schedule(base=lambda optimizer: 1.0, better=max), "*smaller* one"),
+        (lambda optimizer, d_model, warmup_steps: 1e-3, "a method `step`"),
+        (lambda optimizer, d_model, warmup_steps: LambdaLR(optimizer, lambda taken: 1.0), "step 1 has the rate"),
+    ],
+    "05.5": [
+        (lambda sentences: list(sentences), "is English"),
+        (lambda sentences: ["der mann schläft ."] * len(sentences), "again and again"),
+        (half_of_it, "expected 60 or more"),
+        (lambda sentences: " ".join(by_heart(sentences)), "a list of 100 strings"),
+        (lambda sentences: by_heart(sentences)[:3], "a list of 100 strings"),
+        (lambda sentences: [""] * len(sentences), "empty"),
+    ],
+}

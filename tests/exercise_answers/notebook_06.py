@@ -1,0 +1,176 @@
+"""Answers to the exercises of notebook 06: searching for a translation, and reading an attention map."""
+
+import math
+
+import torch
+
+from transformer_lib.search import greedy_search
+
+
+def greedy(banned=True, first=None, last=-1, whole=True, room=0):
+    """Return a greedy search, one sentence at a time, with one thing changed."""
+
+    def search(model, src, sos_id, eos_id, max_len):
+        found = []
+        for row in src:
+            memory, mask = model.encode(row[None])
+            ids = [sos_id if first is None else first]
+            while len(ids) == 1 or (ids[-1] != eos_id and len(ids) <= max_len + room):
+                logits = model.decode(torch.tensor([ids if whole else ids[-1:]]), memory, mask)[0, last]
+                if banned:
+                    logits[[model.config.pad_id, sos_id]] = -math.inf
+                ids.append(logits.argmax().item())
+            found.append(ids[1:])
+        return found
+
+    return search
+
+
+def by_library(model, src, sos_id, eos_id, max_len):
+    return [torch.tensor(one.ids) for one in greedy_search(model, src, sos_id, eos_id, max_len)]
+
+
+def changed(change):
+    """Return a greedy search whose right translations are changed."""
+
+    def search(model, src, sos_id, eos_id, max_len):
+        return change(greedy()(model, src, sos_id, eos_id, max_len), sos_id, eos_id, max_len)
+
+    return search
+
+
+def until_the_first_is_done(found, sos_id, eos_id, max_len):
+    return [ids[: min(map(len, found))] for ids in found]
+
+
+def beam_step(
+    rank=lambda log_prob, step: log_prob + step,
+    total=lambda log_prob, step: log_prob + step,
+    finish=lambda best, size: best[:size],
+    extend=lambda best, size, eos_id: [one for one in best if one[0][-1] != eos_id][:size],
+    each=None,
+):
+    def one_step(beam, log_probs, eos_id, beam_size):
+        candidates = []
+        for (ids, log_prob), row in zip(beam, log_probs.tolist(), strict=True):
+            of_this = [((*ids, i), total(log_prob, step), rank(log_prob, step)) for i, step in enumerate(row)]
+            if each and len(beam) > 1:
+                going_on = [one for one in of_this if one[0][-1] != eos_id]
+                of_this = [of_this[eos_id], *sorted(going_on, key=lambda one: -one[2])[:each]]
+            candidates += of_this
+        best = [one[:2] for one in sorted(candidates, key=lambda one: -one[2])]
+        return extend(best, beam_size, eos_id), [one for one in finish(best, beam_size) if one[0][-1] == eos_id]
+
+    return one_step
+
+
+def on_tensors(beam, log_probs, eos_id, beam_size):
+    scores = torch.tensor([log_prob for _, log_prob in beam])[:, None] + log_probs
+    values, indices = scores.flatten().topk(min(2 * beam_size, scores.numel()))
+    best = [
+        ([*beam[i // log_probs.shape[1]][0], int(i % log_probs.shape[1])], value)
+        for value, i in zip(values, indices, strict=True)
+    ]
+    ends = [one for one in best[:beam_size] if one[0][-1] == eos_id]
+    return [one for one in best if one[0][-1] != eos_id][:beam_size], ends
+
+
+def limit(pick, unfinished=10**6, beside=0):
+    def shortest(model, src, sos_id, eos_id, share):
+        found = greedy_search(model, src, sos_id, eos_id)
+        lengths = [len(one.ids) if one.ids[-1] == eos_id else unfinished or len(one.ids) for one in found]
+        return pick(sorted(lengths), share) + beside
+
+    return shortest
+
+
+def quantile(lengths, share):
+    return lengths[math.ceil(share * len(lengths)) - 1]
+
+
+def by_trying(model, src, sos_id, eos_id, share):
+    for max_len in range(1, model.config.max_len + 1):
+        found = greedy_search(model, src, sos_id, eos_id, max_len)
+        if sum(one.ids[-1] == eos_id for one in found) >= share * len(found):
+            return max_len
+
+
+HEADS = {"A": "reads", "B": "nothing", "C": "writes", "D": "order"}
+ALIGNMENT = "0-7 1-2 1-3 2-0 3-1 4-4 4-5 5-6 6-8"
+RIGHT = {
+    "06.1": [(["A", "B", "C"], -1.529), ("abc", -2.2 / (11 / 6) ** 0.6)],
+    "06.2": [(greedy(),), (by_library,)],
+    "06.3": [(beam_step(),), (on_tensors,)],
+    "06.4": [(HEADS, ALIGNMENT), (HEADS, [(0, 7), (1, 2), (1, 3), (2, 0), (3, 1), (4, 4), (4, 5), (5, 6), (6, 8)])],
+    "06.5": [(limit(quantile),), (by_trying,)],
+}
+WRONG = {  # answers that people give, and what the hint must speak of
+    "06.1": [
+        ((["B", "B", "C"], -1.529), "closest to 0"),
+        ((["A", "A", "A"], -1.529), "*Divide* by it"),
+        ((["A", "C", "C"], -1.529), "(5 + length) / 6"),
+        ((["A", "A", "C"], -1.529), "it is not A, whose score is -1.568"),
+        ((["A", "B", "C"], -1.6193), "count `<eos>`"),
+        ((["A", "B", "C"], -1.2), "with α = 1"),
+        ((["A", "B", "C"], -3.1649), "instead of multiplying"),
+        ((["A", "B", "C"], -2.2), "to the power of 0.6"),
+        ((["A", "B"], -1.529), "three letters"),
+        ((["x", "B", "C"], -1.529), "called A, B and C"),
+    ],
+    "06.2": [
+        (changed(lambda found, sos, eos, max_len: [[sos, *ids] for ids in found]), "leave out `<sos>`"),
+        (changed(lambda found, sos, eos, max_len: [[i for i in ids if i != eos] for ids in found]), "leave `<eos>` in"),
+        (changed(lambda found, sos, eos, max_len: [(ids + [6] * max_len)[:max_len] for ids in found]), "go on behind"),
+        (changed(until_the_first_is_done), "the *first* sentence"),
+        (changed(lambda found, *rest: sorted(found, key=len)), "in another order"),
+        (changed(lambda found, *rest: found[:-1]), "there are 5 sentences"),
+        (changed(lambda found, *rest: found[0]), "a list of lists"),
+        (greedy(room=-1), "cut off too early"),
+        (greedy(room=1), "more than max_len"),
+        (greedy(banned=False), "never written"),
+        (greedy(whole=False), "the *last* position"),
+        (greedy(last=0), "the *last* position"),
+        (greedy(first=3), "start each row with `<sos>`"),
+    ],
+    "06.3": [
+        (beam_step(rank=lambda log_prob, step: step), "not by that of the last token"),
+        (beam_step(each=1), "one candidate of each beginning"),
+        (beam_step(total=lambda log_prob, step: step), "add the last step's"),
+        (beam_step(extend=lambda best, size, eos_id: best[:size]), "leaves the beam"),
+        (
+            beam_step(extend=lambda best, size, eos_id: [one for one in best[:size] if one[0][-1] != eos_id]),
+            "takes no place",
+        ),
+        (beam_step(finish=lambda best, size: best), "too improbable"),
+        (beam_step(finish=lambda best, size: best[: 2 * size]), "twice as many"),
+        (beam_step(finish=lambda best, size: []), "end in `<eos>`"),
+        (lambda *arguments: tuple(on_tensors(*arguments)[::-1]), "exchanged"),
+        (lambda *arguments: (on_tensors(*arguments)[0][::-1], on_tensors(*arguments)[1]), "best one comes first"),
+        (lambda *arguments: on_tensors(*arguments)[0], "such as ([4, 7], -1.25)"),
+        (lambda *arguments: 1, "two lists"),
+    ],
+    "06.4": [
+        (({**HEADS, "A": "writes", "C": "reads"}, ALIGNMENT), "exchanged two"),
+        (({**HEADS, "A": "writes"}, ALIGNMENT), "a step late"),
+        (({**HEADS, "B": "reads"}, ALIGNMENT), "same places"),
+        (({**HEADS, "D": "writes"}, ALIGNMENT), "from left to right"),
+        (({**HEADS, "D": "aligns"}, ALIGNMENT), "each head does one of these"),
+        (({"A": "reads"}, ALIGNMENT), "four heads"),
+        ((HEADS, "1-7 2-2 2-3 3-0 4-1 5-4 5-5 6-6 7-8"), "first source *word* is 0"),
+        ((HEADS, "1-8 2-3 2-4 3-1 4-2 5-5 5-6 6-7 7-9"), "counted from 0"),
+        ((HEADS, "7-0 2-1 3-1 0-2 1-3 4-4 5-4 6-5 8-6"), "source word comes first"),
+        ((HEADS, ALIGNMENT + " 7-9"), "`<eos>` is no word"),
+        ((HEADS, "0-7 1-2 2-0 3-1 4-4 4-5 5-6 6-8"), "target word 3, *playing*"),
+        ((HEADS, ALIGNMENT + " 5-5"), "a link too many"),
+        ((HEADS, "today heute"), "a string such as"),
+    ],
+    "06.5": [
+        (limit(quantile, beside=-1), "the `<eos>` of some has no room"),
+        (limit(quantile, beside=1), "would do"),
+        (limit(lambda lengths, share: max(lengths), unfinished=0), "longest of all"),
+        (limit(lambda lengths, share: max(n for n in lengths if n < 10**6)), "all that ever finish"),
+        (limit(lambda lengths, share: sum(lengths) / len(lengths), unfinished=0), "max_len="),
+        (limit(lambda lengths, share: 1), "are cut off"),
+        (lambda *arguments: [3], "a whole number"),
+    ],
+}

@@ -1,0 +1,178 @@
+"""Answers to the exercises of notebook 07: BLEU by hand, wrong scorers, and luck."""
+
+import math
+from collections import Counter
+from fractions import Fraction
+from functools import reduce
+
+import numpy as np
+
+from transformer_lib import bleu
+
+
+def ngrams(tokens, order):
+    return Counter(tuple(tokens[i : i + order]) for i in range(len(tokens) - order + 1))
+
+
+def matches(
+    merge=lambda counts: reduce(lambda a, b: a | b, counts),
+    clip=lambda found, wanted: (found & wanted).total(),
+    total=lambda found, tokens, order: found.total(),
+    ngrams=ngrams,
+):
+    def count(hypothesis, references, order):
+        found, wanted = ngrams(hypothesis, order), merge([ngrams(tokens, order) for tokens in references])
+        return clip(found, wanted), total(found, hypothesis, order)
+
+    return count
+
+
+def best_reference(hypothesis, references, order):
+    return max(matches()(hypothesis, [tokens], order) for tokens in references)
+
+
+def without_the_last(tokens, order):
+    return Counter(tuple(tokens[i : i + order]) for i in range(len(tokens) - order))
+
+
+def closest(lengths, length):
+    return min(lengths, key=lambda n: (abs(n - length), n))
+
+
+def corpus_bleu(
+    choose=closest, mean=lambda p: math.prod(p) ** 0.25, penalty=lambda ratio: min(1, math.exp(1 - ratio)), scale=100
+):
+    def score(hypotheses, references):
+        pairs = list(zip(hypotheses, references, strict=True))
+        precisions = []
+        for order in range(1, 5):
+            sums = np.sum([matches()(h, many, order) for h, many in pairs], axis=0)
+            precisions.append(sums[0] / max(1, sums[1]))
+        length = sum(map(len, hypotheses))
+        wanted = sum(choose([len(tokens) for tokens in many], len(h)) for h, many in pairs)
+        return scale * penalty(wanted / length) * mean(precisions)
+
+    return score
+
+
+def mean_of_sentences(hypotheses, references):
+    return sum(corpus_bleu()([h], [many]) for h, many in zip(hypotheses, references, strict=True)) / len(hypotheses)
+
+
+def mean_of_precisions(hypotheses, references):
+    product = 1
+    for order in range(1, 5):
+        counts = [matches()(h, many, order) for h, many in zip(hypotheses, references, strict=True)]
+        shares = [found / total for found, total in counts if total]
+        product *= sum(shares) / max(1, len(shares))
+    penalty = corpus_bleu(mean=lambda p: 1)(hypotheses, references)
+    return penalty * product**0.25
+
+
+def with_logarithms(hypotheses, references):
+    return corpus_bleu(mean=lambda p: math.exp(sum(map(math.log, p)) / 4))(hypotheses, references)
+
+
+def interval(
+    draws=1000, edges=(2.5, 97.5), size=1.0, replace=True, paired=True, score=bleu.from_counts, of=lambda a, b: b - a
+):
+    def find(hypotheses_a, hypotheses_b, references):
+        rng = np.random.default_rng(7)
+        counts = [bleu.sentence_counts(system, references) for system in (hypotheses_a, hypotheses_b)]
+        n = len(references)
+
+        def pick():
+            return rng.choice(n, size=int(n * size), replace=replace)
+
+        values = []
+        for _ in range(draws):
+            first = pick()
+            second = first if paired else pick()
+            values.append(of(score(counts[0][first].sum(axis=0)), score(counts[1][second].sum(axis=0))))
+        return tuple(np.percentile(values, edges))
+
+    return find
+
+
+def of_sentences(hypotheses_a, hypotheses_b, references):
+    scores = [bleu.from_counts(bleu.sentence_counts(system, references)) for system in (hypotheses_a, hypotheses_b)]
+    picks = np.random.default_rng(7).choice(len(references), size=(1000, len(references)))
+    return np.percentile((scores[1] - scores[0])[picks].mean(axis=1), [2.5, 97.5])
+
+
+PRECISIONS = [5 / 6, 4 / 5, 3 / 4, 2 / 3]
+FAULTS = {"A": "exchanged", "B": "averaged", "C": "right", "D": "tokenised", "E": "lower-cased"}
+RIGHT = {
+    "07.1": [(PRECISIONS, 0.7165, 54.44), ([Fraction(n, n + 1) for n in (5, 4, 3, 2)], math.exp(-1 / 3), 54.4448)],
+    "07.2": [(matches(),), (lambda *arguments: list(matches()(*arguments)),)],
+    "07.3": [(corpus_bleu(),)],
+    "07.4": [(FAULTS,), ({letter.lower(): fault.title() for letter, fault in FAULTS.items()},)],
+    "07.5": [(interval(),), (interval(draws=400),)],
+}
+WRONG = {  # answers that people give, and what the hint must speak of
+    "07.1": [
+        (([1, *PRECISIONS[1:]], 0.7165, 54.44), "clip"),
+        (([5 / 8, 4 / 7, 3 / 6, 2 / 5], 0.7165, 54.44), "not in the reference"),
+        (([5 / 6, 4 / 5, 3 / 4, 1 / 3], 0.7165, 54.44), "p4"),
+        ((PRECISIONS[:3], 0.7165, 54.44), "four precisions"),
+        ((PRECISIONS, 1, 75.98), "shorter than the reference"),
+        ((PRECISIONS, 1.284, 97.6), "exchanged"),
+        ((PRECISIONS, 0.75, 56.99), "not c/r"),
+        ((PRECISIONS, 0.8465, 64.3), "full stop of the reference"),
+        ((PRECISIONS, 0.7165, 0.5444), "as a fraction"),
+        ((PRECISIONS, 0.7165, 75.98), "BP is missing"),
+        ((PRECISIONS, 0.7165, 54.634), "geometric one"),
+        ((PRECISIONS, 0.7165, 23.88), "root of the product is missing"),
+    ],
+    "07.2": [
+        (matches(clip=lambda found, wanted: sum(n for g, n in found.items() if g in wanted)), "Clip"),
+        (matches(merge=lambda counts: sum(counts, Counter())), "add up what all references have"),
+        (matches(merge=lambda counts: counts[0]), "not the first one alone"),
+        (best_reference, "as a whole"),
+        (matches(clip=lambda found, wanted: len(set(found) & set(wanted)), total=lambda f, *_: len(f)), "*different*"),
+        (matches(clip=lambda found, wanted: len(set(found) & set(wanted))), "matches of"),
+        (matches(total=lambda found, tokens, order: len(tokens) - order + 1), "there are none"),
+        (matches(total=lambda found, tokens, order: len(tokens)), "divide by"),
+        (matches(ngrams=without_the_last), "the last n-gram"),
+        (lambda *arguments: matches()(*arguments)[0], "two numbers"),
+    ],
+    "07.3": [
+        (corpus_bleu(scale=1), "as a fraction"),
+        (mean_of_sentences, "mean of the sentences' BLEU"),
+        (mean_of_precisions, "average precisions over sentences"),
+        (corpus_bleu(mean=lambda p: sum(p) / 4), "geometric one"),
+        (corpus_bleu(mean=math.prod), "exponent is 1/4"),
+        (corpus_bleu(mean=lambda p: math.sqrt(p[0] * p[1])), "2-grams only"),
+        (corpus_bleu(penalty=lambda ratio: 1), "penalty is missing"),
+        (corpus_bleu(penalty=lambda ratio: math.exp(1 - ratio)), "never above 1"),
+        (corpus_bleu(choose=lambda lengths, length: lengths[0]), "not the first one's"),
+        (corpus_bleu(choose=lambda lengths, length: min(lengths)), "not the shortest"),
+        (corpus_bleu(choose=lambda lengths, length: max(lengths)), "not the longest"),
+        (corpus_bleu(choose=lambda lengths, length: sum(lengths) / len(lengths)), "not their mean"),
+        (with_logarithms, "stopped with ValueError"),
+        (lambda hypotheses, references: "37", "a number was expected"),
+        (lambda hypotheses, references: 50.0, "with 1 reference a sentence"),
+    ],
+    "07.4": [
+        ({**FAULTS, "A": "right", "C": "exchanged"}, "A is not 'right'"),
+        ({**FAULTS, "B": "exchanged", "A": "averaged"}, "perfect long sentence"),
+        ({**FAULTS, "D": "lower-cased", "E": "tokenised"}, "in capitals"),
+        ({**FAULTS, "E": "tokenised"}, "*isn't*"),
+        ({**FAULTS, "E": "smoothed"}, "one of these"),
+        ({"A": "exchanged"}, "five scorers"),
+        ("A", "a dictionary"),
+    ],
+    "07.5": [
+        (interval(paired=False), "*the same sentences*"),
+        (interval(replace=False), "Put each sentence back"),
+        (interval(of=lambda a, b: a - b), "a minus b"),
+        (interval(edges=(5, 95)), "2.5 % at each"),
+        (interval(edges=(97.5, 2.5)), "low is above high"),
+        (interval(edges=(0, 100)), "times as wide"),
+        (interval(size=0.5), "times as wide"),
+        (interval(of=lambda a, b: (b - a) / 100), "a fraction"),
+        (of_sentences, "the sentences' differences"),
+        (interval(of=lambda a, b: b - a + 2), "expected about"),
+        (lambda *systems: 0.01, "two numbers"),
+    ],
+}

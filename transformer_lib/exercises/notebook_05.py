@@ -1,0 +1,255 @@
+"""Checks of the exercises of notebook 05: the target, the loss, the learning rate, and the other direction."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import SGD, Optimizer
+
+from transformer_lib.bleu import sacre_bleu
+from transformer_lib.corpora import load_corpus
+from transformer_lib.exercises import Wrong, call, exercise, expect, expect_number, expect_tensor
+
+ENOUGH_BLEU = 60
+
+
+@exercise("05.1")
+def surprise(loss_of_sentence: float, perplexity_of_sentence: float, perplexity_after: float) -> str:
+    """Loss and perplexity of wanted tokens that got 1/4, 1/2, 1/2, 1/16; then with 1/32 in place of a half."""
+    bit = math.log(2)  # a half surprises by so many nats
+    hints = {
+        2.0: "those are bits. A nat comes from the natural logarithm.",
+        8 * bit: "that is the sum; a loss is the mean over tokens.",
+        14 / 5 * bit: "`<pad>` does not count: neither in the sum nor in the number of tokens.",
+        8 / 5 * bit: "`<pad>` does not count in the number of tokens either.",
+        4 / 3 * bit: "`<eos>` is wanted too: it is a token like any other.",
+        -math.log(21 / 64): "take the logarithm of each probability first, and the mean after that.",
+        -2 * bit: "a probability is at most 1, so its logarithm is negative, and a surprise takes minus that.",
+    }
+    for wrong, hint in hints.items():
+        expect(not _near(loss_of_sentence, wrong), f"the loss: {hint}")
+    expect_number(
+        loss_of_sentence, 2 * bit, "the loss: -ln of each of the four probabilities, and the mean of them.", 5e-3
+    )
+    for found, right, of_each in ((perplexity_of_sentence, 4, 24 / 4), (perplexity_after, 8, 54 / 4)):
+        expect(
+            not _near(found, 2 ** math.log(right)), "the perplexity: nats go with powers of e, bits with powers of 2."
+        )
+        expect(
+            not _near(found, of_each),
+            "the perplexity: that is the mean of 4, 2, 2, 16. The mean of the *logarithms* goes into e^loss.",
+        )
+        expect_number(
+            found, right, "the perplexity is e to the power of the loss; here, it comes out as a whole number.", 5e-3
+        )
+    return (
+        "a single token that is sixteen times less likely doubles the perplexity of four: the fourth root of 16 is 2."
+    )
+
+
+def _near(found: Any, wrong: float) -> bool:
+    return isinstance(found, int | float) and abs(found - wrong) < 2e-3 * max(1, abs(wrong))
+
+
+@exercise("05.2")
+def shift(my_shift: Callable[[list[list[int]], int, int, int], tuple[Tensor, Tensor]]) -> str:
+    """``my_shift(sentences, sos_id, eos_id, pad_id)``: what the decoder is given, and what it must say."""
+    for sentences, sos_id, eos_id, pad_id in (([[7, 8, 9], [5], [6, 4]], 2, 3, 1), ([[4, 6], [5, 7, 8, 4]], 9, 0, 3)):
+        length = max(map(len, sentences)) + 1
+        right_given, right_wanted = (
+            torch.tensor([row + [pad_id] * (length - len(row)) for row in rows])
+            for rows in ([[sos_id, *ids] for ids in sentences], [[*ids, eos_id] for ids in sentences])
+        )
+        found = call(my_shift, sentences, sos_id, eos_id, pad_id)
+        expect(isinstance(found, tuple | list) and len(found) == 2, "two tensors were expected: given, wanted.")
+        given, wanted = (_as_ids(ids) for ids in found)
+        for name, ids in (("given", given), ("wanted", wanted)):
+            expect(
+                ids.shape == right_wanted.shape,
+                f"{name} has the shape {list(ids.shape)}, expected {list(right_wanted.shape)}: the longest sentence "
+                "with `<sos>` or with `<eos>`, but not with both.",
+            )
+        real = right_wanted != pad_id
+        expect(
+            not (given.equal(right_wanted) and wanted.equal(right_given)),
+            "you have exchanged them: what is given begins with `<sos>`, what is wanted ends in `<eos>`.",
+        )
+        expect(not wanted[real].equal(given[real]), "they are the same, so the decoder is given what it must say.")
+        expect((given[:, 0] == sos_id).all(), "what is given begins with `<sos>`, in every sentence.")
+        expect(not (wanted == sos_id).any(), "nobody ever has to say `<sos>`.")
+        expect(
+            ((wanted == eos_id).sum(dim=1) == 1).all(),
+            "what is wanted ends in `<eos>`, in every sentence: exactly one.",
+        )
+        expect(
+            not (wanted[:, -1] == eos_id).all(),
+            "`<eos>` stands right behind the last word, and padding behind `<eos>`.",
+        )
+        expect(wanted.equal(right_wanted), "look at what is wanted: the words, `<eos>`, then padding.")
+        expect(given[real].equal(right_given[real]), "look at what is given: `<sos>`, then the words, one place later.")
+    return "`<eos>` is learnt like any word. A model that was never asked for it would never stop."
+
+
+def _as_ids(ids: Any) -> Tensor:
+    try:
+        return torch.as_tensor(ids)
+    except (TypeError, ValueError, RuntimeError):
+        raise Wrong("a tensor of ids was expected: rows of one length, filled up with padding.") from None
+
+
+@exercise("05.3")
+def label_smoothing(my_smoothed_loss: Callable[[Tensor, Tensor, int, float], Tensor]) -> str:
+    """``my_smoothed_loss(logits, targets, pad_id, smoothing)``: section 5.4, without counting padding."""
+    generator = torch.Generator().manual_seed(0)
+    for pad_id, smoothing in ((1, 0.1), (0, 0.3), (1, 0.0)):
+        logits = 3 * torch.randn(3, 5, 7, generator=generator)  # [batch, tgt_len, vocabulary]
+        targets = torch.randint(2, 7, (3, 5), generator=generator)
+        targets[1, 3:], targets[2, 1:] = pad_id, pad_id
+        right = _cross_entropy(logits, targets, pad_id, smoothing)
+        found = call(my_smoothed_loss, logits.requires_grad_(), targets, pad_id, smoothing)
+        expect(isinstance(found, Tensor), "a tensor was expected, so that PyTorch can compute the gradient.")
+        expect(found.numel() == 1, f"one number was expected, the mean over tokens; yours has {found.numel()}.")
+        for hint, wrong in _mistakes(logits.detach(), targets, pad_id, smoothing).items():
+            same = abs(wrong - right) < 1e-4  # without smoothing, some mistakes make no difference
+            expect(same or not torch.allclose(found.detach().double(), wrong.double(), atol=1e-4), hint)
+        expect_tensor(
+            found.detach().reshape(()), right, "the surprise at the wanted token, and the mean of the surprise at all."
+        )
+        expect(found.requires_grad, "the number is right, but it has no gradient: keep it a tensor all the way.")
+    far = torch.tensor([[[300.0, 0.0, -300.0]]])
+    found, right = call(my_smoothed_loss, far, torch.tensor([[2]]), 1, 0.1), _cross_entropy(far, [[2]], 1, 0.1)
+    expect_tensor(
+        torch.as_tensor(found).reshape(()),
+        right,
+        "large logits give inf or nan: `log_softmax` is safe, log of a softmax is not.",
+    )
+    return "the smallest loss that a model can reach is now the entropy of its smoothed target, and not 0."
+
+
+def _cross_entropy(logits: Tensor, targets: Any, pad_id: int, smoothing: float, **options: Any) -> Tensor:
+    options = {"ignore_index": pad_id, "label_smoothing": smoothing, **options}
+    return F.cross_entropy(logits.detach().flatten(0, 1), torch.as_tensor(targets).flatten(), **options)
+
+
+def _mistakes(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> dict[str, Tensor]:
+    log_p = logits.log_softmax(-1)
+    real, types = targets != pad_id, logits.shape[-1]
+    wanted = -log_p.gather(-1, targets[..., None])[..., 0][real]  # [real tokens]
+    everything = -log_p.sum(-1)[real]
+    but_padding = everything + log_p[..., pad_id][real]
+    right = ((1 - smoothing) * wanted + smoothing / types * everything).mean()
+    per_token = _cross_entropy(logits, targets, pad_id, smoothing, reduction="none").view_as(targets)
+    return {
+        "there is no smoothing in it.": wanted.mean(),
+        "padding counts in it: leave those positions out.": _cross_entropy(logits, targets, -100, smoothing),
+        "padding is out of the sum, but the sum is divided by all positions.": right * real.sum() / real.numel(),
+        "that is the sum over tokens; a loss is their mean.": right * real.sum(),
+        "first the mean of each sentence, then of these: so words of short sentences weigh more. Take one mean over "
+        "all real tokens.": (per_token.sum(1) / real.sum(1)).mean(),
+        "you add up the surprise at all tokens; take its mean.": (
+            (1 - smoothing) * wanted + smoothing * everything
+        ).mean(),
+        "you spread ε over all tokens *but the wanted one*. Here, as in PyTorch, the wanted one gets its share too.": (
+            (1 - smoothing) * wanted + smoothing / (types - 1) * (everything - wanted)
+        ).mean(),
+        "you spread ε over all tokens but `<pad>`. It is one of the vocabulary, and gets its share too.": (
+            (1 - smoothing) * wanted + smoothing / (types - 1) * but_padding
+        ).mean(),
+        "what is spread must be taken from somewhere: the wanted token keeps 1 - ε.": (
+            wanted + smoothing / types * everything
+        ).mean(),
+        "you have exchanged ε and 1 - ε.": (smoothing * wanted + (1 - smoothing) / types * everything).mean(),
+        "the sign: a surprise is *minus* a logarithm.": -right,
+    }
+
+
+@exercise("05.4")
+def paper_schedule(my_paper_schedule: Callable[[Optimizer, int, int], Any]) -> str:
+    """``my_paper_schedule(optimizer, d_model, warmup_steps)``: a scheduler with the rates of equation 3."""
+    for d_model, warmup_steps, given_rate in ((64, 10, 1.0), (256, 8, 0.5), (100, 5, 2e-3)):
+        right = [d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5) for step in range(1, 41)]
+        rates = _rates(my_paper_schedule, d_model, warmup_steps, given_rate)
+        if _same(rates, right):
+            continue
+        scaled = [rate / given_rate for rate in rates]
+        expect(
+            not _same(scaled, right),
+            f"the rates are those of equation 3, times {given_rate:g}: `LambdaLR` multiplies the rate that the "
+            "optimiser was made with.",
+        )
+        for found in (rates, scaled):
+            expect(
+                not _same(found[1:], right[:-1]),
+                "you are one step late: `LambdaLR` counts the steps that have been taken, from 0; the paper from 1.",
+            )
+            expect(not _same(found[:-1], right[1:]), "you are one step ahead: the first step is step 1.")
+            expect(
+                not _same(found, [d_model**-0.5 * max(step**-0.5, step * warmup_steps**-1.5) for step in range(1, 41)]),
+                "of the two branches, the *smaller* one counts.",
+            )
+            if _same([rate / found[0] for rate in found], [rate / right[0] for rate in right]):
+                raise Wrong(
+                    f"the curve has the right form, but its first rate is {found[0]:.3g}, expected {right[0]:.3g}: "
+                    "look at d_model^-0.5."
+                )
+        raise Wrong(
+            f"with d_model={d_model} and warmup_steps={warmup_steps}, step 1 has the rate {rates[0]:.3g}, expected "
+            f"{right[0]:.3g}, and step {warmup_steps} has {rates[warmup_steps - 1]:.3g}, expected "
+            f"{right[warmup_steps - 1]:.3g}."
+        )
+    return (
+        "`LambdaLR` multiplies: the library gives the optimiser the peak, and the schedule only says which share of it."
+    )
+
+
+def _rates(
+    make: Callable[[Optimizer, int, int], Any], d_model: int, warmup_steps: int, given_rate: float
+) -> list[float]:
+    """Return the learning rates of forty steps."""
+    optimizer = SGD([nn.Parameter(torch.zeros(1))], lr=given_rate)
+    schedule = call(make, optimizer, d_model, warmup_steps)
+    expect(hasattr(schedule, "step"), "return the schedule itself, such as a `LambdaLR`: it has a method `step`.")
+    rates = []
+    for _ in range(40):
+        rates.append(float(optimizer.param_groups[0]["lr"]))
+        optimizer.step()
+        call(lambda: schedule.step() or True)
+    return rates
+
+
+def _same(found: list[float], right: list[float]) -> bool:
+    return all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(found, right, strict=True))
+
+
+@exercise("05.5")
+def other_direction(my_translator: Callable[[list[str]], Sequence[str]]) -> str:
+    """``my_translator(sentences)``: English in, German out, for sentences of the sample corpus's test split."""
+    corpus = load_corpus("sample", src="en", tgt="de")
+    pairs = corpus["test"][:100]
+    found = call(my_translator, [pair.src for pair in pairs])
+    expect(
+        isinstance(found, list | tuple) and len(found) == len(pairs) and all(isinstance(text, str) for text in found),
+        f"given a list of {len(pairs)} sentences, it must return a list of {len(pairs)} strings.",
+    )
+    english, german = ({word.lower() for pair in corpus["val"] for word in pair[side].split()} for side in (0, 1))
+    words = [word for text in found for word in text.lower().split()]
+    expect(words, "it returns empty sentences.")
+    in_english, in_german = (sum(word in side for word in words) for side in (english, german))
+    expect(
+        in_english < in_german,
+        "what it writes is English. Source and target change places in the corpus, in the fields, in the sizes of the "
+        "model's vocabularies, and in the Translator: which one is missing?",
+    )
+    expect(
+        len(set(found)) > len(found) / 4,
+        "it says the same again and again, whatever it reads: has it been trained? Look at the validation loss.",
+    )
+    bleu = sacre_bleu(found, [pair.tgt for pair in pairs]).value
+    expect(
+        bleu >= ENOUGH_BLEU,
+        f"those are German words, but BLEU (notebook 07) is {bleu:.0f}, expected {ENOUGH_BLEU} or more: train longer.",
+    )
+    return "nothing in the model knows a language: only the data, the fields and their vocabularies do."
