@@ -40,9 +40,7 @@ def numbers_of_the_recipe(highest_rate: float, rate_at_step_16_000: float, saved
         expect(saved_by_tying != 3 * matrix, "saved_by_tying: one of the three is still there.")
         expect(saved_by_tying != 2 * matrix + 37_000, "saved_by_tying: the output's biases are no part of the matrix.")
     expect_number(saved_by_tying, 2 * matrix, "saved_by_tying: a matrix has a row of 512 for each piece.", 0)
-    return (
-        "four times the steps, half the rate. Without tying, more than a third of the model would be two more copies."
-    )
+    return "four times the steps, half the rate. Without tying, more than a third of the weights would be two copies."
 
 
 @exercise("09.2")
