@@ -168,9 +168,7 @@ def conversion_by_hand(my_from_torch: Callable[[nn.TransformerEncoderLayer], Enc
     return "with that, any encoder layer of PyTorch's can be opened with this library's tools, map by map."
 
 
-def _compare(
-    my_from_torch: Callable[..., Any], theirs: nn.TransformerEncoderLayer, x: Tensor, norm_first: bool
-) -> None:
+def _compare(convert: Callable[..., Any], theirs: nn.TransformerEncoderLayer, x: Tensor, norm_first: bool) -> None:
     kept = {name: tensor.clone() for name, tensor in theirs.state_dict().items()}
     ours = call(convert, theirs)
     expect(
