@@ -166,7 +166,6 @@ def _check_parts(my_gradients: Callable[..., Any], model: Transformer, parts: li
     )
     called = all(weight.grad is not None for weight in weights)
     expect(called, "the model has no gradients afterwards: call `.backward()`.")
-    expect(all(added[1:]), "a part begins before the one before it is done: call `backward()` for each, in the loop.")
     found = _flat([weight.grad for weight in weights])
     if not _close(found, right):
         expect(
@@ -189,6 +188,7 @@ def _check_parts(my_gradients: Callable[..., Any], model: Transformer, parts: li
             "the parts are weighted by sentences, but the loss is a mean over tokens.",
         )
         raise Wrong("the gradients differ from those of the whole batch. Weight each part by its share of all tokens.")
+    expect(all(added[1:]), "a part begins before the one before it is done: call `backward()` for each, in the loop.")
     expect_number(
         loss,
         sum(loss * number for loss, number in zip(losses, tokens, strict=True)) / sum(tokens),
