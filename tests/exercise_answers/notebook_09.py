@@ -99,6 +99,12 @@ class Blind(Rotary):
         return super().forward(query, key, value, None, need_weights)
 
 
+class Dropping(Rotary):
+    def forward(self, query, key, value, mask=None, need_weights=False):
+        output, weights = super().forward(query, key, value, mask, need_weights)
+        return nn.functional.dropout(output, 0.1), weights
+
+
 def encoder_with(attention, before=lambda x: x, after=lambda memory, maps: (memory, maps), unused=False):
     class Mine(Encoder):
         def __init__(self, num_layers, d_model, num_heads, d_ff, dropout=0.1, inner_dropout=0.1, norm_first=False):
@@ -215,6 +221,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (encoder_with(RotaryQueries), "hidden position in front"),
         (encoder_with(Symmetric), "left from right"),
         (encoder_with(Blind), "padding is seen"),
+        (encoder_with(Dropping), "evaluation mode"),
+        (encoder_with(Rotary, after=lambda memory, maps: (memory.detach(), maps)), "no gradient leads back"),
+        (encoder_with(Rotary, after=lambda memory, maps: (memory, None)), "list of 2 maps"),
         (encoder_with(Rotary, unused=True), "no part in what comes out"),
         (encoder_with(Rotary, after=lambda memory, maps: memory), "return two things"),
         (encoder_with(Rotary, after=lambda memory, maps: (memory, maps[-1:])), "list of 2 maps"),

@@ -124,12 +124,17 @@ def _check_encoder(make: Callable[..., nn.Module], norm_first: bool) -> None:
         return found
 
     memory, maps = run(x, mask, need_weights=True)
+    again = run(x, mask, need_weights=True)[0]
+    expect(_close(again, memory), "twice the same input, two outputs: dropout must be off in evaluation mode.")
+    expect(memory.requires_grad, "no gradient leads back from the memory: nothing could be trained.")
     for parameter_name, parameter in _without_gradient(encoder, memory):
         raise Wrong(f"{parameter_name}, {list(parameter.shape)}, has no part in what comes out.")
     with torch.no_grad():
         shape = (2, heads, 6, 6)
         expect(
-            len(maps) == layers and all(isinstance(one, Tensor) and one.shape == shape for one in maps),
+            isinstance(maps, list | tuple)
+            and len(maps) == layers
+            and all(isinstance(one, Tensor) and one.shape == shape for one in maps),
             f"with need_weights, the second thing is a list of {layers} maps, one a layer, each {list(shape)}.",
         )
         for one in maps:
