@@ -108,7 +108,7 @@ def rotary(my_rotate: Callable[[Tensor, int], Tensor]) -> str:
     expect(_close(both[:, 1:], call(my_rotate, query, 6)), "each row is one position further than the one before it.")
     angles = [call(my_rotate, torch.eye(8)[None, [i]], 1)[0, 0, i].item() for i in range(8)]
     expect(len({round(angle, 4) for angle in angles}) >= 4, "four pairs of dimensions need four different speeds.")
-    return "positions that are never added to anything: most models since 2022 have them."
+    return "positions that are never added to anything: Llama and many models after it have them."
 
 
 def _close(a: Tensor, b: Tensor) -> bool:

@@ -1,0 +1,130 @@
+"""Answers to the exercises of notebook 08: packed weights, PyTorch's masks, a test of batches, a conversion."""
+
+import torch
+from torch import nn
+
+from transformer_lib import from_torch
+from transformer_lib.encoder import EncoderLayer
+
+
+def additive(mask, num_heads, hidden=-torch.inf):
+    floats = torch.zeros(mask.shape).masked_fill(~mask, hidden)
+    return floats[:, 0].repeat_interleave(num_heads, dim=0)
+
+
+def times_infinity(mask, num_heads):
+    return ((~mask).float() * -torch.inf)[:, 0].repeat_interleave(num_heads, dim=0)
+
+
+def repeated(mask, num_heads):
+    return torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)[:, 0].repeat(num_heads, 1, 1)
+
+
+def sees_itself(mask):
+    blind = ~mask.any(dim=-1, keepdim=True)
+    return mask | (blind & torch.eye(mask.shape[-1], dtype=torch.bool))
+
+
+def in_place(mask):
+    mask[~mask.any(dim=-1)] = True
+    return mask
+
+
+def mixes(module, x, change=lambda one: torch.randn_like(one), sentences=None, keep=True):
+    before = module(x)
+    for sentence in range(len(x)) if sentences is None else sentences:
+        changed = x.clone() if keep else x
+        changed[sentence] = change(changed[sentence])
+        moved = (module(changed) - before).abs().flatten(1).amax(dim=1) > 1e-5
+        moved[sentence] = False
+        if moved.any():
+            return True
+    return False
+
+
+def any_moves(module, x):
+    changed = x.clone()
+    changed[0] += 1
+    return bool((module(changed) - module(x)).abs().max() > 1e-5)
+
+
+def asks(module, x):
+    return not all(getattr(part, "batch_first", True) for part in module.modules())
+
+
+def converted(order=("query", "key", "value"), norms=("norm1", "norm2"), sizes=None, share=False, biases=True):
+    def convert(theirs):
+        attention, d_model = theirs.self_attn, theirs.self_attn.embed_dim
+        arguments = sizes or (d_model, attention.num_heads, theirs.linear1.out_features)
+        ours = EncoderLayer(*arguments, 0.0, 0.0, norm_first=sizes is None and theirs.norm_first)
+        parts = {
+            "self_attention.output_projection": attention.out_proj,
+            "self_attention_add_norm.norm": getattr(theirs, norms[0]),
+            "feed_forward.expand": theirs.linear1,
+            "feed_forward.contract": theirs.linear2,
+            "feed_forward_add_norm.norm": getattr(theirs, norms[1]),
+        }
+        kinds = ("weight", "bias") if biases else ("weight",)
+        for kind in kinds:
+            packed = getattr(attention, f"in_proj_{kind}").chunk(3)
+            for name, part in zip(order, packed, strict=True):
+                getattr(getattr(ours.self_attention, f"{name}_projection"), kind).data = part.data.clone()
+            for name, part in parts.items():
+                weights = getattr(part, kind).data
+                getattr(ours.get_submodule(name), kind).data = weights if share else weights.clone()
+        return ours
+
+    return convert
+
+
+RIGHT = {
+    "08.1": [(640, 703)],
+    "08.2": [(additive,), (lambda mask, num_heads: additive(mask, num_heads, hidden=-1e9).double(),)],
+    "08.3": [(sees_itself,), (lambda mask: mask | ~mask.any(dim=-1, keepdim=True),)],
+    "08.4": [(mixes,), (lambda module, x: torch.tensor(mixes(module, x, change=lambda one: one + 1)),)],
+    "08.5": [(converted(),), (from_torch,)],
+}
+WRONG = {  # answers that people give, and what the hint must speak of
+    "08.1": [
+        ((128, 191), "make queries"),
+        ((1152, 1215), "make values"),
+        ((704, 767), "fourth head"),
+        ((448, 511), "stand apart"),
+        ((640, 704), "not the one after it"),
+        ((640, 800), "last_row: a head has"),
+        ((600, 703), "first_row"),
+        (("640", "703"), "two row numbers"),
+    ],
+    "08.2": [
+        (times_infinity, "0 times minus infinity"),
+        (repeated, "each other's masks"),
+        (lambda mask, num_heads: additive(~mask, num_heads), "upside down"),
+        (lambda mask, num_heads: additive(mask, num_heads, hidden=-1.0), "so little"),
+        (lambda mask, num_heads: ~mask[:, 0].repeat_interleave(num_heads, dim=0), "made of floats"),
+        (lambda mask, num_heads: additive(mask, 1), "the shape is"),
+    ],
+    "08.3": [
+        (lambda mask: mask, "attend to nothing"),
+        (lambda mask: mask | torch.eye(mask.shape[-1], dtype=torch.bool), "sees something else now"),
+        (lambda mask: torch.ones_like(mask), "sees something else now"),
+        (lambda mask: in_place(mask.contiguous()), "writes into the mask"),
+        (lambda mask: sees_itself(mask).float(), "of booleans"),
+    ],
+    "08.4": [
+        (any_moves, "own output may move"),
+        (asks, "each time another one"),
+        (lambda module, x: mixes(module, x, sentences=[0]), "each time another one"),
+        (lambda module, x: mixes(module, x, keep=False), "clone it first"),
+        (lambda module, x: "no", "True or False"),
+    ],
+    "08.5": [
+        (converted(order=("key", "query", "value")), "query_projection has the weights of the key"),
+        (converted(norms=("norm2", "norm1")), "norms are exchanged"),
+        (converted(biases=False), "nothing like these"),
+        (converted(sizes=(16, 8, 24)), "8 heads"),
+        (lambda theirs: EncoderLayer(theirs.self_attn.embed_dim, theirs.self_attn.num_heads, 32), "another size"),
+        (converted(share=True), "share their weights"),
+        (lambda theirs: theirs, "an EncoderLayer of this library"),
+        (nn.Identity(), "an EncoderLayer of this library"),
+    ],
+}

@@ -1,0 +1,122 @@
+"""Answers to the exercises of notebook 10: what a cache, a layer and a matrix product cost, and a batch in parts."""
+
+from types import SimpleNamespace
+
+import torch
+import torch.nn.functional as F
+
+from transformer_lib.losses import sequence_loss
+from transformer_lib.training import predict_targets
+
+
+def operations(length, d_model, d_ff, projections=4, attention=2, feed_forward=2, each=2):
+    products = (
+        projections * length * d_model**2 + attention * length**2 * d_model + feed_forward * length * d_model * d_ff
+    )
+    return each * products
+
+
+def times(rows, inner, columns, rate, bandwidth, each=2, size=4, read=True, written=True):
+    numbers = inner * columns + read * rows * inner + written * rows * columns
+    return each * rows * inner * columns / rate, size * numbers / bandwidth
+
+
+def gradients(weight=lambda tokens, all_tokens, part: tokens / all_tokens, clear="first", result=float):
+    def compute(model, parts, pad_id):
+        if clear == "first":
+            model.zero_grad()
+        all_tokens = sum((part.tgt[:, 1:] != pad_id).sum() for part in parts)
+        total = 0.0
+        for part in parts:
+            if clear == "always":
+                model.zero_grad()
+            logits, targets = predict_targets(model, part)
+            tokens = (targets != pad_id).sum()
+            loss = sequence_loss(logits, targets, pad_id)
+            (loss * weight(tokens, all_tokens, part)).backward()
+            total += loss.item() * tokens / all_tokens
+        return result(total)
+
+    return compute
+
+
+def sums(model, parts, pad_id):
+    model.zero_grad()
+    tokens = sum((part.tgt[:, 1:] != pad_id).sum() for part in parts)
+    loss = sum(sequence_loss(*predict_targets(model, part), pad_id, reduction="sum") for part in parts) / tokens
+    loss.backward()
+    return loss
+
+
+def at_once(model, parts, pad_id):
+    model.zero_grad()
+    longest = max(part.src.shape[1] for part in parts)
+    ids = torch.cat([F.pad(part.src, (0, longest - part.src.shape[1]), value=pad_id) for part in parts])
+    loss = sequence_loss(*predict_targets(model, SimpleNamespace(src=ids, tgt=ids)), pad_id)
+    loss.backward()
+    return loss
+
+
+def stepping(model, parts, pad_id):
+    loss = gradients()(model, parts, pad_id)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight -= 0.1 * weight.grad
+    return loss
+
+
+def without_way_back(model, parts, pad_id):
+    model.zero_grad()
+    return sum(sequence_loss(*predict_targets(model, part), pad_id).item() for part in parts)
+
+
+RIGHT = {
+    "10.1": [(210, 20, 2870, 210)],
+    "10.2": [(operations,), (lambda n, d, f: 2.0 * n * d * (4 * d + 2 * n + 2 * f),)],
+    "10.3": [(lambda *sizes: max(times(*sizes)),), (lambda *sizes: torch.tensor(times(*sizes)).double().amax(),)],
+    "10.4": [(gradients(),), (gradients(result=lambda total: total),)],
+}
+WRONG = {  # answers that people give, and what the hint must speak of
+    "10.1": [
+        ((400, 20, 2870, 210), "the beginning grows"),
+        ((190, 20, 2870, 210), "the first step has a position"),
+        ((210, 1, 2870, 210), "one for each step"),
+        ((210, 210, 2870, 210), "is not computed again"),
+        ((210, 20, 1540, 210), "causal mask hides"),
+        ((210, 20, 8000, 210), "each of t queries"),
+        ((210, 20, 2870, 20), "every key so far"),
+    ],
+    "10.2": [
+        (lambda *sizes: operations(*sizes, each=1), "counts twice"),
+        (lambda *sizes: operations(*sizes, each=6), "training step"),
+        (lambda *sizes: operations(*sizes, attention=0), "attention's own two products, of"),
+        (lambda *sizes: operations(*sizes, attention=1), "one of attention's own"),
+        (lambda *sizes: operations(*sizes, projections=3), "one of the four projections"),
+        (lambda *sizes: operations(*sizes, feed_forward=1), "one of the two matrices"),
+        (lambda length, d_model, d_ff: operations(length, d_model, 512), "with their shapes"),
+    ],
+    "10.3": [
+        (lambda *sizes: sum(times(*sizes)), "the longer of the two"),
+        (lambda *sizes: min(times(*sizes)), "slower of the two"),
+        (lambda *sizes: max(times(*sizes, size=1)), "four bytes"),
+        (lambda *sizes: max(times(*sizes, each=1)), "two operations"),
+        (lambda *sizes: max(times(*sizes, read=False, written=False)), "not only the weights"),
+        (lambda *sizes: max(times(*sizes, written=False)), "written as well"),
+        (lambda *sizes: times(*sizes)[0], "read from memory"),
+        (lambda *sizes: times(*sizes)[1], "computing takes longer"),
+        (lambda *sizes: times(*sizes), "a number of seconds"),
+    ],
+    "10.4": [
+        (gradients(weight=lambda tokens, all_tokens, part: 1 / 3 if all_tokens > 26 else 0.5), "mean of means"),
+        (gradients(weight=lambda tokens, all_tokens, part: 1.0), "added up"),
+        (gradients(weight=lambda tokens, all_tokens, part: tokens), "divide by their number"),
+        (gradients(weight=lambda tokens, all_tokens, part: len(part.src) / 9), "weighted by sentences"),
+        (gradients(weight=lambda tokens, all_tokens, part: 1.0, clear="always"), "only the last part"),
+        (gradients(clear="never"), "step before"),
+        (gradients(result=lambda total: 3 * total), "gradients are right"),
+        (at_once, "at once"),
+        (sums, "call `backward()` for each"),
+        (stepping, "weights have changed"),
+        (without_way_back, "no gradients afterwards"),
+    ],
+}
