@@ -1,0 +1,181 @@
+"""The series as a book: what `make book` tells Sphinx.
+
+Its pages are the files beside this one, the notebooks with the outputs that they hold, and the library's docstrings. The
+Makefile lays them out for Sphinx as they lie in the repository, this folder's pages at the top.
+"""
+
+import ast
+import importlib
+import inspect
+import json
+import posixpath
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from docutils import nodes
+from myst_parser.slugs import github_slugify
+from sphinx import addnodes
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.nodes import make_refnode
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "notebooks")]
+from set_repository import named_repository  # noqa: E402
+
+REPOSITORY = f"https://github.com/{named_repository((ROOT / 'pyproject.toml').read_text(encoding='utf-8'))}"
+
+project = html_title = "The Transformer, step by step"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+templates_path = [str(ROOT / "book" / "_templates")]  # autosummary looks for others beside what it reads
+
+nb_execution_mode = "off"
+nb_merge_streams = True
+nb_ipywidgets_js = {}  # would come from elsewhere
+myst_heading_anchors = 4
+myst_enable_extensions = ["deflist", "substitution"]
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+maximum_signature_line_length = 80
+napoleon_use_ivar = True
+python_use_unqualified_type_names = True
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+
+html_theme = "sphinx_book_theme"
+html_context = {"default_mode": "auto"}
+html_static_path = ["_static"]
+html_css_files = ["book.css"]
+html_show_copyright = html_show_sphinx = False
+html_show_search_summary = False  # fetches pages, which browsers refuse where the book is opened from a disk
+html_theme_options = {
+    "repository_url": REPOSITORY,
+    "repository_branch": "main",
+    "launch_buttons": {"colab_url": "https://colab.research.google.com"},
+    "use_repository_button": True,
+    "show_navbar_depth": 1,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+
+
+def cells_of(path: Path) -> list[dict]:
+    """Return a notebook's cells, each source as one string."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return [{"kind": cell["cell_type"], "source": "".join(cell["source"])} for cell in cells]
+
+
+NOTEBOOKS = {path.stem: cells_of(path) for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))}
+
+
+def entry(stem: str, cells: list[dict]) -> str:
+    """Describe a notebook from its first cell: a link, what it promises, and how long it takes to read."""
+    title, promise, time, *_ = cells[0]["source"].split("\n\n")
+    return f"[{title.removeprefix('# ')}](notebooks/{stem}.ipynb)\n: {promise.strip('*')} *{time.split('.')[0]}.*"
+
+
+myst_substitutions = {"series": "\n\n".join(entry(*notebook) for notebook in NOTEBOOKS.items())}
+
+
+def imported(tree: ast.AST) -> dict[str, object]:
+    """Return what code imports from the library, by the names that it gives it."""
+    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and "transformer_lib" in node.module]
+    return {
+        name.asname or name.name: getattr(importlib.import_module(node.module), name.name)
+        for node in froms
+        for name in node.names
+    }
+
+
+def explanations() -> dict[str, list[tuple[str, str, str]]]:
+    """Return where each part of the library is explained, by its full name: notebook, its title, and the heading.
+
+    That is where a notebook calls ``show_source`` with it.
+    """
+    found = defaultdict(list)
+    for stem, cells in NOTEBOOKS.items():
+        known, title, heading = {}, "", ""
+        for cell in cells:
+            if cell["kind"] == "markdown":
+                for level, heading in re.findall(r"^(#+) (.+)$", cell["source"], re.MULTILINE):
+                    title = heading if level == "#" else title
+                continue
+            tree = ast.parse(re.sub(r"^( *)[%!].*", r"\1pass", cell["source"], flags=re.MULTILINE))
+            known |= imported(tree)
+            calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+            for call in [call for call in calls if getattr(call.func, "id", "") == "show_source"]:
+                for argument in map(ast.unparse, call.args):
+                    first, *path = argument.split(".")
+                    if first not in known:  # such as type(model)
+                        continue
+                    if inspect.ismodule(known[first]):
+                        name = ".".join([known[first].__name__, *path])
+                    else:
+                        name = ".".join([known[first].__module__, known[first].__qualname__, *path])
+                    found[name].append((stem, title, heading))
+    return found
+
+
+EXPLANATIONS = explanations()
+
+
+def add_explanations(app, domain, kind, content):
+    """Let the entry of a class or function say where it is explained; a class's, also for its private parts."""
+    signature = content.parent[0]
+    name = f"{signature.get('module')}.{signature.get('fullname')}"
+    where = [place for part, places in EXPLANATIONS.items() if re.fullmatch(rf"{name}(\._\w+)?", part) for place in places]
+    paragraph = nodes.paragraph("", "Explained in ", classes=["explained"])
+    for number, (stem, title, heading) in enumerate(dict.fromkeys(where)):
+        text = nodes.inline("", title if heading == title else f"{title}: {heading}")
+        target = {"reftarget": f"notebooks/{stem}", "reftargetid": github_slugify(heading)}
+        kinds = {"refdomain": "doc", "reftype": "myst", "refdoc": app.env.docname, "refexplicit": True}
+        paragraph += [nodes.Text("; " if number else ""), addnodes.pending_xref("", text, **kinds, **target)]
+    if where:
+        content.append(paragraph)
+    if kind == "module":
+        app.env.note_dependency(str(ROOT / "notebooks"))
+
+
+class LinkNames(SphinxPostTransform):
+    """Let the first mention of a public class or function lead to its entry, in every page but the library's own."""
+
+    default_priority = 200
+
+    def run(self, **kwargs):
+        if self.env.docname.startswith("api"):
+            return
+        entries = self.env.domains.python_domain.objects.items()
+        known = {name.split(".")[-1]: (name, at) for name, at in entries if at.objtype in ("class", "function", "exception")}
+        for literal in list(self.document.findall(nodes.literal)):
+            if literal.astext() in known and not isinstance(literal.parent, (nodes.reference, nodes.title)):
+                name, at = known.pop(literal.astext())
+                here = self.env.docname
+                literal.replace_self(
+                    make_refnode(self.app.builder, here, at.docname, at.node_id, literal.deepcopy(), name)
+                )
+
+
+def adapt(app, docname, source):
+    """Lead links to what is no page here to the repository, and let nothing be loaded from Colab."""
+    folder = posixpath.dirname(docname) or "book"
+
+    def lead(link):
+        path, mark, anchor = link[1].partition("#")
+        path = posixpath.normpath(posixpath.join(folder, path))
+        if not path or not (ROOT / path).exists():
+            return link[0]
+        if path.endswith((".ipynb", ".png", ".svg")) or path.startswith("book/"):
+            return f"](/{path.removeprefix('book/')}{mark}{anchor})"
+        return f"]({REPOSITORY}/blob/main/{path}{mark}{anchor})"
+
+    text = re.sub(r"!\[Open in Colab\]\([^)]*\)", "Open in Colab", source[0])
+    source[0] = re.sub(r"\]\(([^)\s:]+)\)", lead, text)
+
+
+def setup(app):
+    """Tell Sphinx about the above."""
+    app.connect("source-read", adapt)
+    app.connect("object-description-transform", add_explanations)
+    app.add_post_transform(LinkNames)
