@@ -5,13 +5,14 @@ Makefile lays them out for Sphinx as they lie in the repository, this folder's p
 """
 
 import ast
+import collections
+import html
 import importlib
 import inspect
 import json
 import posixpath
 import re
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 from docutils import nodes
@@ -37,9 +38,10 @@ myst_heading_anchors = 4
 myst_enable_extensions = ["deflist", "substitution"]
 
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 maximum_signature_line_length = 80
-napoleon_use_ivar = True
+napoleon_custom_sections = [("Attributes", "params_style")]
 python_use_unqualified_type_names = True
 add_module_names = False
 toc_object_entries_show_parents = "hide"
@@ -48,6 +50,7 @@ html_theme = "sphinx_book_theme"
 html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["book.css"]
+html_use_index = html_domain_indices = False
 html_show_copyright = html_show_sphinx = False
 html_show_search_summary = False  # fetches pages, which browsers refuse where the book is opened from a disk
 html_theme_options = {
@@ -55,6 +58,7 @@ html_theme_options = {
     "repository_branch": "main",
     "launch_buttons": {"colab_url": "https://colab.research.google.com"},
     "use_repository_button": True,
+    "navbar_persistent": [],  # the search is in the side bar
     "show_navbar_depth": 1,
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
@@ -94,7 +98,7 @@ def explanations() -> dict[str, list[tuple[str, str, str]]]:
 
     That is where a notebook calls ``show_source`` with it.
     """
-    found = defaultdict(list)
+    found = collections.defaultdict(list)
     for stem, cells in NOTEBOOKS.items():
         known, title, heading = {}, "", ""
         for cell in cells:
@@ -138,16 +142,20 @@ def add_explanations(app, domain, kind, content):
         app.env.note_dependency(str(ROOT / "notebooks"))
 
 
-class LinkNames(SphinxPostTransform):
-    """Let the first mention of a public class or function lead to its entry, in every page but the library's own."""
+class Finish(SphinxPostTransform):
+    """Let names of the library lead to their entries, and say what images show."""
 
     default_priority = 200
 
     def run(self, **kwargs):
+        """Do so where a public class or function is first mentioned, in every page but the library's own."""
+        for image in self.document.findall(nodes.image):
+            if "alt" not in image:
+                image["alt"] = described(Path(self.env.srcdir, image["uri"]))
         if self.env.docname.startswith("api"):
             return
         entries = self.env.domains.python_domain.objects.items()
-        known = {name.split(".")[-1]: (name, at) for name, at in entries if at.objtype in ("class", "function", "exception")}
+        known = {name.split(".")[-1]: (name, at) for name, at in entries if at.objtype in ("class", "function")}
         for literal in list(self.document.findall(nodes.literal)):
             if literal.astext() in known and not isinstance(literal.parent, (nodes.reference, nodes.title)):
                 name, at = known.pop(literal.astext())
@@ -157,25 +165,50 @@ class LinkNames(SphinxPostTransform):
                 )
 
 
-def adapt(app, docname, source):
-    """Lead links to what is no page here to the repository, and let nothing be loaded from Colab."""
-    folder = posixpath.dirname(docname) or "book"
+def described(image: Path) -> str:
+    """Return what stands in for an output's image: a drawing's own description, else where it comes from."""
+    if image.suffix == ".svg":
+        return html.unescape(re.search(r"<desc[^>]*>(.*?)</desc>", image.read_text(encoding="utf-8"), re.DOTALL)[1])
+    return "What the cell above draws"
 
-    def lead(link):
+
+def without_fields(app, what, name, thing, skip, options):
+    """Leave out a named tuple's fields, which its docstring describes."""
+    return isinstance(thing, collections._tuplegetter) or None
+
+
+def lead(text: str, folder: str) -> str:
+    """Let links in a text of that folder lead to pages of the book, or else to the repository."""
+
+    def target(link):
         path, mark, anchor = link[1].partition("#")
         path = posixpath.normpath(posixpath.join(folder, path))
-        if not path or not (ROOT / path).exists():
+        if not (ROOT / path).exists() or path == folder:  # within the page, or wrong: then Sphinx says so
             return link[0]
         if path.endswith((".ipynb", ".png", ".svg")) or path.startswith("book/"):
             return f"](/{path.removeprefix('book/')}{mark}{anchor})"
         return f"]({REPOSITORY}/blob/main/{path}{mark}{anchor})"
 
-    text = re.sub(r"!\[Open in Colab\]\([^)]*\)", "Open in Colab", source[0])
-    source[0] = re.sub(r"\]\(([^)\s:]+)\)", lead, text)
+    return re.sub(r"\]\(([^)\s:]+)\)", target, text)
+
+
+def adapt(app, docname, source):
+    """Lead links to where they lead from here, include what is included, and let nothing be loaded from Colab."""
+
+    def include(found):
+        path = ROOT / "book" / found[1]
+        app.env.note_dependency(str(path), docname=docname)
+        text = path.read_text(encoding="utf-8").split(found[2], 1)[1].split(found[3], 1)[0]
+        return lead(text, path.resolve().parent.relative_to(ROOT).as_posix())
+
+    text = lead(source[0], posixpath.dirname(docname) or "book")
+    text = re.sub(r'```\{include\} (\S+)\n:start-after: "(.+)"\n:end-before: "(.+)"\n```', include, text)
+    source[0] = re.sub(r"!\[Open in Colab\]\([^)]*\)", "Open in Colab", text)
 
 
 def setup(app):
     """Tell Sphinx about the above."""
     app.connect("source-read", adapt)
     app.connect("object-description-transform", add_explanations)
-    app.add_post_transform(LinkNames)
+    app.connect("autodoc-skip-member", without_fields)
+    app.add_post_transform(Finish)
