@@ -1,14 +1,13 @@
 """The series as a book: what `make book` tells Sphinx.
 
-Its pages are the files beside this one, the notebooks with the outputs that they hold, and the library's docstrings. The
-Makefile lays them out for Sphinx as they lie in the repository, this folder's pages at the top.
+Its pages are the files beside this one, the notebooks with their outputs, and the library's docstrings. The Makefile
+copies them to where Sphinx reads them: this folder's pages at the top, notebooks and drawings beneath.
 """
 
 import ast
 import collections
 import html
 import importlib
-import inspect
 import json
 import posixpath
 import re
@@ -83,14 +82,16 @@ def entry(stem: str, cells: list[dict]) -> str:
 myst_substitutions = {"series": "\n\n".join(entry(*notebook) for notebook in NOTEBOOKS.items())}
 
 
-def imported(tree: ast.AST) -> dict[str, object]:
-    """Return what code imports from the library, by the names that it gives it."""
-    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and "transformer_lib" in node.module]
-    return {
-        name.asname or name.name: getattr(importlib.import_module(node.module), name.name)
-        for node in froms
-        for name in node.names
-    }
+def imported(tree: ast.AST) -> dict[str, str]:
+    """Return the full names of what code imports from the library, by the names that it gives them."""
+    names = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("transformer_lib"):
+            for name in node.names:
+                thing = getattr(importlib.import_module(node.module), name.name)
+                module = getattr(thing, "__module__", node.module)  # where it is defined, if it says so
+                names[name.asname or name.name] = f"{module}.{name.name}"
+    return names
 
 
 def explanations() -> dict[str, list[tuple[str, str, str]]]:
@@ -100,25 +101,18 @@ def explanations() -> dict[str, list[tuple[str, str, str]]]:
     """
     found = collections.defaultdict(list)
     for stem, cells in NOTEBOOKS.items():
-        known, title, heading = {}, "", ""
+        known, title, heading = {}, cells[0]["source"].split("\n")[0].removeprefix("# "), ""
         for cell in cells:
             if cell["kind"] == "markdown":
-                for level, heading in re.findall(r"^(#+) (.+)$", cell["source"], re.MULTILINE):
-                    title = heading if level == "#" else title
+                heading = [heading, *re.findall(r"^#+ (.+)$", cell["source"], re.MULTILINE)][-1]
                 continue
             tree = ast.parse(re.sub(r"^( *)[%!].*", r"\1pass", cell["source"], flags=re.MULTILINE))
             known |= imported(tree)
             calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-            for call in [call for call in calls if getattr(call.func, "id", "") == "show_source"]:
-                for argument in map(ast.unparse, call.args):
-                    first, *path = argument.split(".")
-                    if first not in known:  # such as type(model)
-                        continue
-                    if inspect.ismodule(known[first]):
-                        name = ".".join([known[first].__name__, *path])
-                    else:
-                        name = ".".join([known[first].__module__, known[first].__qualname__, *path])
-                    found[name].append((stem, title, heading))
+            shown = [call.args for call in calls if ast.unparse(call.func) == "show_source"]
+            for first, *path in (ast.unparse(argument).split(".") for arguments in shown for argument in arguments):
+                if first in known:  # as type(model) is not
+                    found[".".join([known[first], *path])].append((stem, title, heading))
     return found
 
 
@@ -128,18 +122,16 @@ EXPLANATIONS = explanations()
 def add_explanations(app, domain, kind, content):
     """Let the entry of a class or function say where it is explained; a class's, also for its private parts."""
     signature = content.parent[0]
-    name = f"{signature.get('module')}.{signature.get('fullname')}"
-    where = [place for part, places in EXPLANATIONS.items() if re.fullmatch(rf"{name}(\._\w+)?", part) for place in places]
-    paragraph = nodes.paragraph("", "Explained in ", classes=["explained"])
-    for number, (stem, title, heading) in enumerate(dict.fromkeys(where)):
-        text = nodes.inline("", title if heading == title else f"{title}: {heading}")
-        target = {"reftarget": f"notebooks/{stem}", "reftargetid": github_slugify(heading)}
+    parts = re.compile(rf"{signature.get('module')}.{signature.get('fullname')}(\._\w+)?")
+    places = [place for part, places in EXPLANATIONS.items() if parts.fullmatch(part) for place in places]
+    paragraph = nodes.paragraph()
+    for stem, title, heading in dict.fromkeys(places):
         kinds = {"refdomain": "doc", "reftype": "myst", "refdoc": app.env.docname, "refexplicit": True}
-        paragraph += [nodes.Text("; " if number else ""), addnodes.pending_xref("", text, **kinds, **target)]
-    if where:
+        target = {"reftarget": f"notebooks/{stem}", "reftargetid": github_slugify(heading)}
+        link = addnodes.pending_xref("", nodes.inline("", f"{title}: {heading}"), **kinds, **target)
+        paragraph += [nodes.Text("; " if paragraph else "Explained in "), link]
+    if paragraph:
         content.append(paragraph)
-    if kind == "module":
-        app.env.note_dependency(str(ROOT / "notebooks"))
 
 
 class Finish(SphinxPostTransform):
@@ -170,6 +162,13 @@ def described(image: Path) -> str:
     if image.suffix == ".svg":
         return html.unescape(re.search(r"<desc[^>]*>(.*?)</desc>", image.read_text(encoding="utf-8"), re.DOTALL)[1])
     return "What the cell above draws"
+
+
+def note_notebooks(app, docname, source):
+    """Read the library's entries again when a notebook has changed, which may explain something elsewhere."""
+    if docname.startswith(("api", "index")):
+        for stem in NOTEBOOKS:
+            app.env.note_dependency(str(ROOT / "notebooks" / f"{stem}.ipynb"), docname=docname)
 
 
 def without_fields(app, what, name, thing, skip, options):
@@ -209,6 +208,7 @@ def adapt(app, docname, source):
 def setup(app):
     """Tell Sphinx about the above."""
     app.connect("source-read", adapt)
+    app.connect("source-read", note_notebooks)
     app.connect("object-description-transform", add_explanations)
     app.connect("autodoc-skip-member", without_fields)
     app.add_post_transform(Finish)

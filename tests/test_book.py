@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import itertools
 import json
 import os
 import re
@@ -19,7 +20,15 @@ from test_package import ORDER
 ROOT = Path(__file__).parent.parent
 BOOK = ROOT / "build" / "book"
 REPOSITORY = set_repository.named_repository((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-LOADS = {"img": "src", "script": "src", "iframe": "src", "source": "src", "video": "src", "object": "data", "embed": "src"}
+LOADS = {
+    "img": "src",
+    "script": "src",
+    "iframe": "src",
+    "source": "src",
+    "video": "src",
+    "object": "data",
+    "embed": "src",
+}
 LOADING_LINKS = {"stylesheet", "icon", "preload", "modulepreload", "prefetch", "preconnect", "dns-prefetch", "manifest"}
 
 
@@ -121,7 +130,7 @@ def test_every_notebook_is_a_page_with_its_outputs_and_a_way_into_colab(pages):
 
 def test_notebooks_follow_each_other(pages):
     names = [f"notebooks/{notebook.stem}.html" for notebook in NOTEBOOKS]
-    for page, following in zip(names, names[1:], strict=False):
+    for page, following in itertools.pairwise(names):
         assert Path(following).name in pages[page].links
         assert Path(page).name in pages[following].links
     listed = [link for link in pages["index.html"].links if link in names]
@@ -192,7 +201,8 @@ FAINT = """() => {
     const pair = [channels(getComputedStyle(element).color).slice(0, 3), background(element)]
     const [dark, light] = pair.map(luminance).sort((a, b) => a - b)
     const contrast = (light + 0.05) / (dark + 0.05)
-    if (contrast < 4.5) faint.add(`${element.tagName}.${element.className} ${contrast.toFixed(2)} ${element.textContent.slice(0, 30)}`)
+    if (contrast < 4.5)
+      faint.add(`${element.tagName} ${element.className} ${contrast.toFixed(2)} ${element.textContent}`)
   }
   return [...faint]
 }"""
