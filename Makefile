@@ -45,7 +45,8 @@ book: $(READY)
 	@mkdir -p $(BOOK)-source/assets $(BOOK)-source/notebooks && cp -p book/*.md $(BOOK)-source
 	@cp -pR assets/figures assets/*.png $(BOOK)-source/assets
 	@cp -pR $(NOTEBOOKS)/[0-9]*.ipynb $(wildcard notebooks/solutions) $(BOOK)-source/notebooks
-	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir book $(BOOK)-source $(BOOK)
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir book $(BOOK)-source $(BOOK) \
+		|| (rm -rf $(BOOK) && false)  # the next time would not look again at pages that have not changed
 	@echo $(BOOK)/index.html
 
 test: $(READY)
