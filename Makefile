@@ -2,11 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+BOOK := build/book
+NOTEBOOKS := notebooks
 SERIES := $(sort $(wildcard notebooks/[0-9]*.ipynb))
 MODEL ?= runs/sample-small
 TRAIN_SMALL = $(BIN)/transformer-lib train $(if $(wildcard runs/sample-small/training_state.pt),--resume)
-BOOK := build/book
-NOTEBOOKS := notebooks
 NBCONVERT := $(BIN)/jupyter nbconvert --log-level ERROR
 ifdef TRANSFORMER_LIB_DATA  # notebooks run in other folders
 export TRANSFORMER_LIB_DATA := $(abspath $(TRANSFORMER_LIB_DATA))
