@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+BOOK := build/book
+NOTEBOOKS := notebooks
 SERIES := $(sort $(wildcard notebooks/[0-9]*.ipynb))
 SOLUTIONS := $(sort $(wildcard notebooks/solutions/[0-9]*.ipynb))
 ALL := $(SERIES) $(SOLUTIONS)
@@ -13,10 +15,11 @@ ifdef TRANSFORMER_LIB_DATA  # notebooks run in other folders
 export TRANSFORMER_LIB_DATA := $(abspath $(TRANSFORMER_LIB_DATA))
 endif
 
-.PHONY: help notebooks test test-faults lab train bench lint outputs repository clean
+.PHONY: help notebooks book test test-faults lab train bench lint outputs repository clean
 
 help:
-	@echo "make notebooks   run the whole series on the embedded corpus; HTML in build/"
+	@echo "make notebooks   run the whole series on the embedded corpus; a book of it in build/notebooks/book/"
+	@echo "make book        the series as a book, from the outputs that the notebooks hold, in build/book/"
 	@echo "make test        run every check: ruff, pytest, and the notebooks through nbval"
 	@echo "make test-faults break things in every way that we know, for 40 minutes, and print a table of what was lost"
 	@echo "make lab         open the series in JupyterLab"
@@ -30,14 +33,24 @@ help:
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10) and 'Python 3.10 or newer is needed: make PYTHON=python3.12 …')"
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[notebooks,test]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[notebooks,book,test]"
 	@touch $@
 
 # Notebooks run in a copy, so that neither they nor the models they train mix with what is yours.
 notebooks: $(READY)
-	@mkdir -p build && rm -rf build/runs && cp $(SERIES) build
-	cd build && TRANSFORMER_LIB_CORPUS=sample ../$(NBCONVERT) --to notebook --inplace --execute $(SERIES:notebooks/%=%)
-	$(BIN)/python notebooks/make_index.py build
+	@mkdir -p build/notebooks && rm -rf build/notebooks/runs && cp $(SERIES) build/notebooks
+	cd build/notebooks && TRANSFORMER_LIB_CORPUS=sample ../../$(NBCONVERT) --to notebook --inplace --execute $(SERIES:notebooks/%=%)
+	$(MAKE) book NOTEBOOKS=build/notebooks BOOK=build/notebooks/book
+
+# Sphinx reads a copy: the book's own pages at the top, notebooks and drawings beneath, as old as the originals.
+book: $(READY)
+	@mkdir -p $(BOOK)-source && rm -rf $(BOOK)-source/*.md $(BOOK)-source/assets $(BOOK)-source/notebooks
+	@mkdir -p $(BOOK)-source/assets $(BOOK)-source/notebooks && cp -p book/*.md $(BOOK)-source
+	@cp -pR assets/figures assets/*.png $(BOOK)-source/assets
+	@cp -pR $(NOTEBOOKS)/[0-9]*.ipynb $(wildcard notebooks/solutions) $(BOOK)-source/notebooks
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir book $(BOOK)-source $(BOOK) \
+		|| (rm -rf $(BOOK) && false)  # the next time would not look again at pages that have not changed
+	@echo $(BOOK)/index.html
 
 test: $(READY)
 	$(BIN)/ruff check .

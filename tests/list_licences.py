@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 CONSTRAINTS = Path(__file__).parent.parent / "constraints.txt"
-PURPOSES = {"": "run time", "notebooks": "notebooks", "test": "tests"}  # extra: what it is for
+PURPOSES = {"": "run time", "notebooks": "notebooks", "book": "book", "test": "tests"}  # extra: what it is for
 FOR_CUDA = ("cuda-", "nvidia-", "triton")  # what only a torch for GPUs brings; it names their versions itself
 SPDX = {  # words that can mean one licence only
     "Apache 2.0": "Apache-2.0",
@@ -74,9 +74,9 @@ def page():
     licences = {name: licence(metadata(name)) for name in packages}
     copyleft = [f"{name} ({text})" for name, text in licences.items() if COPYLEFT.search(text)]
     lines = [
-        "What `transformer-lib[notebooks,test]` needs, in the versions of [constraints.txt](constraints.txt), with the "
-        "licences\nthat the packages' metadata name, as `python tests/list_licences.py > LICENSES.md` finds them; what "
-        "a torch for GPUs\nbrings along from NVIDIA, under NVIDIA's terms, is left out.\n",
+        "What `transformer-lib[notebooks,book,test]` needs, in the versions of [constraints.txt](constraints.txt), "
+        "with the licences\nthat the packages' metadata name, as `python tests/list_licences.py > LICENSES.md` finds "
+        "them; what a torch for GPUs\nbrings along from NVIDIA, under NVIDIA's terms, is left out.\n",
         "| package | version | licence | needed for | brought by |\n| --- | --- | --- | --- | --- |",
     ]
     for name, purposes in packages.items():

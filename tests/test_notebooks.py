@@ -23,7 +23,6 @@ def load_script(name):
 
 
 set_repository = load_script("set_repository")
-make_index = load_script("make_index")
 
 MACHINE_PATH = re.compile(r"/(?:root|home|work|tmp|Users)/|[A-Z]:\\\\|site-packages")
 
@@ -172,15 +171,6 @@ def test_the_repository_is_written_wherever_it_stands_and_can_be_changed_again(t
         assert (tmp_path / file.relative_to(ROOT)).read_text(encoding="utf-8") == file.read_text(encoding="utf-8")
     with pytest.raises(SystemExit, match="URL is 'example', expected"):
         set_repository.main("example", tmp_path)
-
-
-def test_the_index_names_it_and_pages_link_to_pages(request, cells):
-    path = request.node.callspec.params["cells"]
-    entry = make_index.describe(path)
-    assert entry["page"] == f"{path.stem}.html"
-    assert entry["title"] and entry["promise"].endswith(".") and re.match(r"Reading time: \d+ minutes", entry["time"])
-    page = make_index.finish_page(f'<a href="{path.name}">next</a> <a href="https://example.org/{path.name}">it</a>')
-    assert page == f'<a href="{path.stem}.html">next</a> <a href="https://example.org/{path.name}">it</a>'
 
 
 def test_something_in_it_is_compared_with_what_is_stored(cells):

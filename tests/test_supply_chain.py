@@ -74,7 +74,7 @@ def test_the_list_of_licences_is_what_its_script_writes(needed):
 def test_copyleft_licences_are_pointed_out():
     sentence = (ROOT / "LICENSES.md").read_text("utf-8").splitlines()[-1]
     copyleft = {name for name, row in table().items() if re.search("GPL|MPL|GNU|Mozilla|EPL|EUPL|CDDL|BY-SA", row[1])}
-    assert set(re.findall(r"([\w-]+) \(", sentence)) == copyleft
+    assert set(re.findall(r"[:,] ([\w-]+) \(", sentence)) == copyleft
 
 
 @pytest.mark.parametrize(

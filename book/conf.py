@@ -1,0 +1,214 @@
+"""The series as a book: what `make book` tells Sphinx.
+
+Its pages are the files beside this one, the notebooks with their outputs, and the library's docstrings. The Makefile
+copies them to where Sphinx reads them: this folder's pages at the top, notebooks and drawings beneath.
+"""
+
+import ast
+import collections
+import html
+import importlib
+import json
+import posixpath
+import re
+import sys
+from pathlib import Path
+
+from docutils import nodes
+from myst_parser.slugs import github_slugify
+from sphinx import addnodes
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.nodes import make_refnode
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "notebooks")]
+from set_repository import named_repository  # noqa: E402
+
+REPOSITORY = f"https://github.com/{named_repository((ROOT / 'pyproject.toml').read_text(encoding='utf-8'))}"
+
+project = html_title = "The Transformer, step by step"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+templates_path = [str(ROOT / "book" / "_templates")]  # autosummary looks for others beside what it reads
+
+nb_execution_mode = "off"
+nb_merge_streams = True
+nb_ipywidgets_js = {}  # would come from elsewhere
+myst_heading_anchors = 4
+myst_enable_extensions = ["deflist", "substitution"]
+
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_typehints_format = "short"
+maximum_signature_line_length = 80
+napoleon_custom_sections = [("Attributes", "params_style")]
+python_use_unqualified_type_names = True
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+
+html_theme = "sphinx_book_theme"
+html_context = {"default_mode": "auto"}
+html_static_path = ["_static"]
+html_css_files = ["book.css"]
+html_use_index = html_domain_indices = False
+html_show_copyright = html_show_sphinx = False
+html_show_search_summary = False  # fetches pages, which browsers refuse where the book is opened from a disk
+html_theme_options = {
+    "repository_url": REPOSITORY,
+    "repository_branch": "main",
+    "launch_buttons": {"colab_url": "https://colab.research.google.com"},
+    "use_repository_button": True,
+    "navbar_persistent": [],  # the search is in the side bar
+    "show_navbar_depth": 1,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+
+
+def cells_of(path: Path) -> list[dict]:
+    """Return a notebook's cells, each source as one string."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return [{"kind": cell["cell_type"], "source": "".join(cell["source"])} for cell in cells]
+
+
+NOTEBOOKS = {path.stem: cells_of(path) for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))}
+
+
+def entry(stem: str, cells: list[dict]) -> str:
+    """Describe a notebook from its first cell: a link, what it promises, and how long it takes to read."""
+    title, promise, time, *_ = cells[0]["source"].split("\n\n")
+    return f"[{title.removeprefix('# ')}](notebooks/{stem}.ipynb)\n: {promise.strip('*')} *{time.split('.')[0]}.*"
+
+
+myst_substitutions = {"series": "\n\n".join(entry(*notebook) for notebook in NOTEBOOKS.items())}
+
+
+def imported(tree: ast.AST) -> dict[str, str]:
+    """Return the full names of what code imports from the library, by the names that it gives them."""
+    names = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("transformer_lib"):
+            for name in node.names:
+                thing = getattr(importlib.import_module(node.module), name.name)
+                module = getattr(thing, "__module__", node.module)  # where it is defined, if it says so
+                names[name.asname or name.name] = f"{module}.{name.name}"
+    return names
+
+
+def explanations() -> dict[str, list[tuple[str, str, str]]]:
+    """Return where each part of the library is explained, by its full name: notebook, its title, and the heading.
+
+    That is where a notebook calls ``show_source`` with it.
+    """
+    found = collections.defaultdict(list)
+    for stem, cells in NOTEBOOKS.items():
+        known, title, heading = {}, cells[0]["source"].split("\n")[0].removeprefix("# "), ""
+        for cell in cells:
+            if cell["kind"] == "markdown":
+                heading = [heading, *re.findall(r"^#+ (.+)$", cell["source"], re.MULTILINE)][-1]
+                continue
+            tree = ast.parse(re.sub(r"^( *)[%!].*", r"\1pass", cell["source"], flags=re.MULTILINE))
+            known |= imported(tree)
+            calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+            shown = [call.args for call in calls if ast.unparse(call.func) == "show_source"]
+            for first, *path in (ast.unparse(argument).split(".") for arguments in shown for argument in arguments):
+                if first in known:  # as type(model) is not
+                    found[".".join([known[first], *path])].append((stem, title, heading))
+    return found
+
+
+EXPLANATIONS = explanations()
+
+
+def add_explanations(app, domain, kind, content):
+    """Let the entry of a class or function say where it is explained; a class's, also for its private parts."""
+    signature = content.parent[0]
+    parts = re.compile(rf"{signature.get('module')}.{signature.get('fullname')}(\._\w+)?")
+    places = [place for part, places in EXPLANATIONS.items() if parts.fullmatch(part) for place in places]
+    paragraph = nodes.paragraph()
+    for stem, title, heading in dict.fromkeys(places):
+        kinds = {"refdomain": "doc", "reftype": "myst", "refdoc": app.env.docname, "refexplicit": True}
+        target = {"reftarget": f"notebooks/{stem}", "reftargetid": github_slugify(heading)}
+        link = addnodes.pending_xref("", nodes.inline("", f"{title}: {heading}"), **kinds, **target)
+        paragraph += [nodes.Text("; " if paragraph else "Explained in "), link]
+    if paragraph:
+        content.append(paragraph)
+
+
+class Finish(SphinxPostTransform):
+    """Let names of the library lead to their entries, and say what images show."""
+
+    default_priority = 200
+
+    def run(self, **kwargs):
+        """Do so where a public class or function is first mentioned, in every page but the library's own."""
+        for image in self.document.findall(nodes.image):
+            if "alt" not in image:
+                image["alt"] = described(Path(self.env.srcdir, image["uri"]))
+        if self.env.docname.startswith("api"):
+            return
+        entries = self.env.domains.python_domain.objects.items()
+        known = {name.split(".")[-1]: (name, at) for name, at in entries if at.objtype in ("class", "function")}
+        for literal in list(self.document.findall(nodes.literal)):
+            if literal.astext() in known and not isinstance(literal.parent, (nodes.reference, nodes.title)):
+                name, at = known.pop(literal.astext())
+                here = self.env.docname
+                literal.replace_self(
+                    make_refnode(self.app.builder, here, at.docname, at.node_id, literal.deepcopy(), name)
+                )
+
+
+def described(image: Path) -> str:
+    """Return what stands in for an output's image: a drawing's own description, else where it comes from."""
+    if image.suffix == ".svg":
+        return html.unescape(re.search(r"<desc[^>]*>(.*?)</desc>", image.read_text(encoding="utf-8"), re.DOTALL)[1])
+    return "What the cell above draws"
+
+
+def note_notebooks(app, docname, source):
+    """Read the library's entries again when a notebook has changed, which may explain something elsewhere."""
+    if docname.startswith(("api", "index")):
+        for stem in NOTEBOOKS:
+            app.env.note_dependency(str(ROOT / "notebooks" / f"{stem}.ipynb"), docname=docname)
+
+
+def without_fields(app, what, name, thing, skip, options):
+    """Leave out a named tuple's fields, which its docstring describes."""
+    return isinstance(thing, collections._tuplegetter) or None
+
+
+def lead(text: str, folder: str) -> str:
+    """Let links in a text of that folder lead to pages of the book, or else to the repository."""
+
+    def target(link):
+        path, mark, anchor = link[1].partition("#")
+        path = posixpath.normpath(posixpath.join(folder, path))
+        if not (ROOT / path).exists() or path == folder:  # within the page, or wrong: then Sphinx says so
+            return link[0]
+        if path.endswith((".ipynb", ".png", ".svg")) or path.startswith("book/"):
+            return f"](/{path.removeprefix('book/')}{mark}{anchor})"
+        return f"]({REPOSITORY}/blob/main/{path}{mark}{anchor})"
+
+    return re.sub(r"\]\(([^)\s:]+)\)", target, text)
+
+
+def adapt(app, docname, source):
+    """Lead links to where they lead from here, include what is included, and let nothing be loaded from Colab."""
+
+    def include(found):
+        path = ROOT / "book" / found[1]
+        app.env.note_dependency(str(path), docname=docname)
+        text = path.read_text(encoding="utf-8").split(found[2], 1)[1].split(found[3], 1)[0]
+        return lead(text, path.resolve().parent.relative_to(ROOT).as_posix())
+
+    text = lead(source[0], posixpath.dirname(docname) or "book")
+    text = re.sub(r'```\{include\} (\S+)\n:start-after: "(.+)"\n:end-before: "(.+)"\n```', include, text)
+    source[0] = re.sub(r"!\[Open in Colab\]\([^)]*\)", "Open in Colab", text)
+
+
+def setup(app):
+    """Tell Sphinx about the above."""
+    app.connect("source-read", adapt)
+    app.connect("source-read", note_notebooks)
+    app.connect("object-description-transform", add_explanations)
+    app.connect("autodoc-skip-member", without_fields)
+    app.add_post_transform(Finish)

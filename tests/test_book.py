@@ -1,0 +1,248 @@
+"""The book that `make book` builds: what it holds, where its links lead, and that it opens, searches and reads well."""
+
+import importlib
+import inspect
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urljoin, urlsplit
+
+import pytest
+from test_notebooks import NOTEBOOKS, set_repository
+from test_package import ORDER
+
+ROOT = Path(__file__).parent.parent
+BOOK = ROOT / "build" / "book"
+REPOSITORY = set_repository.named_repository((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+LOADS = {
+    "img": "src",
+    "script": "src",
+    "iframe": "src",
+    "source": "src",
+    "video": "src",
+    "object": "data",
+    "embed": "src",
+}
+LOADING_LINKS = {"stylesheet", "icon", "preload", "modulepreload", "prefetch", "preconnect", "dns-prefetch", "manifest"}
+
+
+class Page(HTMLParser):
+    """What a page links to, what it loads, the ids that can be linked to, and its text."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.loads, self.ids, self.texts = [], [], set(), []
+        self.feed(path.read_text(encoding="utf-8"))
+        self.text = " ".join("".join(self.texts).split())
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.ids.add(attributes.get("id"))
+        if tag == "a" and "href" in attributes:
+            self.links.append(attributes["href"])
+        if tag == "link":
+            loaded = LOADING_LINKS & set(attributes.get("rel", "").split())
+            (self.loads if loaded else self.links).append(attributes["href"])
+        if attributes.get(LOADS.get(tag)):
+            self.loads.append(attributes[LOADS[tag]])
+        self.loads += loaded_by_css(attributes.get("style") or "")
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def loaded_by_css(css):
+    return re.findall(r"url\(\s*[\"']?([^\"')]+)", css) + re.findall(r"@import\s+[\"']([^\"']+)", css)
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """The book's pages by their paths in it. Only what has changed since the last time is built again."""
+    for package in ("sphinx", "myst_nb", "sphinx_book_theme"):
+        pytest.importorskip(package, reason=f"{package} is not installed: pip install '.[book]'")
+    if not shutil.which("make"):
+        pytest.skip("there is no make here")
+    command = ["make", "--old-file=.venv/ready", f"BIN={Path(sys.executable).parent}", "book"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    paths = [path for path in sorted(BOOK.rglob("*.html")) if "_static" not in path.parts]  # the theme's templates
+    return {path.relative_to(BOOK).as_posix(): Page(path) for path in paths}
+
+
+def inside(page, link):
+    """Where in the book a page's link leads: a path and an id, or None if it leads elsewhere."""
+    parts = urlsplit(urljoin(f"file:///{page}", link))
+    return (unquote(parts.path).lstrip("/"), unquote(parts.fragment)) if parts.scheme == "file" else None
+
+
+def test_every_link_leads_to_a_page_and_to_a_place_that_it_has(pages):
+    links = [(page, link) for page, parsed in pages.items() for link in parsed.links]
+    broken = []
+    for page, link in links:
+        if target := inside(page, link):
+            path, place = target
+            place_is_there = not place or path not in pages or place in pages[path].ids
+            if not (BOOK / path).is_file() or not place_is_there:
+                broken.append(f"{page}: {link}")
+    elsewhere = sum(inside(*link) is None for link in links)
+    print(f"{len(pages)} pages, {len(links):,} links, {elsewhere:,} of them to elsewhere")
+    assert elsewhere < len(links) / 2 and not broken
+
+
+def test_links_to_the_repository_lead_to_what_it_has(pages):
+    start = f"https://github.com/{REPOSITORY}/blob/main/"
+    links = {link for parsed in pages.values() for link in parsed.links if link.startswith(start)}
+    assert links
+    assert not [link for link in links if not (ROOT / unquote(urlsplit(link.removeprefix(start)).path)).exists()]
+
+
+def test_nothing_is_loaded_from_elsewhere_and_nothing_is_missing(pages):
+    loads = {(page, load) for page, parsed in pages.items() for load in parsed.loads}
+    for sheet in BOOK.rglob("*.css"):
+        loads |= {(sheet.relative_to(BOOK).as_posix(), load) for load in loaded_by_css(sheet.read_text("utf-8"))}
+    loads = {(page, load) for page, load in loads if not load.startswith(("data:", "#"))}
+    assert not [(page, load) for page, load in loads if inside(page, load) is None]
+    assert not [(page, load) for page, load in loads if not (BOOK / inside(page, load)[0]).is_file()]
+
+
+def test_every_notebook_is_a_page_with_its_outputs_and_a_way_into_colab(pages):
+    for notebook in [*NOTEBOOKS, *(ROOT / "notebooks" / "solutions").glob("*.ipynb")]:
+        path = notebook.relative_to(ROOT)
+        page = pages[path.with_suffix(".html").as_posix()]
+        assert f"https://colab.research.google.com/github/{REPOSITORY}/blob/main/{path.as_posix()}" in page.links
+        outputs = [
+            output
+            for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+            for output in cell.get("outputs", [])
+        ]
+        pictures = [output for output in outputs if {"image/png", "image/svg+xml"} & set(output.get("data", ()))]
+        assert len([load for load in page.loads if "_images/" in load]) >= len(pictures)
+        for output in outputs:
+            assert " ".join("".join(output.get("text", "")).split()) in page.text
+
+
+def test_notebooks_follow_each_other(pages):
+    names = [f"notebooks/{notebook.stem}.html" for notebook in NOTEBOOKS]
+    for page, following in itertools.pairwise(names):
+        assert Path(following).name in pages[page].links
+        assert Path(page).name in pages[following].links
+    listed = [link for link in pages["index.html"].links if link in names]
+    assert list(dict.fromkeys(listed)) == names
+
+
+def public(name):
+    module = importlib.import_module(f"transformer_lib.{name}")
+    things = [thing for word, thing in vars(module).items() if not word.startswith("_")]
+    defined = [thing for thing in things if inspect.isfunction(thing) or inspect.isclass(thing)]
+    return [f"{module.__name__}.{thing.__qualname__}" for thing in defined if thing.__module__ == module.__name__]
+
+
+@pytest.mark.parametrize("module", ORDER)
+def test_all_of_the_library_has_an_entry(pages, module):
+    page = pages[f"api/transformer_lib.{module}.html"]
+    assert public(module)
+    assert not [name for name in public(module) if name not in page.ids]
+
+
+def test_the_library_stands_in_the_order_in_which_it_is_read(pages):
+    links = [link for link in pages["api.html"].links if re.fullmatch(r"api/transformer_lib\.\w+\.html", link)]
+    assert list(dict.fromkeys(links)) == [f"api/transformer_lib.{module}.html" for module in ORDER]
+
+
+def test_entries_lead_to_where_notebooks_show_them_and_notebooks_to_entries(pages):
+    explained = [
+        link
+        for page, parsed in pages.items()
+        if page.startswith("api/")
+        for link in parsed.links
+        if re.match(r"\.\./notebooks/\w+\.html#.", link)
+    ]
+    assert {Path(urlsplit(link).path).stem for link in explained} >= {path.stem for path in NOTEBOOKS[1:]}
+    assert "../notebooks/03_attention_and_masks.html#the-padding-mask" in explained
+    assert (
+        "../api/transformer_lib.masks.html#transformer_lib.masks.padding_mask"
+        in pages["notebooks/03_attention_and_masks.html"].links
+    )
+
+
+def test_every_term_of_the_glossary_can_be_linked_to(pages):
+    terms = re.findall(r"^(\S[^\n]*)\n  \S", (ROOT / "book" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len([name for name in pages["glossary.html"].ids if name and name.startswith("term-")]) >= len(terms) > 0
+
+
+# What a reader's browser makes of it. Opened as files, as after `make book`.
+SIDEWAYS = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+FAINT = """() => {
+  const channels = text => (text.match(/[\\d.]+/g) || []).map(Number)
+  const luminance = colour => {
+    const [r, g, b] = colour.map(value => value / 255)
+      .map(value => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+  }
+  const background = element => {
+    for (; element; element = element.parentElement) {
+      const [r, g, b, alpha = 1] = channels(getComputedStyle(element).backgroundColor)
+      if (alpha > 0.99) return [r, g, b]
+    }
+    return [255, 255, 255]
+  }
+  const faint = new Set()
+  const walker = document.createTreeWalker(document.querySelector("article"), NodeFilter.SHOW_TEXT)
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement
+    if (!walker.currentNode.textContent.trim() || !element.checkVisibility({visibilityProperty: true})) continue
+    const pair = [channels(getComputedStyle(element).color).slice(0, 3), background(element)]
+    const [dark, light] = pair.map(luminance).sort((a, b) => a - b)
+    const contrast = (light + 0.05) / (dark + 0.05)
+    if (contrast < 4.5)
+      faint.add(`${element.tagName} ${element.className} ${contrast.toFixed(2)} ${element.textContent}`)
+  }
+  return [...faint]
+}"""
+
+
+def test_every_page_opens_without_an_error_and_none_scrolls_sideways(pages, browser):
+    page, problems = browser.open(BOOK / "index.html")
+    wrong = []
+    for path in pages:
+        page.goto((BOOK / path).as_uri())
+        for width in (360, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            if page.evaluate(SIDEWAYS):
+                wrong.append(f"{path} scrolls sideways at {width} pixels")
+        wrong += [f"{path}: {problem}" for problem in problems]
+        problems.clear()
+    assert not wrong
+
+
+def test_the_search_finds_padding_masks_in_notebook_03(pages, browser):
+    page, problems = browser.open(BOOK / "index.html")
+    page.locator(".bd-sidebar-primary .search-button__button").click()
+    page.locator("input[name=q]:visible").fill("padding mask")
+    page.keyboard.press("Enter")
+    found = page.locator("#search-results a[href*='03_attention_and_masks.html']").first
+    found.click()
+    page.wait_for_url("**/notebooks/03_attention_and_masks.html*")
+    assert not problems
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["index.html", "notebooks/03_attention_and_masks.html", "api/transformer_lib.masks.html", "glossary.html"],
+)
+def test_one_can_read_it_in_the_light_and_in_the_dark(pages, browser, path):
+    page, problems = browser.open(BOOK / path)
+    backgrounds = set()
+    for mode in ("light", "dark"):
+        page.locator(".theme-switch-button:visible").click()
+        page.locator(f".theme-change-button[data-mode={mode}]:visible").click()
+        backgrounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        assert not page.evaluate(FAINT)
+    assert len(backgrounds) == 2 and not problems
