@@ -15,11 +15,12 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 from test_notebooks import NOTEBOOKS, set_repository
-from test_package import ORDER
+from test_package import ORDER as LIBRARY
 
 ROOT = Path(__file__).parent.parent
 BOOK = ROOT / "build" / "book"
 REPOSITORY = set_repository.named_repository((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+ORDER = [*LIBRARY, "exercises"]
 LOADS = {
     "img": "src",
     "script": "src",
@@ -82,7 +83,7 @@ def inside(page, link):
     return (unquote(parts.path).lstrip("/"), unquote(parts.fragment)) if parts.scheme == "file" else None
 
 
-def test_every_link_leads_to_a_page_and_to_a_place_that_it_has(pages):
+def test_every_link_leads_to_a_page_and_to_a_place_that_it_has(pages, counted):
     links = [(page, link) for page, parsed in pages.items() for link in parsed.links]
     broken = []
     for page, link in links:
@@ -92,7 +93,7 @@ def test_every_link_leads_to_a_page_and_to_a_place_that_it_has(pages):
             if not (BOOK / path).is_file() or not place_is_there:
                 broken.append(f"{page}: {link}")
     elsewhere = sum(inside(*link) is None for link in links)
-    print(f"{len(pages)} pages, {len(links):,} links, {elsewhere:,} of them to elsewhere")
+    counted(pages_of_the_book=len(pages), links_in_it=len(links), links_in_it_that_are_broken=len(broken))
     assert elsewhere < len(links) / 2 and not broken
 
 
