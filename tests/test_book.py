@@ -247,3 +247,14 @@ def test_one_can_read_it_in_the_light_and_in_the_dark(pages, browser, path):
         backgrounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         assert not page.evaluate(FAINT)
     assert len(backgrounds) == 2 and not problems
+
+
+def test_the_viewers_of_a_page_can_be_used_and_leave_each_other_alone(pages, browser):
+    page, problems = browser.open(BOOK / "notebooks" / "06_translating.html")
+    viewers = page.locator(".attention-viewer")
+    assert viewers.count() == 3  # two, and the live translator's
+    shown = [viewers.nth(i).locator(".keys").inner_text() for i in range(3)]
+    viewers.nth(1).get_by_label("Head", exact=True).select_option("3")
+    assert viewers.nth(1).locator(".keys").inner_text() != shown[1]
+    assert [viewers.nth(i).locator(".keys").inner_text() for i in (0, 2)] == [shown[0], shown[2]]
+    assert not problems
