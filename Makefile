@@ -55,7 +55,7 @@ book: $(READY)
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --nbval-lax tests notebooks
+	TRANSFORMER_LIB_FAST_DEV_RUN=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --nbval-lax tests notebooks
 
 test-faults: $(READY)
 	$(BIN)/python -m pytest -m faults tests
