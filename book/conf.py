@@ -32,7 +32,8 @@ templates_path = [str(ROOT / "book" / "_templates")]  # autosummary looks for ot
 
 nb_execution_mode = "off"
 nb_merge_streams = True
-nb_ipywidgets_js = {}  # would come from elsewhere
+nb_ipywidgets_js = {}  # would come from elsewhere; what stands for a widget is shown instead
+nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
 myst_heading_anchors = 4
 myst_enable_extensions = ["deflist", "substitution"]
 

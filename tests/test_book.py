@@ -236,7 +236,7 @@ def test_the_search_finds_padding_masks_in_notebook_03(pages, browser):
 
 @pytest.mark.parametrize(
     "path",
-    ["index.html", "notebooks/03_attention_and_masks.html", "api/transformer_lib.masks.html", "glossary.html"],
+    ["index.html", "notebooks/06_translating.html", "api/transformer_lib.masks.html", "glossary.html"],
 )
 def test_one_can_read_it_in_the_light_and_in_the_dark(pages, browser, path):
     page, problems = browser.open(BOOK / path)
@@ -254,7 +254,7 @@ def test_the_viewers_of_a_page_can_be_used_and_leave_each_other_alone(pages, bro
     viewers = page.locator(".attention-viewer")
     assert viewers.count() == 3  # two, and the live translator's
     shown = [viewers.nth(i).locator(".keys").inner_text() for i in range(3)]
-    viewers.nth(1).get_by_label("Head", exact=True).select_option("3")
+    viewers.nth(1).locator("select").nth(2).select_option("3")
     assert viewers.nth(1).locator(".keys").inner_text() != shown[1]
     assert [viewers.nth(i).locator(".keys").inner_text() for i in (0, 2)] == [shown[0], shown[2]]
     assert not problems
