@@ -1,13 +1,13 @@
 """Checks of the exercises of notebook 06: searching for a translation, and reading an attention map."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises import Unsolved, Wrong, call, exercise, expect, expect_number
+from transformer_lib.exercises import Unsolved, Wrong, as_letters, as_number, call, exercise, expect, expect_number
 from transformer_lib.search import greedy_search
 from transformer_lib.transformer import Transformer, TransformerConfig
 
@@ -20,9 +20,8 @@ def length_penalties(winners: Sequence[str], best_score: float) -> str:
         for alpha in (0.0, 0.6, 1.0)
     ]
     right = [max(of_alpha, key=of_alpha.__getitem__) for of_alpha in scores]
-    found = [str(letter).strip().upper() for letter in winners] if isinstance(winners, Iterable) else [str(winners)]
+    found = as_letters(winners, "ABC", "translations")
     expect(len(found) == 3, "three letters are expected: for α = 0, for α = 0.6 and for α = 1.")
-    expect(set(found) <= {"A", "B", "C"}, "the translations are called A, B and C.")
     expect(found[0] == "A", "with α = 0, nothing is divided: the highest log-probability wins, the one closest to 0.")
     expect(
         found != ["A"] * 3, "you multiply by lp, or do not use it. *Divide* by it: that brings long ones closer to 0."
@@ -32,6 +31,7 @@ def length_penalties(winners: Sequence[str], best_score: float) -> str:
     )
     for alpha, letter, winner, of_alpha in zip((0.0, 0.6, 1.0), found, right, scores, strict=True):
         expect(letter == winner, f"α = {alpha:g}: it is not {letter}, whose score is {of_alpha[letter]:.3f}.")
+    best_score = as_number(best_score)
     expect(
         not _near(best_score, -2.2 / (10 / 6) ** 0.6),
         "the length is that of all tokens which were written: count `<eos>`.",
@@ -45,8 +45,8 @@ def length_penalties(winners: Sequence[str], best_score: float) -> str:
 _FINISHED = (("A", 3, -2.0), ("B", 5, -2.2), ("C", 8, -2.7))
 
 
-def _near(found: Any, wrong: float) -> bool:
-    return isinstance(found, int | float) and abs(found - wrong) < 2e-3
+def _near(found: float, wrong: float) -> bool:
+    return abs(found - wrong) < 2e-3
 
 
 @exercise("06.2")
@@ -55,7 +55,7 @@ def greedy(my_greedy: Callable[[Transformer, Tensor, int, int, int], list[list[i
     for seed, sos_id, eos_id, max_len in ((2, 2, 3, 12), (7, 2, 3, 8), (29, 4, 5, 12)):
         model, src = _tiny(seed, 5, sos_id, eos_id)
         right = [one.ids for one in greedy_search(model, src, sos_id, eos_id, max_len)]
-        found = _lists(call(my_greedy, model, src, sos_id, eos_id, max_len))
+        found = _lists(call(my_greedy, model, src.clone(), sos_id, eos_id, max_len))
         expect(len(found) == len(right), f"there are {len(right)} sentences, but you return {len(found)}.")
         expect(found != [[sos_id, *ids] for ids in right], "leave out `<sos>`, which is given and not written.")
         expect(
@@ -84,7 +84,7 @@ def greedy(my_greedy: Callable[[Transformer, Tensor, int, int, int], list[list[i
             "`<pad>` and `<sos>` are never written: rule them out before you take the most probable token.",
         )
         expect(
-            any(ids[0] != wanted[0] for ids, wanted in pairs) or found == right,
+            any(ids[:1] != wanted[:1] for ids, wanted in pairs) or found == right,
             "the first tokens are right, the later ones are not. Give the decoder all that is written so far, and read "
             "the logits of the *last* position.",
         )
@@ -94,16 +94,15 @@ def greedy(my_greedy: Callable[[Transformer, Tensor, int, int, int], list[list[i
 
 def _tiny(seed: int, sentences: int, sos_id: int = 2, eos_id: int = 3) -> tuple[Transformer, Tensor]:
     """Return a model that has learnt nothing, but has strong opinions, and ids of sentences of different lengths."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        config = TransformerConfig(9, 9, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_len=24)
-        model = Transformer(config).eval()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                if parameter.dim() > 1:
-                    parameter *= 2
-            model.output.bias[[config.pad_id, sos_id, eos_id]] += 1
-        src = torch.randint(4, 9, (sentences, 6))
+    torch.manual_seed(seed)
+    config = TransformerConfig(9, 9, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_len=24)
+    model = Transformer(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter *= 2
+        model.output.bias[[config.pad_id, sos_id, eos_id]] += 1
+    src = torch.randint(4, 9, (sentences, 6))
     for sentence in range(sentences):
         src[sentence, 2 + sentence % 5 :] = config.pad_id
     return model.requires_grad_(False), src
@@ -154,6 +153,7 @@ def beam_step(my_beam_step: Callable[[list, Tensor, int, int], tuple[list, list]
                 not _match(beam, one_each) or _match(one_each, right_beam),
                 "you keep one candidate of each beginning. All candidates compete: one beginning may have several.",
             )
+        expect(len(beam) <= beam_size, f"the beam has {len(beam)} beginnings, more than {beam_size}.")
         expect(
             len(beam) == beam_size,
             f"the beam has {len(beam)} beginnings, expected {beam_size}: what is finished takes no place in it.",
@@ -257,11 +257,7 @@ def shortest_limit(my_shortest_limit: Callable[[Transformer, Tensor, int, int, f
         written = [one.ids for one in greedy_search(model, src, sos_id, eos_id)]
         lengths = sorted(len(ids) if ids[-1] == eos_id else 10**6 for ids in written)
         right = lengths[math.ceil(share * len(lengths)) - 1]
-        found = call(my_shortest_limit, model, src, sos_id, eos_id, share)
-        try:
-            found = float(found)
-        except (TypeError, ValueError):
-            raise Wrong("a whole number of tokens was expected.") from None
+        found = as_number(call(my_shortest_limit, model, src.clone(), sos_id, eos_id, share))
         finished = sum(length <= found for length in lengths) / len(lengths)
         expect(found != right - 1, f"with max_len={found:g}, the `<eos>` of some has no room: it counts as a token.")
         longest = max(map(len, written))
