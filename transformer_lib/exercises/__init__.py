@@ -182,6 +182,7 @@ def as_number(found: Any) -> float:
         found = found.item()
     if not isinstance(found, Real | Decimal):
         raise Wrong(f"a number was expected, but this is {_short(found)}.")
+    expect(found == found, "a number was expected, but this is nan: infinity minus infinity, say, or 0 times infinity.")
     try:
         return float(found)
     except OverflowError:

@@ -45,13 +45,16 @@ def padding(my_padding: float, my_padding_apart: float) -> str:
 @exercise("02.2")
 def vocabulary(my_vocabulary: Callable[[list[list[str]], float], Sequence[str]]) -> str:
     """``my_vocabulary(sentences, coverage)``: the shortest list that leaves that share of the tokens known."""
-    small = "der mann schläft . | der hund schläft . | ein mann liest . | der hund bellt ."
+    small = (
+        "der mann schläft . | der hund schläft . | ein mann liest ein buch . | der hund bellt . | ein hund bellt nicht "
+        ". | die frau liest , und sie lacht laut ."
+    )
     rng = random.Random(0)
-    large = [[f"w{int(rng.paretovariate(0.6)) % 60}" for _ in range(rng.randint(4, 9))] for _ in range(60)]
+    large = [[f"w{int(rng.paretovariate(0.6)) % 60}" for _ in range(4)] for _ in range(64)]  # 256: no share is rounded
     for sentences in ([sentence.split() for sentence in small.split(" | ")], large):
         counts = Counter(chain.from_iterable(sentences))
         ranked = sorted(counts, key=lambda token: (-counts[token], token))
-        for coverage in (0.5, 9 / 16, 0.75, 0.93, 1.0):
+        for coverage in (0.5, 15 / 32, 0.75, 0.93, 1.0):
             found = call(my_vocabulary, [list(sentence) for sentence in sentences], coverage)
             expect(
                 isinstance(found, list | tuple), f"a list of tokens was expected, but this is a {type(found).__name__}."
@@ -113,6 +116,7 @@ def leaks(my_leaks: Callable[[list[Pair], list[Pair]], Collection[int]]) -> str:
     except TypeError:
         raise Wrong("a list of numbers was expected.") from None
     found = set(_indices(found, "return the numbers of the test pairs, from 0: neither the pairs, nor True and False."))
+    expect(found != {2, 4, 7}, "the numbers are those of test pairs, counted from 0.")
     expect(found <= set(range(len(test))), "the numbers are those of test pairs, counted from 0.")
     expect(2 not in found, "number 2 has an English side that is in train. What the model reads is the German one.")
     expect(4 not in found, "number 4 lacks the full stop. It is a token, so the model reads another sentence.")
@@ -135,6 +139,8 @@ def batches(my_batches: Callable[[list[tuple[int, int]], int, int], Iterable[Ite
     least = sum(map(max, lengths)) / 1000
     if len(first) > 1.25 * least:
         _explain(first, lengths, 1000, least)
+    full = _valid(my_batches, [(10, 9), (9, 10)], 20, 0)
+    expect(len(full) == 1, "two pairs of 10 are just max_tokens=20, so they fit into one batch.")
     widths = [max(max(lengths[number]) for number in batch) for batch in first]
     expect(
         widths not in (sorted(widths), sorted(widths, reverse=True)),

@@ -222,6 +222,7 @@ def read_maps(heads: Mapping[str, str], alignment: str) -> str:
     for wrong, hint in (
         ({(i + 1, j) for i, j in _GOLD}, "the first source *word* is 0: `<sos>` does not count."),
         ({(i + 1, j + 1) for i, j in _GOLD}, "words are counted from 0, and `<sos>` does not count."),
+        ({(i, j + 1) for i, j in _GOLD}, "the first target *word* is 0: `<sos>` does not count."),
         ({(j, i) for i, j in _GOLD}, "the source word comes first, then the target word."),
         (_GOLD | {(7, 9)}, "`<eos>` is no word: it has no link."),
         (_GOLD | {(8, 9)}, "`<eos>` is no word: it has no link."),

@@ -43,7 +43,7 @@ def positions_and_scores(
 @exercise("10.2")
 def operations_of_a_layer(my_operations: Callable[[int, int, int], int]) -> str:
     """``my_operations(length, d_model, d_ff)``: of the matrix products of an encoder layer, for one sentence."""
-    for length, d_model, d_ff in ((16, 256, 512), (100, 512, 2048), (7, 24, 20)):
+    for length, d_model, d_ff in ((7, 24, 20), (16, 256, 512), (100, 512, 2048)):
         projection = 2 * length * d_model**2
         attention = 2 * length**2 * d_model
         feed_forward = 2 * length * d_model * d_ff
