@@ -91,7 +91,6 @@ def test_nonsense_raises_nothing_and_changes_nothing(name):
             before = state()
             verdict = check(name, *right[:place], nonsense, *right[place + 1 :])
             assert not verdict, (nonsense, verdict)
-            print(name, place, nonsense, verdict)
             assert state() == before
             assert torch.get_default_dtype() == torch.float32
             assert torch.is_grad_enabled()

@@ -98,7 +98,10 @@ def bleu_by_hand(my_shares: Sequence[float], my_mean: float) -> str:
 def a_weakness(my_sentence: str, my_changed: str, my_lost: str) -> str:
     """Two German sentences one word apart, and the English for the change, which the shipped model does not write."""
     for text in (my_sentence, my_changed, my_lost):
-        expect(isinstance(text, str) and re.search(r"\w", text), "three strings were expected: two sentences, and English words.")
+        expect(
+            isinstance(text, str) and re.search(r"\w", text),
+            "three strings were expected: two sentences, and English words.",
+        )
     before, after = _words(my_sentence), _words(my_changed)
     expect(
         before != after, "the two sentences are the same to the model: capital letters and spaces make no difference."

@@ -206,7 +206,7 @@ def read_maps(heads: Mapping[str, str], alignment: str) -> str:
     expect(isinstance(heads, Mapping), "heads is a dictionary, from a letter to what that head does.")
     if any(kind is None or kind is ... for kind in heads.values()):
         raise Unsolved
-    found = {str(letter).upper(): str(kind).lower() for letter, kind in heads.items()}
+    found = {str(letter).strip().upper(): str(kind).strip().lower() for letter, kind in heads.items()}
     expect(set(found) == set("ABCD"), "there are four heads: A, B, C and D.")
     expect(set(found.values()) <= kinds, f"each head does one of these: {', '.join(sorted(kinds))}.")
     expect(found["B"] == "nothing", "one head looks at the same places whatever is written. Which?")

@@ -246,9 +246,9 @@ def difference(my_interval: Callable[[list[Tokens], list[Tokens], list[Tokens]],
     references = [many[0] for many in references]
     rng = random.Random(7)
     b = [h if rng.random() < 0.8 else _damaged(r, 0.1, rng, r) for h, r in zip(a, references, strict=True)]
+    low, high = _pair(call(my_interval, deepcopy(a), deepcopy(b), deepcopy(references)))
     drawn = [bleu.bootstrap(system, references, 2000) for system in (a, b)]
     right, free = drawn[1] - drawn[0], bleu.bootstrap(b, references, 2000, seed=1) - drawn[0]
-    low, high = _pair(call(my_interval, deepcopy(a), deepcopy(b), deepcopy(references)))
     width, wanted = high - low, np.quantile(right, [0.025, 0.975])
     spread = wanted[1] - wanted[0]
 
