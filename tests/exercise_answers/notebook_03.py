@@ -75,6 +75,10 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda ids, pad_id: causal(ids).expand(len(ids), 1, -1, -1), "the padding is still seen"),
         (lambda ids, pad_id: seen(ids, pad_id).expand(-1, -1, ids.shape[1], -1), "not what comes later"),
         (lambda ids, pad_id: ~masks.target_mask(ids, pad_id), "upside down"),
+        (
+            lambda ids, pad_id: torch.ones(ids.shape[1], ids.shape[1]).tril(1).bool() & seen(ids, pad_id),
+            "one word that comes later",
+        ),
         (lambda ids, pad_id: masks.target_mask(ids, pad_id).mT, "rows and keys are columns"),
         (lambda ids, pad_id: causal(ids).tril(-1) & seen(ids, pad_id), "may see itself"),
         (lambda ids, pad_id: masks.target_mask(ids, pad_id) & seen(ids, pad_id).mT, "rows of padding"),

@@ -215,6 +215,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (schedule(first=2), "one step ahead"),
         (schedule(better=max), "*smaller* one"),
         (schedule(size=0), "d_model^-0.5"),
+        (schedule(base=lambda optimizer: 1 / optimizer.param_groups[0]["lr"]), "the optimiser's own rate"),
         (schedule(base=lambda optimizer: 1.0, better=max), "*smaller* one"),
         (lambda optimizer, d_model, warmup_steps: 1e-3, "a method `step`"),
         (lambda optimizer, d_model, warmup_steps: LambdaLR(optimizer, lambda taken: 1.0), "step 1 has the rate"),

@@ -208,6 +208,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (limit(lambda lengths, share: 1), "are cut off"),
         (lambda *arguments: [3], "a number was expected"),
         (lambda *arguments: math.inf, "would do"),
+        (limit(lambda lengths, share: lengths[int(share * len(lengths))]), "one sentence more"),
         (lambda *arguments: 10**400, "far too large"),
     ],
 }

@@ -195,6 +195,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (corpus_bleu(choose=lambda lengths, length: min(lengths)), "not the shortest"),
         (corpus_bleu(choose=lambda lengths, length: max(lengths)), "not the longest"),
         (corpus_bleu(choose=lambda lengths, length: sum(lengths) / len(lengths)), "not their mean"),
+        (corpus_bleu(choose=lambda lengths, own: min(lengths, key=lambda n: (abs(n - own), -n))), "equally close"),
         (with_logarithms, "stopped with ValueError"),
         (lambda hypotheses, references: "37", "a number was expected"),
         (lambda hypotheses, references: 50.0, "with 1 reference a sentence"),

@@ -35,6 +35,8 @@ def padding_and_causal_mask(my_target_mask: Callable[[Tensor, int], Tensor]) -> 
         expect(not found.equal(padding_only), "it hides the padding, but not what comes later.")
         strict = may & ~torch.eye(4, dtype=torch.bool)
         expect(not found.equal(strict), "a word may see itself; otherwise the first one sees nothing.")
+        ahead = torch.ones(4, 4, dtype=torch.bool).tril(1) & padding_only
+        expect(not found.equal(ahead), "each word sees one word that comes later: look at the first row.")
         no_queries = may & (ids != 1)[:, None, :, None]
         expect(
             not found.equal(no_queries),

@@ -196,7 +196,7 @@ def paper_schedule(my_paper_schedule: Callable[[Optimizer, int, int], Any]) -> s
             if found[0] and _same([rate * right[0] for rate in found], [rate * found[0] for rate in right]):
                 raise Wrong(
                     f"the curve has the right form, but its first rate is {found[0]:.3g}, expected {right[0]:.3g}: "
-                    "look at d_model^-0.5."
+                    "look at d_model^-0.5, and at what the optimiser's own rate does."
                 )
         raise Wrong(
             f"with d_model={d_model} and warmup_steps={warmup_steps}, step 1 has the rate {rates[0]:.3g}, expected "

@@ -253,16 +253,22 @@ def _links(text: Any) -> set[tuple[int, int]]:
 @exercise("06.5")
 def shortest_limit(my_shortest_limit: Callable[[Transformer, Tensor, int, int, float], int]) -> str:
     """``my_shortest_limit(model, src, sos_id, eos_id, share)``: the least max_len for so many finished sentences."""
-    for seed, sos_id, eos_id, share in ((7, 2, 3, 0.5), (7, 2, 3, 0.75), (1, 2, 3, 0.625), (27, 4, 5, 0.875)):
+    for seed, sos_id, eos_id, share in ((27, 4, 5, 0.625), (7, 2, 3, 0.5), (7, 2, 3, 0.75), (1, 2, 3, 0.625)):
         model, src = _tiny(seed, 16, sos_id, eos_id)
         written = [one.ids for one in greedy_search(model, src, sos_id, eos_id)]
         lengths = sorted(len(ids) if ids[-1] == eos_id else 10**6 for ids in written)
-        right = lengths[math.ceil(share * len(lengths)) - 1]
+        enough = math.ceil(share * len(lengths))
+        right = lengths[enough - 1]
         found = as_number(call(my_shortest_limit, model, src.clone(), sos_id, eos_id, share))
         finished = sum(length <= found for length in lengths) / len(lengths)
         expect(found != right - 1, f"with max_len={found:g}, the `<eos>` of some has no room: it counts as a token.")
         longest = max(map(len, written))
         expect(found != longest or right == longest, "that is the longest of all, also of those that never finish.")
+        expect(
+            found != lengths[enough] or found == right,
+            f"that is one sentence more than needed: in a sorted list, number {enough} is the one after the first "
+            f"{enough}.",
+        )
         expect(
             found != max(n for n in lengths if n < 10**6) or found == right, "that is room for all that ever finish."
         )

@@ -191,6 +191,8 @@ def _wrong_scores(metric: sacrebleu.BLEU, hypotheses: list[Tokens], references: 
         f"{wrong_length}the first one's.": root * penalty(lambda lengths, _: lengths[0]),
         f"{wrong_length}the shortest one's.": root * penalty(lambda lengths, _: min(lengths)),
         f"{wrong_length}the longest one's.": root * penalty(lambda lengths, _: max(lengths)),
+        "if two references are equally close, the length of the shorter one counts.": root
+        * penalty(lambda lengths, own: min(lengths, key=lambda n: (abs(n - own), -n))),
         f"{wrong_length}their mean.": root * penalty(lambda lengths, _: sum(lengths) / len(lengths)),
         "that is BLEU with 1-grams and 2-grams only.": 100 * bp * math.prod(precisions[:2]) ** 0.5,
         "the fourth root: the exponent is 1/4.": 100 * bp * math.prod(precisions),
