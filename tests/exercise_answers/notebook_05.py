@@ -185,6 +185,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda sentences, *ids: (torch.zeros(3, 5), torch.zeros(3, 5)), "the shape"),
         (lambda sentences, *ids: (sentences, sentences), "rows of one length"),
         (lambda *given: shift()(*given)[0], "two tensors"),
+        (lambda *given: torch.tensor(1), "another form than the exercise asks for"),
         (lambda *given: [ids[:, :-1] for ids in shift()(*given)], "the shape"),
         (shift(after=lambda ids, sos, eos: [*ids, sos]), "`<sos>`"),
         (lambda sentences, sos, eos: sentences, "stopped with TypeError"),

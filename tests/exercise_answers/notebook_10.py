@@ -81,6 +81,10 @@ def stepping(model, parts, pad_id):
     return loss
 
 
+def only_looking(model, parts, pad_id):
+    return sum(sequence_loss(*predict_targets(model, part), pad_id) for part in parts) / len(parts)
+
+
 def without_way_back(model, parts, pad_id):
     model.zero_grad()
     return sum(sequence_loss(*predict_targets(model, part), pad_id).item() for part in parts)
@@ -152,6 +156,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (gradients(clear="never"), "step before"),
         (gradients(result=lambda total: 3 * total), "gradients are right"),
         (at_once, "at once"),
+        (lambda model, parts, pad_id: 1.0, "no part has gone through"),
+        (only_looking, "nothing has been added"),
         (sums, "call `backward()` for each"),
         (stepping, "weights have changed"),
         (without_way_back, "no gradients afterwards"),

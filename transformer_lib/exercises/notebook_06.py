@@ -38,7 +38,12 @@ def length_penalties(winners: Sequence[str], best_score: float) -> str:
     )
     expect(not _near(best_score, -2.2 * (11 / 6) ** 0.6), "divide by lp instead of multiplying by it.")
     expect(not _near(best_score, -2.2 / (11 / 6)), "that is its score with α = 1.")
-    expect_number(best_score, scores[1]["B"], "the score is B's log P, divided by (11 / 6) to the power of 0.6.", 2e-3)
+    expect_number(
+        best_score,
+        scores[1]["B"],
+        "the score is the winner's log P, divided by its lp: formula and length are in section 4.",
+        2e-3,
+    )
     return "the larger α, the longer what wins. It is chosen on the validation split, like the size of the beam."
 
 

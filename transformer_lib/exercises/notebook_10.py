@@ -164,10 +164,12 @@ def _check_parts(my_gradients: Callable[..., Any], model: Transformer, parts: li
         max(sizes, default=0) <= max(len(part.src) for part in parts),
         "all sentences went through the model at once. The point is that they do not fit: one part at a time.",
     )
+    expect(sizes, "no part has gone through the model: `predict_targets(model, part)` is the way.")
     called = all(weight.grad is not None for weight in weights)
     expect(called, "the model has no gradients afterwards: call `.backward()`.")
     found = _flat([weight.grad for weight in weights])
     if not close(found, right):
+        expect(not close(found, torch.ones_like(found)), "nothing has been added to the gradients: `.backward()`.")
         expect(
             not close(found - 1, right),
             "the gradients of the step before are still in there: `zero_grad()`.",
