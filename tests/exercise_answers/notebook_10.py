@@ -145,6 +145,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda *sizes: times(*sizes)[1], "computing takes longer"),
         (lambda *sizes: times(*sizes), "a number was expected"),
         (lambda *sizes: max(times(*sizes, size=8)), "the longer one"),
+        (lambda *sizes: 1000 * max(times(*sizes)), "not milliseconds"),
         (lambda *sizes: math.nan, "this is nan"),
     ],
     "10.4": [

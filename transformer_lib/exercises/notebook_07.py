@@ -265,9 +265,11 @@ def difference(my_interval: Callable[[list[Tokens], list[Tokens], list[Tokens]],
     )
     expect(
         width > 0,
-        "the interval has no width: every drawn test set is the same. Put each sentence back before you pick the next.",
+        "the interval has no width: all drawn test sets are the same. Draw many, and put each sentence back before you "
+        "pick the next.",
     )
     expect(not like(-right), "that is a minus b; b minus a was asked for.")
+    expect(not like(drawn[1]), "that is where BLEU of b lies, not where the difference does.")
     expect(not like(right / 100), "that is a fraction; BLEU here goes from 0 to 100.")
     expect(
         abs(width / np.ptp(np.quantile(free, [0.025, 0.975])) - 1) > 0.15,
@@ -281,7 +283,8 @@ def difference(my_interval: Callable[[list[Tokens], list[Tokens], list[Tokens]],
         "that is the mean of the sentences' differences. Each draw is a test set: score it as one.",
     )
     expect(
-        not 0.75 < width / spread < 0.9, "it is a little narrow: 95 % in the middle leave 2.5 % at each end, not 5 %."
+        not 0.75 < width / spread < 0.9,
+        "it is a little narrow: of a thousand draws, leave out 2.5 % at each end, not 5 %.",
     )
     expect(
         0.9 <= width / spread < 1.3,
