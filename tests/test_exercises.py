@@ -5,9 +5,13 @@ The answers are in ``exercise_answers``, a file for each notebook: ``RIGHT[name]
 """
 
 import importlib
+import math
 import pkgutil
+import random
 
+import numpy as np
 import pytest
+import torch
 
 from transformer_lib import exercises
 from transformer_lib.exercises import check
@@ -49,6 +53,47 @@ def test_dots_are_no_answer_yet(name):
         if callable(nothing) and not callable(answers(name).RIGHT[name][0][0]):
             continue
         assert check(name, *[nothing] * count).state == "not solved yet"
+
+
+def careless(*arguments):
+    """Change all that a function can change for everybody else, and return something useless."""
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+    torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+    for one in arguments:
+        if isinstance(one, list):
+            one.clear()
+        elif isinstance(one, torch.Tensor):
+            one.fill_(1)
+    return arguments
+
+
+def failing_late(*arguments):
+    yield 1
+    raise RuntimeError("too late")
+
+
+VALUES = ("", "?", [], [None], [[]], [1, "x"], {}, {1: [2]}, 10**400, math.nan, 1j, torch.zeros(2, 0), range(3))
+RETURNED = ("", [], [[None]], [[], ["x"]], (1, 2), {}, math.inf, 1j, torch.tensor([[1.0, math.nan]]), np.zeros(3))
+FUNCTIONS = (careless, failing_late, lambda: 1, lambda *given: 1 / 0, *(lambda *_, one=one: one for one in RETURNED))
+
+
+@pytest.mark.parametrize("name", names())
+def test_nonsense_raises_nothing_and_changes_nothing(name):
+    def state():
+        return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+
+    right = answers(name).RIGHT[name][0]
+    for place in range(len(right)):
+        for nonsense in (*VALUES, *FUNCTIONS):
+            before = state()
+            verdict = check(name, *right[:place], nonsense, *right[place + 1 :])
+            assert not verdict, (nonsense, verdict)
+            assert state() == before
+            assert torch.get_default_dtype() == torch.float32
+            assert torch.is_grad_enabled()
 
 
 def test_what_is_no_exercise_is_named():

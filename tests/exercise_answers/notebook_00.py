@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import numpy as np
 import torch
 
 
@@ -30,16 +31,38 @@ def places(weights, src_tokens, tgt_tokens):
     return list(enumerate(weights.mean(0).argmax(dim=-1).tolist()))
 
 
+def adding_in_place(weights, src_tokens, tgt_tokens):
+    for head in weights[1:]:
+        weights[0] += head
+    yield from links(lambda sums: sums[0])(weights, src_tokens, tgt_tokens)
+
+
+def most_votes(weights, src_tokens, tgt_tokens):
+    return list(zip(tgt_tokens, [src_tokens[i] for i in weights.argmax(-1).mode(dim=0).values], strict=True))
+
+
 RIGHT_SHARES = [7 / 8, 5 / 7, 3 / 6, 1 / 5]
 READS = "Ein Mann liest ein Buch."
 
 RIGHT = {
-    "00.1": [(["A", "C"],), ({"C", "A"},), ("AC",), ("a, c",)],
-    "00.2": [(links(),), (links(lambda weights: weights.sum(0)),), (by_loops,)],
+    "00.1": [
+        (["A", "C"],),
+        ({"C", "A"},),
+        ("AC",),
+        ("a, c",),
+        (np.array(["A", "C"]),),
+    ],
+    "00.2": [
+        (links(),),
+        (links(lambda weights: weights.sum(0)),),
+        (by_loops,),
+        (adding_in_place,),
+    ],
     "00.3": [
         (RIGHT_SHARES, 0.5),
         ([Fraction(7, 8), Fraction(5, 7), Fraction(1, 2), Fraction(1, 5)], Fraction(1, 2)),
         ((0.875, 0.714, 0.5, 0.2), torch.tensor(0.5)),
+        (torch.tensor(RIGHT_SHARES), np.float32(0.5)),
     ],
     "00.4": [
         (READS, "Ein Mann liest kein Buch.", "no"),
@@ -56,6 +79,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (["A", "C", "E"], "another order"),
         (["F"], "called A, B, C, D and E"),
         (2, "a list of letters"),
+        ([], "capital letters"),
+        ("A and C", "called A, B, C, D and E"),
+        (["A", None], "called A, B, C, D and E"),
     ],
     "00.2": [
         (links(lambda weights: weights[0]), "what one head looks at"),
@@ -68,6 +94,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda *given: [], "but 0 pairs"),
         (lambda *given: 3, "a list of pairs"),
         (lambda weights, src, tgt: links()(weights, tgt, src), "stopped with"),
+        (most_votes, "the average over the heads"),
+        (lambda weights, src, tgt: dict(links()(weights, src, tgt)), "a pair of tokens"),
     ],
     "00.3": [
         (([7 / 9, 5 / 8, 3 / 7, 1 / 6], 0.43), "not the reference"),
@@ -80,6 +108,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((RIGHT_SHARES, 0.441), "lowered"),
         (([7 / 8, 6 / 7, 3 / 6, 1 / 5], 0.5), "runs of two"),
         ((0.5, 0.5), "a list of four"),
+        ((RIGHT_SHARES, 10**400), "far too large"),
+        ((RIGHT_SHARES, [0.5, 0.5]), "a number was expected"),
+        (([7 / 8, 5 / 7, 3 / 6, "1/5"], 0.5), "a number was expected"),
     ],
     "00.4": [
         ((READS, "Ein Mann liest eine Zeitung.", "newspaper"), "the model passes"),
@@ -90,5 +121,6 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (("Ein Hund schläft.", "Eine Katze schläft.", "dog"), "the *second* one"),
         ((READS, "Ein Mann liest " + "l" * 1001 + " Buch.", "no"), "stopped with ValueError"),
         ((READS, 3, "no"), "three strings"),
+        (("Ein Hund schläft.", "Ein Hamster schläft.", "hamster"), "the same in both languages"),
     ],
 }

@@ -1,7 +1,9 @@
 """Answers to the exercises of notebook 01: the paper's numbers, and attention that saves something."""
 
 import math
+from fractions import Fraction
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -52,6 +54,17 @@ def one_hub(n):
     return mask
 
 
+def distribution(vocab_size, smoothing):
+    target = torch.full((vocab_size,), smoothing / vocab_size)
+    target[0] += 1 - smoothing
+    return torch.distributions.Categorical(probs=target).entropy()
+
+
+def fewer_rows(n):
+    row, column = np.divmod(np.arange(n), math.isqrt(n))
+    return torch.from_numpy((row[:, None] == row) | (column[:, None] == column))
+
+
 def blocks(n):
     row = torch.arange(n) // math.ceil(math.sqrt(n))
     return row[:, None] == row
@@ -63,11 +76,30 @@ def columns(n):
 
 
 RIGHT = {
-    "01.1": [(101, 86_250), (100.97, 86_208), (100_900_000, 44.2e6 / 512)],
-    "01.2": [((1024 * 4000) ** -0.5, [2000, 16_000], 16_000), (4.94e-4, (16_000, 2000), 16_000.0)],
+    "01.1": [
+        (101, 86_250),
+        (100.97, 86_208),
+        (100_900_000, 44.2e6 / 512),
+        (np.float32(101), Fraction(44_200_000, 512)),
+    ],
+    "01.2": [
+        ((1024 * 4000) ** -0.5, [2000, 16_000], 16_000),
+        (4.94e-4, (16_000, 2000), 16_000.0),
+        (5e-4, torch.tensor([2000, 16_000]), np.int64(16_000)),
+        (4.94e-4, np.array([16e3, 2e3]), 16e3),
+    ],
     "01.3": [(multiplications(), 3072), (lambda n, d, d_ff: 2 * n * d * (2 * d + n + d_ff), torch.tensor(3072.0))],
-    "01.4": [(entropy,), (by_pytorch,), (terms,)],
-    "01.5": [(blocks_and_columns,), (one_hub,)],
+    "01.4": [
+        (entropy,),
+        (by_pytorch,),
+        (terms,),
+        (distribution,),
+    ],
+    "01.5": [
+        (blocks_and_columns,),
+        (one_hub,),
+        (fewer_rows,),
+    ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "01.1": [
@@ -81,6 +113,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((101, 28_776), "costs 512 numbers, once"),
         ((101, 49_300), "on top of"),
         (("many", 86_250), "a number was expected"),
+        ((10**400, 86_250), "far too large"),
+        ((101, 86.25), "how many times"),
     ],
     "01.2": [
         ((6.99e-4, [2000, 16_000], 16_000), "that is base"),
@@ -92,6 +126,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((4.94e-4, [1000, 16_000], 16_000), "a straight line"),
         ((4.94e-4, [2000, 16_000], 8000), "twice the warm-up"),
         ((4.94e-4, [2000, 16_000], 2000), "*raises*"),
+        ((4.94e-4, [2000, 16_000, 4000], 16_000), "half of its peak twice"),
+        ((4.94e-4, [2000, None], 16_000), "a number was expected"),
+        ((4.5e-4, [2000, 16_000], 16_000), "put step"),
     ],
     "01.3": [
         ((multiplications(projections=3), 3072), "four projections"),
@@ -111,6 +148,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((multiplications(), 6144), "two products grow"),
         ((multiplications(), 4000), "solve for n"),
         (([12], 3072), "a function was expected"),
+        ((multiplications(), 1536), "solve for n"),
+        ((lambda n, d, d_ff: [n, d], 3072), "a number was expected"),
     ],
     "01.4": [
         (lambda size, smoothing: -math.log(1 - smoothing + smoothing / size), "the hard target"),
@@ -125,6 +164,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda size, smoothing: math.log(size), "sum over all tokens"),
         (lambda size, smoothing: terms(size, smoothing) + 0 * math.log(smoothing), "0 · ln 0"),
         (lambda size, smoothing: terms(size, 0.1), "sum over all tokens"),
+        (lambda size, smoothing: terms(size, smoothing, log=math.log10), "sum over all tokens"),
+        (lambda size, smoothing: math.nan, "this is nan"),
     ],
     "01.5": [
         (lambda n: torch.ones(n, n, dtype=torch.bool), "full attention"),
@@ -137,5 +178,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda n: blocks_and_columns(16), "the shape is"),
         (lambda n: torch.zeros(n, n, dtype=torch.bool), "sees nothing"),
         (lambda n: [[True]], "a tensor was expected"),
+        (lambda n: blocks_and_columns(n).tril(), "does not depend on input"),
+        (lambda n: one_hub(n) & one_hub(n).T, "does not depend on input"),
     ],
 }

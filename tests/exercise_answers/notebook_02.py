@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from itertools import chain
 
+import numpy as np
 import torch
 
 from transformer_lib.text import TextField, tokenizer
@@ -27,6 +28,16 @@ def shortest(rank=alphabetical, enough=lambda known, total, coverage: known / to
         return SPECIALS + (kept[:extra] if extra < 0 else kept)
 
     return vocabulary
+
+
+def adding_shares(sentences, coverage):
+    counts = Counter(chain.from_iterable(sentences))
+    yield from SPECIALS
+    known = 0.0
+    for token in alphabetical(counts):
+        if known < coverage:
+            yield token
+        known += counts[token] / counts.total()
 
 
 def one_more(sentences, coverage):
@@ -89,16 +100,50 @@ def with_torch(lengths, max_tokens, seed):
     return [batches[place] for place in torch.randperm(len(batches)).tolist()]
 
 
+def with_numpy(lengths, max_tokens, seed):
+    np.random.seed(seed)
+    lengths[:] = [max(pair) for pair in lengths]
+    order = np.random.permutation(len(lengths))
+    order = order[np.argsort(np.array(lengths)[order], kind="stable")]
+    batches, start = [], 0
+    for end in range(1, len(order) + 1):
+        if end == len(order) or lengths[order[end]] * (end + 1 - start) > max_tokens:
+            batches.append(order[start:end])
+            start = end
+    return (batches[place] for place in np.random.permutation(len(batches)))
+
+
 def not_seeded():
     seeds = iter(range(1000))
     return lambda lengths, max_tokens, seed: batcher()(lengths, max_tokens, next(seeds))
 
 
 RIGHT = {
-    "02.1": [(50, 10.7), (0.5, 6 / 56), (50.0, torch.tensor(10.71))],
-    "02.2": [(shortest(),), (lambda sentences, coverage: tuple(shortest()(sentences, coverage)),)],
-    "02.3": [(leaking(),), (leaking(TextField("de").preprocess),), (lambda train, test: set(leaking()(train, test)),)],
-    "02.4": [(batcher(),), (batcher(key=sum),), (batcher(key=lambda pair: (max(pair), min(pair))),), (with_torch,)],
+    "02.1": [
+        (50, 10.7),
+        (0.5, 6 / 56),
+        (50.0, torch.tensor(10.71)),
+        (np.float32(50), 11),
+    ],
+    "02.2": [
+        (shortest(),),
+        (lambda sentences, coverage: tuple(shortest()(sentences, coverage)),),
+        (adding_shares,),
+    ],
+    "02.3": [
+        (leaking(),),
+        (leaking(TextField("de").preprocess),),
+        (lambda train, test: set(leaking()(train, test)),),
+        (lambda *pairs: np.array(leaking()(*pairs), dtype=int),),
+        (lambda *pairs: torch.tensor(leaking()(*pairs)).long(),),
+    ],
+    "02.4": [
+        (batcher(),),
+        (batcher(key=sum),),
+        (batcher(key=lambda pair: (max(pair), min(pair))),),
+        (with_torch,),
+        (with_numpy,),
+    ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "02.1": [
@@ -111,6 +156,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((50, 8.3), "Add up the positions"),
         ((50, 12), "both rectangles"),
         (("half", 10.7), "a number was expected"),
+        ((50, 44.6), "two rectangles"),
+        ((10.7, 50), "draw the rectangle"),
+        ((50, 10**400), "far too large"),
     ],
     "02.2": [
         (share_of_types, "you count types"),
@@ -124,6 +172,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (shortest(rank=sorted), "the most frequent"),
         (lambda sentences, coverage: [*SPECIALS, *chain.from_iterable(sentences)], "twice"),
         (lambda sentences, coverage: set(shortest()(sentences, coverage)), "a list of tokens"),
+        (lambda *given: [(token, 1) for token in shortest()(*given)], "each a string"),
+        (lambda *given: [[token] for token in shortest()(*given)], "each a string"),
+        (lambda *given: [*shortest()(*given), None], "each a string"),
     ],
     "02.3": [
         (lambda train, test: [test.index(pair) for pair in test if pair in train], "number 1 is a leak"),
@@ -133,10 +184,13 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (leaking(side=1), "the German one"),
         (leaking(lambda text: lower_tokens(text.rstrip(". "))), "full stop"),
         (leaking(lambda text: sorted(lower_tokens(text))), "another order"),
-        (lambda train, test: [test[number] for number in leaking()(train, test)], "not the pairs"),
+        (lambda train, test: [test[number] for number in leaking()(train, test)], "neither the pairs"),
         (lambda train, test: leaking()(test, test), "the German one"),
         (lambda train, test: [1, 3, 6], "the list is empty"),
         (lambda train, test: 3, "a list of numbers"),
+        (lambda train, test: [number + 1 for number in leaking()(train, test)], "counted from 0"),
+        (lambda train, test: [number in leaking()(train, test) for number in range(len(test))], "nor True and False"),
+        (lambda train, test: [[number] for number in leaking()(train, test)], "neither the pairs"),
     ],
     "02.4": [
         (batcher(key=None), "Let pairs of similar length meet"),
@@ -154,5 +208,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda lengths, max_tokens, seed: [[0], *batcher()(lengths, max_tokens, seed)], "more than one batch"),
         (lambda lengths, max_tokens, seed: [[], *batcher()(lengths, max_tokens, seed)], "is empty"),
         (lambda lengths, max_tokens, seed: list(range(len(lengths))), "a list of lists"),
+        (batcher(fits=lambda size, limit: size < limit), "just max_tokens"),
+        (lambda lengths, *rest: batcher()([(src, src) for src, _ in lengths], *rest), "on its larger side"),
+        (lambda *given: [[number + 1 for number in batch] for batch in batcher()(*given)], "the numbers are 0 to"),
+        (lambda *given: [["0"] for _ in given], "the numbers of its pairs"),
     ],
 }

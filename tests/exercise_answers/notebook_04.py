@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 
 from transformer_lib.embeddings import SinusoidalPositions
@@ -33,11 +34,43 @@ def rotary(speed=lambda d: 10_000 ** (-torch.arange(0, d, 2) / d), sign=-1, keep
     return rotate
 
 
+def adding_in_place(x, sublayer, norm):
+    x += sublayer(norm(x))
+    return x
+
+
+def complex_numbers(x, start):
+    angle = torch.arange(start, start + x.shape[-2])[:, None] * 500_000 ** (
+        -torch.arange(0, x.shape[-1], 2) / x.shape[-1]
+    )
+    hands = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+    return torch.view_as_real(hands * torch.polar(torch.ones_like(angle), angle)).flatten(-2)
+
+
+def all_first_then_all_second(x, start):
+    turned = rotary()(x, start)
+    return torch.cat([turned[..., 0::2], turned[..., 1::2]], dim=-1)
+
+
 RIGHT = {
-    "04.1": [(sinusoids(),), (lambda max_len, d_model: SinusoidalPositions(max_len, d_model).table,)],
-    "04.2": [(lambda x, sublayer, norm: x + sublayer(norm(x)),)],
-    "04.3": [(3_570_176, 1_581_312, 2_372_352, 1_514_501)],
-    "04.4": [(rotary(),), (rotary(speed=lambda d: 100 ** (-torch.arange(0, d, 2) / d)),)],
+    "04.1": [
+        (sinusoids(),),
+        (lambda max_len, d_model: SinusoidalPositions(max_len, d_model).table,),
+        (lambda *sizes: sinusoids()(*sizes).double(),),
+    ],
+    "04.2": [
+        (lambda x, sublayer, norm: x + sublayer(norm(x)),),
+        (adding_in_place,),
+    ],
+    "04.3": [
+        (3_570_176, 1_581_312, 2_372_352, 1_514_501),
+        tuple(map(np.int64, (3_570_176, 1_581_312, 2_372_352, 1_514_501))),
+    ],
+    "04.4": [
+        (rotary(),),
+        (rotary(speed=lambda d: 100 ** (-torch.arange(0, d, 2) / d)),),
+        (complex_numbers,),
+    ],
 }
 PARTS = RIGHT["04.3"][0]
 WRONG = {  # answers that people give, and what the hint must speak of
@@ -48,12 +81,17 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (sinusoids(start=1), "first position is 0"),
         (sinusoids(exponent=lambda i: 4 * (i // 2)), "row 0"),
         (lambda max_len, d_model: torch.zeros(d_model, max_len), "the shape is"),
+        (lambda max_len, d_model: sinusoids()(max_len, d_model).T, "the shape is"),
+        (lambda max_len, d_model: sinusoids()(max_len, d_model).tolist(), "a tensor was expected"),
     ],
     "04.2": [
         (lambda x, sublayer, norm: norm(x + sublayer(x)), "post-LN"),
         (lambda x, sublayer, norm: norm(x) + sublayer(norm(x)), "stream itself"),
         (lambda x, sublayer, norm: x + norm(sublayer(x)), "*before*"),
         (lambda x, sublayer, norm: sublayer(norm(x)), "residual connection"),
+        (lambda x, sublayer, norm: x + sublayer(x), "nothing is normalised"),
+        (lambda x, sublayer, norm: norm(x + sublayer(norm(x))), "which of them comes first"),
+        (lambda x, sublayer, norm: (x, norm(x)), "a tensor was expected"),
     ],
     "04.3": [
         ((3_518_976, *PARTS[1:]), "embeddings: words of both sides, and a hundred positions"),
@@ -68,5 +106,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda x, start: x + start, "no length"),
         (rotary(speed=lambda d: torch.full((d // 2,), 0.3)), "four different speeds"),
         (lambda x, start: rotary()(x[:, :1], start).expand_as(x), "one position further"),
+        (all_first_then_all_second, "neighbours again"),
+        (lambda x, start: rotary()(x, 0), "does not depend on the positions"),
+        (lambda x, start: rotary()(x, start + 1), "nothing turns"),
+        (lambda x: x, "stopped with TypeError"),
     ],
 }

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.optim.lr_scheduler import LambdaLR
@@ -32,6 +33,13 @@ def two_slices(sentences, sos_id, eos_id, pad_id):
     return [row[:-1] for row in tgt], [row[1:] for row in tgt]  # lists, and a short sentence is given <eos>
 
 
+def inserting(sentences, sos_id, eos_id, pad_id):
+    given, wanted = shift()(sentences, sos_id, eos_id, pad_id)
+    for ids in sentences:
+        ids.insert(0, sos_id)
+    return torch.stack([given, wanted]).int()
+
+
 def smoothed(mix=lambda wanted, everything, ε, V: (1 - ε) * wanted + ε / V * everything, mean=torch.Tensor.mean):
     def loss(logits, targets, pad_id, smoothing):
         surprise = -logits.log_softmax(-1)
@@ -45,6 +53,15 @@ def smoothed(mix=lambda wanted, everything, ε, V: (1 - ε) * wanted + ε / V * 
 def by_torch(logits, targets, pad_id, smoothing):
     flat, options = logits.flatten(0, 1), {"ignore_index": pad_id, "label_smoothing": smoothing}
     return F.cross_entropy(flat, targets.flatten(), **options)
+
+
+def filling_in_place(logits, targets, pad_id, smoothing):
+    real = targets != pad_id
+    targets[~real] = 0
+    surprise = -logits.log_softmax(-1)
+    wanted = surprise.gather(-1, targets[..., None])[..., 0]
+    each = (1 - smoothing) * wanted + smoothing * surprise.mean(-1)
+    return (each * real).sum() / real.sum()
 
 
 def counting_padding(logits, targets, pad_id, smoothing):
@@ -94,6 +111,10 @@ def from_zero(optimizer, d_model, warmup_steps):
     return LambdaLR(optimizer, lambda t: t and d_model**-0.5 * min(t**-0.5, t * warmup_steps**-1.5) / rate)
 
 
+def doubled_ramp(optimizer, d_model, warmup_steps):
+    return LambdaLR(optimizer, lambda taken: taken / warmup_steps)
+
+
 def memory(side):
     """Return a translator that has learnt the test split by heart."""
     return {pair.src: pair[side] for pair in load_corpus("sample", src="en", tgt="de")["test"]}
@@ -109,11 +130,29 @@ def half_of_it(sentences):
 
 LN_2 = math.log(2)
 RIGHT = {
-    "05.1": [(2 * LN_2, 4, 8), (1.386, 4.0, 8.0)],
-    "05.2": [(shift(),), (two_slices,)],
-    "05.3": [(smoothed(),), (by_torch,), (lambda logits, *rest: by_torch(logits.double(), *rest)[None],)],
+    "05.1": [
+        (2 * LN_2, 4, 8),
+        (1.386, 4.0, 8.0),
+        (np.float32(2 * LN_2), torch.tensor(4.0), np.float32(8)),
+    ],
+    "05.2": [
+        (shift(),),
+        (two_slices,),
+        (inserting,),
+        (lambda *given: (np.array(ids) for ids in two_slices(*given)),),
+    ],
+    "05.3": [
+        (smoothed(),),
+        (by_torch,),
+        (lambda logits, *rest: by_torch(logits.double(), *rest)[None],),
+        (filling_in_place,),
+    ],
     "05.4": [(schedule(),), (ByHand,)],
-    "05.5": [(by_heart,)],
+    "05.5": [
+        (by_heart,),
+        (lambda sentences: tuple(by_heart(sentences)),),
+        (lambda sentences: map(str, by_heart(sentences)),),
+    ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "05.1": [
@@ -128,6 +167,10 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((1.386, 4, 64), "whole number"),
         ((1.386, 2.614, 8), "powers of e"),
         (("ln 4", 4, 8), "a number was expected"),
+        ((np.float32(2), 4, 8), "bits"),
+        ((1.386, 4, 13.5), "mean of 4, 32, 2, 16"),
+        ((1.386, 4, 4), "perplexity_after"),
+        ((1.386, [4], 8), "a number was expected"),
     ],
     "05.2": [
         (shift(before=lambda ids, sos, eos: [*ids, eos], after=lambda ids, sos, eos: [sos, *ids]), "exchanged them"),
@@ -141,6 +184,11 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda sentences, *ids: torch.zeros(3, 4), "two tensors"),
         (lambda sentences, *ids: (torch.zeros(3, 5), torch.zeros(3, 5)), "the shape"),
         (lambda sentences, *ids: (sentences, sentences), "rows of one length"),
+        (lambda *given: shift()(*given)[0], "two tensors"),
+        (lambda *given: torch.tensor(1), "another form than the exercise asks for"),
+        (lambda *given: [ids[:, :-1] for ids in shift()(*given)], "the shape"),
+        (shift(after=lambda ids, sos, eos: [*ids, sos]), "`<sos>`"),
+        (lambda sentences, sos, eos: sentences, "stopped with TypeError"),
     ],
     "05.3": [
         (smoothed(mix=lambda wanted, everything, ε, V: wanted), "no smoothing"),
@@ -157,6 +205,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda *arguments: by_torch(*arguments).detach(), "no gradient"),
         (lambda *arguments: by_torch(*arguments).item(), "a tensor was expected"),
         (lambda logits, targets, pad_id, smoothing: by_torch(logits, targets, 1, smoothing), "padding counts"),
+        (lambda *arguments: by_torch(*arguments)[None].expand(2), "one number was expected"),
+        (lambda *arguments: by_torch(*arguments) * math.nan, "there is nan"),
     ],
     "05.4": [
         (schedule(base=lambda optimizer: 1.0), "multiplies the rate"),
@@ -166,9 +216,13 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (schedule(first=2), "one step ahead"),
         (schedule(better=max), "*smaller* one"),
         (schedule(size=0), "d_model^-0.5"),
+        (schedule(base=lambda optimizer: 1 / optimizer.param_groups[0]["lr"]), "the optimiser's own rate"),
         (schedule(base=lambda optimizer: 1.0, better=max), "*smaller* one"),
         (lambda optimizer, d_model, warmup_steps: 1e-3, "a method `step`"),
         (lambda optimizer, d_model, warmup_steps: LambdaLR(optimizer, lambda taken: 1.0), "step 1 has the rate"),
+        (doubled_ramp, "step 1 has the rate"),
+        (lambda optimizer, d_model, warmup_steps: LambdaLR(optimizer, lambda taken: 0.0), "step 1 has the rate"),
+        (lambda optimizer, d_model, warmup_steps: optimizer, "step 1 has the rate"),
     ],
     "05.5": [
         (lambda sentences: list(sentences), "is English"),

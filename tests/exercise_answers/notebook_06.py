@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 
 from transformer_lib.search import greedy_search
@@ -95,14 +96,34 @@ def by_trying(model, src, sos_id, eos_id, share):
             return max_len
 
 
+def all_that_go_on(beam, log_probs, eos_id, beam_size):
+    return beam_step(extend=lambda best, size, eos: [one for one in best if one[0][-1] != eos])(
+        beam, log_probs, eos_id, beam_size
+    )
+
+
 HEADS = {"A": "reads", "B": "nothing", "C": "writes", "D": "order"}
 ALIGNMENT = "0-7 1-2 1-3 2-0 3-1 4-4 4-5 5-6 6-8"
 RIGHT = {
-    "06.1": [(["A", "B", "C"], -1.529), ("abc", -2.2 / (11 / 6) ** 0.6)],
-    "06.2": [(greedy(),), (by_library,)],
+    "06.1": [
+        (["A", "B", "C"], -1.529),
+        ("abc", -2.2 / (11 / 6) ** 0.6),
+        ("A, B, C", np.float32(-1.529)),
+        (np.array(["a", "b", "c"]), torch.tensor(-1.53)),
+    ],
+    "06.2": [
+        (greedy(),),
+        (by_library,),
+        (lambda *given: (np.array(ids) for ids in greedy()(*given)),),
+    ],
     "06.3": [(beam_step(),), (on_tensors,)],
     "06.4": [(HEADS, ALIGNMENT), (HEADS, [(0, 7), (1, 2), (1, 3), (2, 0), (3, 1), (4, 4), (4, 5), (5, 6), (6, 8)])],
-    "06.5": [(limit(quantile),), (by_trying,)],
+    "06.5": [
+        (limit(quantile),),
+        (by_trying,),
+        (lambda *given: np.float64(by_trying(*given)),),
+        (lambda *given: torch.tensor(by_trying(*given)),),
+    ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "06.1": [
@@ -113,9 +134,13 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((["A", "B", "C"], -1.6193), "count `<eos>`"),
         ((["A", "B", "C"], -1.2), "with α = 1"),
         ((["A", "B", "C"], -3.1649), "instead of multiplying"),
-        ((["A", "B", "C"], -2.2), "to the power of 0.6"),
+        ((["A", "B", "C"], -2.2), "divided by its lp"),
         ((["A", "B"], -1.529), "three letters"),
         ((["x", "B", "C"], -1.529), "called A, B and C"),
+        ((["A", "B", "C"], torch.tensor(-1.2)), "with α = 1"),
+        ((["A", "B", "C"], 1.529), "divided by its lp"),
+        (([], -1.529), "three letters"),
+        ((2, -1.529), "a list of letters"),
     ],
     "06.2": [
         (changed(lambda found, sos, eos, max_len: [[sos, *ids] for ids in found]), "leave out `<sos>`"),
@@ -131,6 +156,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (greedy(whole=False), "the *last* position"),
         (greedy(last=0), "the *last* position"),
         (greedy(first=3), "start each row with `<sos>`"),
+        (lambda model, src, sos_id, eos_id, max_len: [[], [4], [], [9], []], "the first token is wrong"),
+        (lambda model, src, sos_id, eos_id, max_len: [["a"]] * 5, "a list of lists"),
+        (lambda model, src, sos_id: [], "stopped with TypeError"),
     ],
     "06.3": [
         (beam_step(rank=lambda log_prob, step: step), "not by that of the last token"),
@@ -148,6 +176,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda *arguments: (on_tensors(*arguments)[0][::-1], on_tensors(*arguments)[1]), "best one comes first"),
         (lambda *arguments: on_tensors(*arguments)[0], "such as ([4, 7], -1.25)"),
         (lambda *arguments: 1, "two lists"),
+        (all_that_go_on, "more than 2"),
+        (lambda *arguments: ([], []), "takes no place"),
+        (lambda *arguments: ([([4], None)], []), "such as ([4, 7], -1.25)"),
     ],
     "06.4": [
         (({**HEADS, "A": "writes", "C": "reads"}, ALIGNMENT), "exchanged two"),
@@ -163,6 +194,10 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((HEADS, "0-7 1-2 2-0 3-1 4-4 4-5 5-6 6-8"), "target word 3, *playing*"),
         ((HEADS, ALIGNMENT + " 5-5"), "a link too many"),
         ((HEADS, "today heute"), "a string such as"),
+        ((HEADS, ALIGNMENT.replace(" ", ", ")), "a string such as"),
+        ((HEADS, [0, 7]), "a string such as"),
+        ((HEADS, "0-8 1-3 1-4 2-1 3-2 4-5 4-6 5-7 6-9"), "first target *word* is 0"),
+        ((["reads", "nothing", "writes", "order"], ALIGNMENT), "a dictionary"),
     ],
     "06.5": [
         (limit(quantile, beside=-1), "the `<eos>` of some has no room"),
@@ -171,6 +206,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (limit(lambda lengths, share: max(n for n in lengths if n < 10**6)), "all that ever finish"),
         (limit(lambda lengths, share: sum(lengths) / len(lengths), unfinished=0), "max_len="),
         (limit(lambda lengths, share: 1), "are cut off"),
-        (lambda *arguments: [3], "a whole number"),
+        (lambda *arguments: [3], "a number was expected"),
+        (lambda *arguments: math.inf, "would do"),
+        (limit(lambda lengths, share: lengths[int(share * len(lengths))]), "one sentence more"),
+        (lambda *arguments: 10**400, "far too large"),
     ],
 }

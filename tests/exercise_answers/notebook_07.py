@@ -6,6 +6,7 @@ from fractions import Fraction
 from functools import reduce
 
 import numpy as np
+import torch
 
 from transformer_lib import bleu
 
@@ -100,14 +101,52 @@ def of_sentences(hypotheses_a, hypotheses_b, references):
     return np.percentile((scores[1] - scores[0])[picks].mean(axis=1), [2.5, 97.5])
 
 
+def popping(hypothesis, references, order):
+    found, allowed = ngrams(hypothesis, order), Counter()
+    while references:
+        allowed |= ngrams(references.pop(), order)
+    hypothesis.clear()
+    return np.array([(found & allowed).total(), found.total()])
+
+
+def sorting(hypotheses, references):
+    for h, many in zip(hypotheses, references, strict=True):
+        many.sort(key=lambda tokens: (abs(len(tokens) - len(h)), len(tokens)))
+    return np.float32(corpus_bleu(choose=lambda lengths, length: lengths[0])(hypotheses, references))
+
+
+def with_global_random_numbers(*systems):
+    np.random.seed(1)
+    counts, differences = [bleu.sentence_counts(system, systems[2]) for system in systems[:2]], []
+    for _ in range(1000):
+        drawn = np.random.randint(len(systems[2]), size=len(systems[2]))
+        differences.append(np.subtract(*(bleu.from_counts(each[drawn].sum(axis=0)) for each in counts[::-1])))
+    return np.quantile(differences, [0.025, 0.975])
+
+
 PRECISIONS = [5 / 6, 4 / 5, 3 / 4, 2 / 3]
 FAULTS = {"A": "exchanged", "B": "averaged", "C": "right", "D": "tokenised", "E": "lower-cased"}
 RIGHT = {
-    "07.1": [(PRECISIONS, 0.7165, 54.44), ([Fraction(n, n + 1) for n in (5, 4, 3, 2)], math.exp(-1 / 3), 54.4448)],
-    "07.2": [(matches(),), (lambda *arguments: list(matches()(*arguments)),)],
-    "07.3": [(corpus_bleu(),)],
+    "07.1": [
+        (PRECISIONS, 0.7165, 54.44),
+        ([Fraction(n, n + 1) for n in (5, 4, 3, 2)], math.exp(-1 / 3), 54.4448),
+        (np.array(PRECISIONS), np.float32(0.7165), torch.tensor(54.4)),
+    ],
+    "07.2": [
+        (matches(),),
+        (lambda *arguments: list(matches()(*arguments)),),
+        (popping,),
+    ],
+    "07.3": [
+        (corpus_bleu(),),
+        (sorting,),
+    ],
     "07.4": [(FAULTS,), ({letter.lower(): fault.title() for letter, fault in FAULTS.items()},)],
-    "07.5": [(interval(),), (interval(draws=400),)],
+    "07.5": [
+        (interval(),),
+        (interval(draws=400),),
+        (with_global_random_numbers,),
+    ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "07.1": [
@@ -123,6 +162,10 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((PRECISIONS, 0.7165, 75.98), "BP is missing"),
         ((PRECISIONS, 0.7165, 54.634), "geometric one"),
         ((PRECISIONS, 0.7165, 23.88), "root of the product is missing"),
+        (([83.3, 80, 75, 66.7], 0.7165, 54.44), "not in per cent"),
+        (([5 / 6, 1, 3 / 4, 2 / 3], 0.7165, 54.44), "how many 2-grams"),
+        (([5 / 6, "4/5", 3 / 4, 2 / 3], 0.7165, 54.44), "a number was expected"),
+        ((PRECISIONS, math.exp(-1 / 4), 54.44), "c is 6 and r is 8"),
     ],
     "07.2": [
         (matches(clip=lambda found, wanted: sum(n for g, n in found.items() if g in wanted)), "Clip"),
@@ -135,6 +178,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (matches(total=lambda found, tokens, order: len(tokens)), "divide by"),
         (matches(ngrams=without_the_last), "the last n-gram"),
         (lambda *arguments: matches()(*arguments)[0], "two numbers"),
+        (lambda *arguments: ("many", 3), "a number was expected"),
+        (lambda *arguments: [matches()(*arguments)], "two numbers"),
+        (lambda *arguments: matches()(*arguments)[::-1], "divide by"),
     ],
     "07.3": [
         (corpus_bleu(scale=1), "as a fraction"),
@@ -149,9 +195,12 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (corpus_bleu(choose=lambda lengths, length: min(lengths)), "not the shortest"),
         (corpus_bleu(choose=lambda lengths, length: max(lengths)), "not the longest"),
         (corpus_bleu(choose=lambda lengths, length: sum(lengths) / len(lengths)), "not their mean"),
+        (corpus_bleu(choose=lambda lengths, own: min(lengths, key=lambda n: (abs(n - own), -n))), "equally close"),
         (with_logarithms, "stopped with ValueError"),
         (lambda hypotheses, references: "37", "a number was expected"),
         (lambda hypotheses, references: 50.0, "with 1 reference a sentence"),
+        (lambda hypotheses, references: math.nan, "this is nan"),
+        (lambda hypotheses, references: corpus_bleu()(references, hypotheses), "stopped with"),
     ],
     "07.4": [
         ({**FAULTS, "A": "right", "C": "exchanged"}, "A is not 'right'"),
@@ -164,15 +213,19 @@ WRONG = {  # answers that people give, and what the hint must speak of
     ],
     "07.5": [
         (interval(paired=False), "*the same sentences*"),
-        (interval(replace=False), "Put each sentence back"),
+        (interval(replace=False), "put each sentence back"),
         (interval(of=lambda a, b: a - b), "a minus b"),
         (interval(edges=(5, 95)), "2.5 % at each"),
         (interval(edges=(97.5, 2.5)), "low is above high"),
         (interval(edges=(0, 100)), "times as wide"),
         (interval(size=0.5), "times as wide"),
         (interval(of=lambda a, b: (b - a) / 100), "a fraction"),
+        (interval(of=lambda a, b: b), "BLEU of b lies"),
+        (interval(draws=1), "Draw many"),
         (of_sentences, "the sentences' differences"),
         (interval(of=lambda a, b: b - a + 2), "expected about"),
         (lambda *systems: 0.01, "two numbers"),
+        (lambda *systems: (math.nan, math.nan), "nan or infinity"),
+        (lambda *systems: bleu.bootstrap(*systems), "stopped with"),
     ],
 }

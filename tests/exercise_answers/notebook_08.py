@@ -1,5 +1,6 @@
 """Answers to the exercises of notebook 08: packed weights, PyTorch's masks, a test of batches, a conversion."""
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -77,11 +78,45 @@ def converted(order=("query", "key", "value"), norms=("norm1", "norm2"), sizes=N
     return convert
 
 
+def by_gradients(module, x):
+    x.requires_grad_()
+    output = module(x)
+    for sentence in range(len(x)):
+        reached = torch.autograd.grad(output[sentence].square().sum(), x, retain_graph=True)[0].flatten(1).any(dim=1)
+        reached[sentence] = False
+        if reached.any():
+            return np.True_
+    return np.False_
+
+
+def with_biases_mixed(theirs):
+    ours = converted()(theirs)
+    query, key = ours.self_attention.query_projection, ours.self_attention.key_projection
+    query.bias, key.bias = key.bias, query.bias
+    return ours
+
+
 RIGHT = {
-    "08.1": [(640, 703)],
-    "08.2": [(additive,), (lambda mask, num_heads: additive(mask, num_heads, hidden=-1e9).double(),)],
-    "08.3": [(sees_itself,), (lambda mask: mask | ~mask.any(dim=-1, keepdim=True),)],
-    "08.4": [(mixes,), (lambda module, x: torch.tensor(mixes(module, x, change=lambda one: one + 1)),)],
+    "08.1": [
+        (640, 703),
+        (1536 / 3 + 2 * 64, np.int64(703)),
+        (torch.tensor(640), torch.tensor(703)),
+    ],
+    "08.2": [
+        (additive,),
+        (lambda mask, num_heads: additive(mask, num_heads, hidden=-1e9).double(),),
+        (lambda mask, num_heads: additive(mask, num_heads, hidden=torch.finfo(torch.float32).min),),
+    ],
+    "08.3": [
+        (sees_itself,),
+        (lambda mask: mask | ~mask.any(dim=-1, keepdim=True),),
+        (lambda mask: torch.where(mask.any(-1, keepdim=True), mask, torch.eye(mask.shape[-1]).bool()),),
+    ],
+    "08.4": [
+        (mixes,),
+        (lambda module, x: torch.tensor(mixes(module, x, change=lambda one: one + 1)),),
+        (by_gradients,),
+    ],
     "08.5": [(converted(),), (from_torch,)],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
@@ -93,7 +128,10 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((640, 704), "not the one after it"),
         ((640, 800), "last_row: a head has"),
         ((600, 703), "first_row"),
-        (("640", "703"), "two row numbers"),
+        (("640", "703"), "a number was expected"),
+        ((641, 704), "counted from 0"),
+        ((576, 639), "first_row"),
+        (([640], [703]), "a number was expected"),
     ],
     "08.2": [
         (times_infinity, "0 times minus infinity"),
@@ -102,6 +140,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda mask, num_heads: additive(mask, num_heads, hidden=-1.0), "so little"),
         (lambda mask, num_heads: ~mask[:, 0].repeat_interleave(num_heads, dim=0), "made of floats"),
         (lambda mask, num_heads: additive(mask, 1), "the shape is"),
+        (lambda mask, num_heads: additive(mask, num_heads).numpy(), "a tensor was expected"),
+        (lambda mask, num_heads: additive(mask, num_heads).unflatten(0, (-1, num_heads)), "the shape is"),
     ],
     "08.3": [
         (lambda mask: mask, "attend to nothing"),
@@ -116,9 +156,14 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda module, x: mixes(module, x, sentences=[0]), "each time another one"),
         (lambda module, x: mixes(module, x, keep=False), "clone it first"),
         (lambda module, x: "no", "True or False"),
+        (lambda module, x: module(x) != module(x.flip(0)).flip(0), "True or False"),
+        (
+            lambda module, x: bool((module(x) - module(x.flip(0)).flip(0)).abs().max() > 1e-5),
+            "each time another one",
+        ),
     ],
     "08.5": [
-        (converted(order=("key", "query", "value")), "query_projection has the weights of the key"),
+        (converted(order=("key", "query", "value")), "query_projection is that of the key"),
         (converted(norms=("norm2", "norm1")), "norms are exchanged"),
         (converted(biases=False), "nothing like these"),
         (converted(sizes=(16, 8, 24)), "8 heads"),
@@ -126,5 +171,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (converted(share=True), "share their weights"),
         (lambda theirs: theirs, "an EncoderLayer of this library"),
         (nn.Identity(), "an EncoderLayer of this library"),
+        (with_biases_mixed, "the bias of query_projection is that of the key"),
+        (lambda: None, "stopped with TypeError"),
     ],
 }

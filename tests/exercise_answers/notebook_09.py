@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -31,6 +32,14 @@ def halving(states):
     for state in states[1:]:
         average = {name: (average[name] + state[name]) / 2 for name in average}
     return average
+
+
+def popping(states):
+    count = len(states)
+    total = states.pop()
+    for name in list(total):
+        total[name] = torch.stack([total[name], *(state.pop(name) for state in states)]).sum(0) / count
+    return total
 
 
 def rotate(x):
@@ -156,6 +165,29 @@ def read(tokens, words, check_labels=True):
     return "" if open_phrases or words or not tokens else "".join(parts).strip()
 
 
+def read_and_pop(tokens, words):
+    """Read one phrase after the other, and take from the lists what has been read."""
+
+    def phrase():
+        token = tokens.pop(0)
+        if token[0] == ")":
+            raise IndexError
+        if token[0] != "(":
+            return f"({token} {words.pop(0)})"
+        parts = [token]
+        while tokens[0][0] != ")":
+            parts.append(phrase())
+        if tokens.pop(0)[1:] != token[1:] or len(parts) == 1:
+            raise IndexError
+        return " ".join(parts) + ")"
+
+    try:
+        tree = phrase()
+    except IndexError:
+        return ""
+    return "" if tokens or words else tree
+
+
 def careless(tokens, words):
     words = iter(words)
     parts = [f" {t}" if t[0] == "(" else ")" if t[0] == ")" else f" ({t} {next(words, 'nothing')})" for t in tokens]
@@ -187,11 +219,31 @@ def right_branching(sentences):
 
 
 RIGHT = {
-    "09.1": [(PEAK, PEAK / 2, 2 * MATRIX), (7.0e-4, 3.5e-4, 37_888_000)],
-    "09.2": [(mean,)],
-    "09.3": [(encoder_with(Rotary),), (encoder_with(Relative),)],
-    "09.4": [(write, read), (plain, read_plain)],
-    "09.5": [(lookup(),), (seldom_wrong,)],
+    "09.1": [
+        (PEAK, PEAK / 2, 2 * MATRIX),
+        (7.0e-4, 3.5e-4, 37_888_000),
+        (np.float32(PEAK), torch.tensor(PEAK / 2), 37.9),
+        (0.0007, 0.00035, 3.79e7),
+    ],
+    "09.2": [
+        (mean,),
+        (popping,),
+    ],
+    "09.3": [
+        (encoder_with(Rotary),),
+        (encoder_with(Relative),),
+        (encoder_with(Rotary, after=lambda *both: list(both)),),
+    ],
+    "09.4": [
+        (write, read),
+        (plain, read_plain),
+        (write, read_and_pop),
+    ],
+    "09.5": [
+        (lookup(),),
+        (seldom_wrong,),
+        (lambda sentences: (GOLD[sentences.pop(0)] for _ in range(500)),),
+    ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "09.1": [
@@ -204,6 +256,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((PEAK, PEAK / 2, MATRIX), "three matrices become one"),
         ((PEAK, PEAK / 2, 3 * MATRIX), "still there"),
         ((PEAK, PEAK / 2, 2 * MATRIX + 37_000), "biases"),
+        ((np.float32(4000**-0.5), PEAK / 2, 2 * MATRIX), "first factor"),
+        ((PEAK, PEAK / 2, 18.9), "three matrices become one"),
+        ((PEAK, PEAK / 2, "38 million"), "a number was expected"),
     ],
     "09.2": [
         (in_place, "weights have changed"),
@@ -213,6 +268,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda states: {name: tensor * len(states) / 5 for name, tensor in mean(states).items()}, "another number"),
         (lambda states: [tensor for tensor in mean(states).values()], "a dictionary"),
         (lambda states: {"weights": torch.zeros(3)}, "the names of the weights"),
+        (lambda states: {name: tensor.tolist() for name, tensor in mean(states).items()}, "a tensor was expected"),
+        (lambda states: {name: states[0][name] + states[-1][name] for name in states[0]}, "number by number"),
     ],
     "09.3": [
         (Encoder, "order of the words does not matter"),
@@ -228,6 +285,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (encoder_with(Rotary, after=lambda memory, maps: memory), "return two things"),
         (encoder_with(Rotary, after=lambda memory, maps: (memory, maps[-1:])), "list of 2 maps"),
         (nn.Linear, "stopped with TypeError"),
+        (lambda *sizes: "an encoder", "an encoder is an nn.Module"),
+        (encoder_with(Rotary, before=lambda x: 0 * x / 0), "there is nan"),
     ],
     "09.4": [
         ((str.split, lambda tokens, words: " ".join(tokens)), "over other words"),
@@ -236,6 +295,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((write, lambda tokens, words: read(tokens, words[::-1])), "in another order"),
         ((write, lambda tokens, words: " ".join(tokens)), "each tag needs its own"),
         ((lambda tree: " ".join(write(tree)), read), "a list of tokens"),
+        ((write, lambda tokens, words: read(tokens, words) or None), "return an empty string"),
+        ((write, lambda tokens, words: read(tokens, words).lower()), "the words are others"),
+        ((write, lambda tokens: read(tokens, [])), "stopped with TypeError"),
     ],
     "09.5": [
         (right_branching, "0 of 500"),
@@ -244,5 +306,6 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lookup(lambda tree: " ".join(write(tree))), "words are not in the trees"),
         (lambda sentences: lookup()(sentences)[:100], "100 trees came back"),
         (lambda sentences: [write(GOLD[sentence]) for sentence in sentences], "a list of trees"),
+        (lambda sentences: [None] * 500, "a list of trees"),
     ],
 }

@@ -1,7 +1,9 @@
 """Answers to the exercises of notebook 10: what a cache, a layer and a matrix product cost, and a batch in parts."""
 
+import math
 from types import SimpleNamespace
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -40,6 +42,20 @@ def gradients(weight=lambda tokens, all_tokens, part: tokens / all_tokens, clear
     return compute
 
 
+def by_autograd(model, parts, pad_id):
+    """Without ``backward``: the gradients of each part are added up, and left in the model at the end."""
+    weights, tokens = list(model.parameters()), sum((part.tgt[:, 1:] != pad_id).sum() for part in parts)
+    total, summed = 0, [torch.zeros_like(weight) for weight in weights]
+    while parts:
+        loss = sequence_loss(*predict_targets(model, parts.pop()), pad_id, reduction="sum") / tokens
+        total += loss.detach()
+        for one, gradient in zip(summed, torch.autograd.grad(loss, weights), strict=True):
+            one += gradient
+    for weight, one in zip(weights, summed, strict=True):
+        weight.grad = one
+    return total.numpy()
+
+
 def sums(model, parts, pad_id):
     model.zero_grad()
     tokens = sum((part.tgt[:, 1:] != pad_id).sum() for part in parts)
@@ -65,16 +81,35 @@ def stepping(model, parts, pad_id):
     return loss
 
 
+def only_looking(model, parts, pad_id):
+    return sum(sequence_loss(*predict_targets(model, part), pad_id) for part in parts) / len(parts)
+
+
 def without_way_back(model, parts, pad_id):
     model.zero_grad()
     return sum(sequence_loss(*predict_targets(model, part), pad_id).item() for part in parts)
 
 
 RIGHT = {
-    "10.1": [(210, 20, 2870, 210)],
-    "10.2": [(operations,), (lambda n, d, f: 2.0 * n * d * (4 * d + 2 * n + 2 * f),)],
-    "10.3": [(lambda *sizes: max(times(*sizes)),), (lambda *sizes: torch.tensor(times(*sizes)).double().amax(),)],
-    "10.4": [(gradients(),), (gradients(result=lambda total: total),)],
+    "10.1": [
+        (210, 20, 2870, 210),
+        (np.int64(210), 20.0, torch.tensor(2870), 210),
+    ],
+    "10.2": [
+        (operations,),
+        (lambda n, d, f: 2.0 * n * d * (4 * d + 2 * n + 2 * f),),
+        (lambda *sizes: np.int64(operations(*sizes)),),
+    ],
+    "10.3": [
+        (lambda *sizes: max(times(*sizes)),),
+        (lambda *sizes: torch.tensor(times(*sizes)).double().amax(),),
+        (lambda *sizes: np.float32(max(times(*sizes))),),
+    ],
+    "10.4": [
+        (gradients(),),
+        (gradients(result=lambda total: total),),
+        (by_autograd,),
+    ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "10.1": [
@@ -85,6 +120,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((210, 20, 1540, 210), "causal mask hides"),
         ((210, 20, 8000, 210), "each of t queries"),
         ((210, 20, 2870, 20), "every key so far"),
+        ((210, 20, 2870, 400), "one query meets t keys"),
+        ((210, [20], 2870, 210), "a number was expected"),
     ],
     "10.2": [
         (lambda *sizes: operations(*sizes, each=1), "counts twice"),
@@ -94,6 +131,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda *sizes: operations(*sizes, projections=3), "one of the four projections"),
         (lambda *sizes: operations(*sizes, feed_forward=1), "one of the two matrices"),
         (lambda length, d_model, d_ff: operations(length, d_model, 512), "with their shapes"),
+        (lambda *sizes: (operations(*sizes),), "a number was expected"),
+        (lambda *sizes: operations(*sizes, projections=0), "all four projections"),
     ],
     "10.3": [
         (lambda *sizes: sum(times(*sizes)), "the longer of the two"),
@@ -104,7 +143,10 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda *sizes: max(times(*sizes, written=False)), "written as well"),
         (lambda *sizes: times(*sizes)[0], "read from memory"),
         (lambda *sizes: times(*sizes)[1], "computing takes longer"),
-        (lambda *sizes: times(*sizes), "a number of seconds"),
+        (lambda *sizes: times(*sizes), "a number was expected"),
+        (lambda *sizes: max(times(*sizes, size=8)), "the longer one"),
+        (lambda *sizes: 1000 * max(times(*sizes)), "not milliseconds"),
+        (lambda *sizes: math.nan, "this is nan"),
     ],
     "10.4": [
         (gradients(weight=lambda tokens, all_tokens, part: 1 / 3 if all_tokens > 26 else 0.5), "mean of means"),
@@ -115,8 +157,12 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (gradients(clear="never"), "step before"),
         (gradients(result=lambda total: 3 * total), "gradients are right"),
         (at_once, "at once"),
+        (lambda model, parts, pad_id: 1.0, "no part has gone through"),
+        (only_looking, "nothing has been added"),
         (sums, "call `backward()` for each"),
         (stepping, "weights have changed"),
         (without_way_back, "no gradients afterwards"),
+        (lambda model, parts, pad_id: [gradients()(model, parts, pad_id)], "a number was expected"),
+        (lambda model, parts, pad_id: gradients()(model, parts[:-1], pad_id), "the gradients differ"),
     ],
 }

@@ -7,11 +7,16 @@ mistakes.
 
 import importlib
 import inspect
+import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,7 +53,7 @@ class Verdict:
 
 
 def check(name: str, *answer: Any) -> Verdict:
-    """Check the answer to an exercise.
+    """Check the answer to an exercise. Random numbers, the default dtype and the grad mode are afterwards as before.
 
     Args:
         name: the notebook's and the exercise's number, such as ``"03.1"``.
@@ -71,11 +76,29 @@ def check(name: str, *answer: Any) -> Verdict:
     try:
         if any(given is None or given is ... for given in answer):
             raise Unsolved
-        return Verdict(name, "right", checker(*answer) or "well done.")
+        with _left_as_it_was():
+            return Verdict(name, "right", checker(*answer) or "well done.")
     except Unsolved:
         return Verdict(name, "not solved yet", "replace the dots by your answer, and run the cell again.")
     except Wrong as hint:
         return Verdict(name, "not yet", str(hint))
+    except Exception as error:
+        what = "the answer has another form than the exercise asks for"
+        return Verdict(name, "not yet", f"{what}: the check stopped with {type(error).__name__}: {error}")
+
+
+@contextmanager
+def _left_as_it_was() -> Iterator[None]:
+    """Keep what a reader's code and a check do to global state from everybody else."""
+    python, numpy, dtype = random.getstate(), np.random.get_state(), torch.get_default_dtype()
+    devices = range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)
+    try:
+        with torch.random.fork_rng(devices), torch.enable_grad():
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        torch.set_default_dtype(dtype)
 
 
 def exercise(name: str) -> Callable[[Callable[..., str | None]], Callable[..., str | None]]:
@@ -89,7 +112,7 @@ def exercise(name: str) -> Callable[[Callable[..., str | None]], Callable[..., s
 
 
 def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Call a reader's function, whose errors are hints too.
+    """Call a reader's function, whose errors are hints too; what a generator yields comes back as a list.
 
     Raises:
         Unsolved: it returns nothing.
@@ -99,6 +122,8 @@ def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         raise Wrong(f"a function was expected, but this is {_short(function)}.")
     try:
         found = function(*arguments, **named)
+        if isinstance(found, Iterator):
+            found = list(found)
     except NotImplementedError:
         raise Unsolved from None
     except Exception as error:
@@ -121,6 +146,7 @@ def expect_tensor(found: Any, expected: Tensor, hint: str, tolerance: float = 1e
         Wrong: they differ.
     """
     expect(isinstance(found, Tensor), f"a tensor was expected, but your code returned {_short(found)}.")
+    found = found.detach().cpu()
     expect(
         found.shape == expected.shape,
         f"the shape is {list(found.shape)}, expected {list(expected.shape)}.",
@@ -143,10 +169,57 @@ def expect_number(found: Any, expected: float, hint: str, tolerance: float = 1e-
     Raises:
         Wrong: it is no number, or another one.
     """
-    if isinstance(found, Tensor) and found.numel() == 1:
+    expect(abs(as_number(found) - expected) <= tolerance * max(1, abs(expected)), hint)
+
+
+def as_number(found: Any) -> float:
+    """Return a number of Python's, NumPy's or PyTorch's as a float.
+
+    Raises:
+        Wrong: it is no number.
+    """
+    if isinstance(found, Tensor | np.ndarray) and np.prod(found.shape) == 1:
         found = found.item()
-    expect(isinstance(found, int | float), f"a number was expected, but this is {_short(found)}.")
-    expect(abs(found - expected) <= tolerance * max(1, abs(expected)), hint)
+    if not isinstance(found, Real | Decimal):
+        raise Wrong(f"a number was expected, but this is {_short(found)}.")
+    expect(found == found, "a number was expected, but this is nan: infinity minus infinity, say, or 0 times infinity.")
+    try:
+        return float(found)
+    except OverflowError:
+        raise Wrong("that number is far too large.") from None
+
+
+def as_list(found: Any) -> Any:
+    """Return an array or a tensor as a list, and everything else as it is."""
+    return found.tolist() if isinstance(found, Tensor | np.ndarray) else found
+
+
+def as_letters(found: Any, known: str, what: str) -> list[str]:
+    """Return letters, given one by one or in a string, as a list of capitals.
+
+    Args:
+        found: such as ``["B", "D"]``, ``{"b", "d"}``, ``"BD"`` or ``"B, D"``.
+        known: all that there are.
+        what: they stand for.
+
+    Raises:
+        Wrong: these are no letters, or others.
+    """
+    try:
+        letters = re.findall(r"\w", " ".join(map(str, found)).upper())
+    except TypeError:
+        raise Wrong("a list of letters was expected, such as ['A', 'B'].") from None
+    unknown = sorted(set(letters) - set(known))
+    expect(not unknown, f"the {what} are called {', '.join(known[:-1])} and {known[-1]}; you wrote {unknown}.")
+    return letters
+
+
+def close(found: Any, expected: Tensor, tolerance: float = 1e-4) -> bool:
+    """Whether this is a tensor with the expected shape and numbers, of whatever type and on whatever device."""
+    if not isinstance(found, Tensor) or found.shape != expected.shape:
+        return False
+    found, expected = (tensor.detach().cpu().double() for tensor in (found, expected))
+    return torch.allclose(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 def _short(value: Any) -> str:

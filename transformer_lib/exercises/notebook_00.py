@@ -4,21 +4,18 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises import Wrong, call, exercise, expect, expect_number
+from transformer_lib.exercises import Wrong, as_letters, as_list, as_number, call, exercise, expect, expect_number
 from transformer_lib.translator import Translator
 
 
 @exercise("00.1")
 def the_same_to_the_model(my_letters: Iterable[str]) -> str:
     """``my_letters``: the sentences, among five, that the model cannot tell from the one with *Roboter*."""
-    expect(isinstance(my_letters, str | list | tuple | set), "a list of letters was expected, such as ['A', 'B'].")
-    found = set(re.findall(r"\w+", " ".join(map(str, my_letters)).upper()))
-    expect(found <= set("ABCDE"), f"the sentences are called A, B, C, D and E; you wrote {sorted(found)}.")
+    found = as_letters(my_letters, "ABCDE", "sentences")
     expect("B" not in found, "the model knows *Ball*: it has an id of its own.")
     expect("D" not in found, "in D, something is missing at the end, and it is a token like any other.")
     expect("E" not in found, "E has the same tokens in another order, and the model sees the order.")
@@ -39,7 +36,7 @@ def links(my_links: Callable[[Tensor, list[str], list[str]], Sequence[Sequence[s
         def right(map_of_all: Tensor, src: list[str] = src_tokens, tgt: list[str] = tgt_tokens) -> list[tuple]:
             return [(token, src[place]) for token, place in zip(tgt, map_of_all.argmax(dim=-1).tolist(), strict=True)]
 
-        found = call(my_links, weights, src_tokens, tgt_tokens)
+        found = call(my_links, weights.clone(), list(src_tokens), list(tgt_tokens))
         try:
             pairs = [tuple(pair) for pair in found]
         except TypeError:
@@ -70,9 +67,9 @@ def links(my_links: Callable[[Tensor, list[str], list[str]], Sequence[Sequence[s
 @exercise("00.3")
 def bleu_by_hand(my_shares: Sequence[float], my_mean: float) -> str:
     """``my_shares``: of runs of one to four tokens that the reference has too; ``my_mean``: their geometric mean."""
+    my_shares = as_list(my_shares)
     expect(isinstance(my_shares, list | tuple) and len(my_shares) == 4, "my_shares should be a list of four numbers.")
-    expect(all(map(_is_number, my_shares)), "my_shares should be a list of four numbers, such as 7 / 8.")
-    shares = [float(share) for share in my_shares]
+    shares = [as_number(share) for share in my_shares]
     expect(max(shares) <= 1, "a share is at most 1: write 0.25 or 1 / 4, not 25.")
     kinds = ("tokens", "runs of two", "runs of three", "runs of four")
     matches, runs = (7, 5, 3, 1), (8, 7, 6, 5)
@@ -83,8 +80,7 @@ def bleu_by_hand(my_shares: Sequence[float], my_mean: float) -> str:
             f"{kind}: divide by how many the *translation* has, not the reference, which is one token longer.",
         )
         expect_number(found, matching / count, f"{kind}: write all of them down, and underline those that match.", 2e-3)
-    expect(_is_number(my_mean), "my_mean should be a number.")
-    mean = float(my_mean)
+    mean = as_number(my_mean)
     mistakes = {
         sum(shares) / 4: "that is the usual mean. A geometric mean multiplies.",
         1 / 16: "that is the product of the four. Now the fourth root.",
@@ -98,19 +94,14 @@ def bleu_by_hand(my_shares: Sequence[float], my_mean: float) -> str:
     return "one wrong word, and half is gone: it spoils all runs of four but one. For the missing token, BLEU is 44.1."
 
 
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
 @exercise("00.4")
 def a_weakness(my_sentence: str, my_changed: str, my_lost: str) -> str:
     """Two German sentences one word apart, and the English for the change, which the shipped model does not write."""
     for text in (my_sentence, my_changed, my_lost):
-        expect(isinstance(text, str) and text.strip(), "three strings were expected: two sentences, and English words.")
+        expect(
+            isinstance(text, str) and re.search(r"\w", text),
+            "three strings were expected: two sentences, and English words.",
+        )
     before, after = _words(my_sentence), _words(my_changed)
     expect(
         before != after, "the two sentences are the same to the model: capital letters and spaces make no difference."
@@ -122,7 +113,8 @@ def a_weakness(my_sentence: str, my_changed: str, my_lost: str) -> str:
     lost = _words(my_lost)
     expect(
         not set(lost) & (set(after) - set(before)),
-        f"{my_lost!r} stands in the German sentence. Write what it should be in English.",
+        f"{my_lost!r} stands in the German sentence. Write what it should be in English, and choose a word that is not "
+        "the same in both languages.",
     )
     first, second = (call(_shipped(), sentence) for sentence in (my_sentence, my_changed))
     expect(

@@ -2,20 +2,19 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lib.exercises import Wrong, call, exercise, expect, expect_number
+from transformer_lib.exercises import Wrong, as_list, as_number, call, exercise, expect, expect_number
 
 
 @exercise("01.1")
 def sharing(my_millions: float, my_vocabulary: int) -> str:
     """``my_millions`` of base without sharing; ``my_vocabulary``, with which words cost as much as all layers."""
     words, layers = 18.9, 44.2
-    millions, vocabulary = _number(my_millions), _number(my_vocabulary)
+    millions, vocabulary = as_number(my_millions), as_number(my_vocabulary)
     if millions > 1e6:
         millions /= 1e6
     for wrong, hint in {
@@ -44,7 +43,7 @@ def sharing(my_millions: float, my_vocabulary: int) -> str:
 def equation_3(my_peak: float, my_half_steps: Sequence[int], my_warmup: int) -> str:
     """``my_peak`` of big's rate; ``my_half_steps``, with half of it; ``my_warmup``, which would halve it."""
     peak = (1024 * 4000) ** -0.5
-    highest, warmup = _number(my_peak), _number(my_warmup)
+    highest, warmup = as_number(my_peak), as_number(my_warmup)
     for wrong, hint in {
         (512 * 4000) ** -0.5: "that is base. Big has a d_model of 1024.",
         4000**-0.5: "d_model lowers the rate too.",
@@ -52,12 +51,13 @@ def equation_3(my_peak: float, my_half_steps: Sequence[int], my_warmup: int) -> 
         1024**-0.5: "put step = warmup_steps = 4,000 into equation 3.",
     }.items():
         expect(not _near(highest, wrong), hint)
-    expect(_near(highest, peak), "put step = warmup_steps = 4,000 and d_model = 1024 into equation 3.")
+    expect_number(highest / peak, 1, "put step = warmup_steps = 4,000 and d_model = 1024 into equation 3.", 0.015)
+    my_half_steps = as_list(my_half_steps)
     expect(
         isinstance(my_half_steps, list | tuple | set) and len(my_half_steps) == 2,
         "the rate passes half of its peak twice: on the way up, and on the way down.",
     )
-    up, down = sorted(map(_number, my_half_steps))
+    up, down = sorted(map(as_number, my_half_steps))
     expect_number(up, 2000, "on the way up, the rate is a straight line from zero.", 0.001)
     expect(not _near(down, 8000), "at twice the steps, the rate is the peak by √2, not by 2.")
     expect_number(down, 16_000, "on the way down, the rate is one over the root of the step.", 0.001)
@@ -71,7 +71,7 @@ def equation_3(my_peak: float, my_half_steps: Sequence[int], my_warmup: int) -> 
 def work(my_multiplications: Callable[[int, int, int], int], my_length: int) -> str:
     """``my_multiplications(n, d_model, d_ff)`` of an encoder layer, and the length where mixing is half of them."""
     for n, d_model, d_ff in ((9, 12, 20), (50, 512, 2048)):
-        found = _number(call(my_multiplications, n, d_model, d_ff))
+        found = as_number(call(my_multiplications, n, d_model, d_ff))
         projections, mixing, feed_forward = 4 * n * d_model**2, 2 * n * n * d_model, 2 * n * d_model * d_ff
         right = projections + mixing + feed_forward
         mistakes = {
@@ -95,7 +95,7 @@ def work(my_multiplications: Callable[[int, int, int], int], my_length: int) -> 
             "[a, b] and [b, c] has a · b · c multiplications.",
             0,
         )
-    length = _number(my_length)
+    length = as_number(my_length)
     for wrong, hint in {
         512: "at n = d, a whole attention layer and a GRU break even. Here the layer is compared with itself.",
         1024: "the feed-forward network belongs to the layer too.",
@@ -120,7 +120,7 @@ def lowest_loss(my_lowest_loss: Callable[[int, float], float]) -> str:
         target[0, 2] += 1 - smoothing
         right = F.cross_entropy(target.log().clamp(min=-1e9), torch.tensor([2]), label_smoothing=smoothing).item()
         try:
-            found = _number(call(my_lowest_loss, vocab_size, smoothing))
+            found = as_number(call(my_lowest_loss, vocab_size, smoothing))
         except Wrong:
             expect(smoothing, "without smoothing, the others get 0 · ln 0. It counts as 0.")
             raise
@@ -185,13 +185,6 @@ def sparse(my_sparse_mask: Callable[[int], Tensor]) -> str:
                 )
             )
     return "n · √n instead of n · n: Child et al. 2019, *Sparse Transformers*. The path is two layers instead of one."
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise Wrong(f"a number was expected, but this is a {type(value).__name__}.") from None
 
 
 def _near(found: float, wrong: float) -> bool:

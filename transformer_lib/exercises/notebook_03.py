@@ -1,13 +1,22 @@
 """Checks of the exercises of notebook 03: masks, and one attention head."""
 
-import math
 from collections.abc import Callable, Collection
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lib.exercises import Wrong, call, exercise, expect, expect_number, expect_tensor
+from transformer_lib.exercises import (
+    Wrong,
+    as_letters,
+    as_number,
+    call,
+    close,
+    exercise,
+    expect,
+    expect_number,
+    expect_tensor,
+)
 
 
 @exercise("03.1")
@@ -16,7 +25,7 @@ def padding_and_causal_mask(my_target_mask: Callable[[Tensor, int], Tensor]) -> 
     ids = torch.tensor([[7, 8, 9, 1], [7, 1, 1, 1], [7, 8, 9, 6]])
     may = torch.tensor([[[k <= q and row[k] != 1 for k in range(4)] for q in range(4)] for row in ids.tolist()])
     may = may[:, None]  # [batch, 1, seq_len, seq_len]
-    found = call(my_target_mask, ids, 1)
+    found = call(my_target_mask, ids.clone(), 1)
     if isinstance(found, Tensor) and found.dtype == torch.bool and found.shape == may.shape:
         expect(not found.equal(~may), "it is upside down: True means *may attend*.")
         expect(not found.equal(may.transpose(-1, -2)), "queries are rows and keys are columns; yours are exchanged.")
@@ -26,15 +35,20 @@ def padding_and_causal_mask(my_target_mask: Callable[[Tensor, int], Tensor]) -> 
         expect(not found.equal(padding_only), "it hides the padding, but not what comes later.")
         strict = may & ~torch.eye(4, dtype=torch.bool)
         expect(not found.equal(strict), "a word may see itself; otherwise the first one sees nothing.")
+        ahead = torch.ones(4, 4, dtype=torch.bool).tril(1) & padding_only
+        expect(not found.equal(ahead), "each word sees one word that comes later: look at the first row.")
         no_queries = may & (ids != 1)[:, None, :, None]
         expect(
             not found.equal(no_queries),
             "you have hidden the rows of padding too. Nobody reads them, but softmax of nothing is nan.",
         )
     expect_tensor(found, may, "compare the rows one by one: row i is what word i may see.")
-    call(my_target_mask, torch.tensor([[7, 8, 9, 6, 5, 1]]), 1)
-    other = call(my_target_mask, torch.tensor([[7, 1, 0]]), 0)
-    expect(other[0, 0, 2].tolist() == [True, True, False], "the id of padding is an argument; it need not be 1.")
+    longer = torch.ones(6, 6, dtype=torch.bool).tril()[None, None]
+    hint = "it is right for four tokens, but not for six."
+    expect_tensor(call(my_target_mask, torch.tensor([[7, 8, 9, 6, 5, 4]]), 1), longer, hint)
+    other = torch.tensor([[[[True, False, False], [True, True, False], [True, True, False]]]])
+    hint = "the id of padding is an argument; it need not be 1."
+    expect_tensor(call(my_target_mask, torch.tensor([[7, 1, 0]]), 0), other, hint)
     return "compare it with `transformer_lib.masks.target_mask`, which is two lines."
 
 
@@ -48,30 +62,31 @@ def attention_head(my_attention: Callable[[Tensor, Tensor, Tensor, Tensor], Tens
     mask[..., 0] = True  # nobody sees nothing
     everything = torch.ones_like(mask)
     right = F.scaled_dot_product_attention(query, key, value, mask)
-    found = call(my_attention, query, key, value, mask)
+    found = call(my_attention, query.clone(), key.clone(), value.clone(), mask.clone())
     if isinstance(found, Tensor) and found.shape == right.shape:
         scores = query @ key.transpose(-1, -2)
         mistakes = {
             "you have not divided by √d_k.": scores,
-            "√d_k is the root of the *length of a key*, 16 here, not of anything else.": scores / math.sqrt(5),
             "you have divided by d_k, not by its root.": scores / 16,
+            **{
+                f"√d_k is the root of the *length of a key*, 16 here, not of {size}, another size.": scores / size**0.5
+                for size in (2, 3, 4, 5)
+            },
         }
         for hint, wrong in mistakes.items():
-            expect(not torch.allclose(found, _mix(wrong, mask, value), atol=1e-4), hint)
+            expect(not close(found, _mix(wrong, mask, value)), hint)
         scaled = scores / 4
-        expect(not torch.allclose(found, _mix(scaled, everything, value), atol=1e-4), "the mask has no effect.")
-        expect(
-            not torch.allclose(found, _mix(scaled, ~mask, value), atol=1e-4, equal_nan=True), "True means *may attend*."
-        )
+        expect(not close(found, _mix(scaled, everything, value)), "the mask has no effect.")
+        expect(not close(found, _mix(scaled, ~mask, value)), "True means *may attend*.")
         after = scaled.softmax(-1).masked_fill(~mask, 0) @ value
         expect(
-            not torch.allclose(found, after, atol=1e-4),
+            not close(found, after),
             "you mask after the softmax, so the weights do not sum to one. Put minus infinity into the scores.",
         )
+        zeros = (scaled * mask).softmax(-1) @ value
+        expect(not close(found, zeros), "a score of 0 hides nothing: e to the power of 0 is 1. Use minus infinity.")
         wrong_axis = scaled.masked_fill(~mask, -torch.inf).softmax(-2).nan_to_num() @ value
-        expect(
-            not torch.allclose(found.nan_to_num(), wrong_axis, atol=1e-4), "softmax goes over the keys, the last axis."
-        )
+        expect(not close(found.nan_to_num(), wrong_axis), "softmax goes over the keys, the last axis.")
     expect_tensor(
         found, right, "go through equation 1 again: scores, root of d_k, mask, softmax, average of the values."
     )
@@ -85,9 +100,7 @@ def _mix(scores: Tensor, mask: Tensor, value: Tensor) -> Tensor:
 @exercise("03.3")
 def leak(leaking: Collection[str]) -> str:
     """``leaking``: the masks, among four, with which a word sees what it should not."""
-    found = {leaking} if isinstance(leaking, str) else set(leaking)
-    known = {"A", "B", "C", "D"}
-    expect(found <= known, f"the masks are called A, B, C and D; you wrote {sorted(map(str, found - known))}.")
+    found = as_letters(leaking, "ABCD", "masks")
     if "A" in found:
         raise Wrong(
             "A is right: row i is True up to column i. Change a later word, and see whether an earlier output moves."
@@ -105,7 +118,8 @@ def leak(leaking: Collection[str]) -> str:
 def heads_cost(parameters_of_8_heads: int, parameters_of_1_head: int) -> str:
     """How many weights and biases a MultiHeadAttention of d_model 64 has, with eight heads and with one."""
     right = 4 * (64 * 64 + 64)
-    for number, heads in ((parameters_of_8_heads, 8), (parameters_of_1_head, 1)):
+    for given, heads in ((parameters_of_8_heads, 8), (parameters_of_1_head, 1)):
+        number = as_number(given)
         expect(number != 3 * (64 * 64 + 64), "there are four projections: query, key, value, and the output.")
         expect(number != 4 * 64 * 64, "each projection has biases too, one for each of its outputs.")
         expect(number != 8 * right, "heads share the width: each of the 8 works on 64 / 8 dimensions.")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.exercises import call, exercise, expect, expect_number, expect_tensor
+from transformer_lib.exercises import call, close, exercise, expect, expect_number, expect_tensor
 
 
 @exercise("04.1")
@@ -22,9 +22,9 @@ def sinusoids(my_positions: Callable[[int, int], Tensor]) -> str:
     found = call(my_positions, length, d_model)
     if isinstance(found, Tensor) and found.shape == right.shape:
         halves = torch.cat([right[:, 0::2], right[:, 1::2]], dim=1)
-        expect(not _close(found, halves), "sines and cosines take turns: dimension 0 is a sine, 1 a cosine, 2 a sine …")
+        expect(not close(found, halves), "sines and cosines take turns: dimension 0 is a sine, 1 a cosine, 2 a sine …")
         swapped = right.unflatten(1, (-1, 2)).flip(-1).flatten(1)
-        expect(not _close(found, swapped), "even dimensions are sines, and odd ones cosines.")
+        expect(not close(found, swapped), "even dimensions are sines, and odd ones cosines.")
         own_frequency = torch.tensor(
             [
                 [(math.cos if i % 2 else math.sin)(pos / 10_000 ** (i / d_model)) for i in range(d_model)]
@@ -32,9 +32,9 @@ def sinusoids(my_positions: Callable[[int, int], Tensor]) -> str:
             ]
         )
         expect(
-            not _close(found, own_frequency), "a sine and its cosine have one wavelength: the exponent is 2i for both."
+            not close(found, own_frequency), "a sine and its cosine have one wavelength: the exponent is 2i for both."
         )
-        expect(not _close(found[:-1], right[1:]), "the first position is 0, not 1: sin 0 = 0 and cos 0 = 1.")
+        expect(not close(found[:-1], right[1:]), "the first position is 0, not 1: sin 0 = 0 and cos 0 = 1.")
     expect_tensor(found, right, "look at row 0 (0, 1, 0, 1 …) and row 1 first, then at how fast each column turns.")
     return "that is `SinusoidalPositions`, whose table is a buffer: it moves with the model, and is not trained."
 
@@ -47,17 +47,18 @@ def sublayer(my_pre_norm: Callable[[Tensor, Callable[[Tensor], Tensor], nn.Modul
     with torch.no_grad():
         norm.weight.uniform_(0.5, 2)
         right = x + layer(norm(x))
-        found = call(my_pre_norm, x, layer, norm)
+        found = call(my_pre_norm, x.clone(), layer, norm)
         if isinstance(found, Tensor) and found.shape == right.shape:
             expect(
-                not _close(found, norm(x + layer(x))), "that is post-LN, the paper's: the norm is outside of the sum."
+                not close(found, norm(x + layer(x))), "that is post-LN, the paper's: the norm is outside of the sum."
             )
             expect(
-                not _close(found, norm(x) + layer(norm(x))), "the stream itself is not normalised: add to x as it came."
+                not close(found, norm(x) + layer(norm(x))), "the stream itself is not normalised: add to x as it came."
             )
-            expect(not _close(found, x + norm(layer(x))), "the norm stands *before* the sub-layer, not behind it.")
-            expect(not _close(found, layer(norm(x))), "the residual connection is missing: x itself goes on as well.")
-        expect_tensor(found, right, "normalise, let the sub-layer work, and add that to x.")
+            expect(not close(found, x + norm(layer(x))), "the norm stands *before* the sub-layer, not behind it.")
+            expect(not close(found, layer(norm(x))), "the residual connection is missing: x itself goes on as well.")
+            expect(not close(found, x + layer(x)), "nothing is normalised: where does the norm stand?")
+        expect_tensor(found, right, "norm, sub-layer, sum: which of them comes first, and what is added to what?")
     return "through the sum, a gradient reaches the first layer unchanged; that is why pre-LN trains deep stacks."
 
 
@@ -91,25 +92,25 @@ def rotary(my_rotate: Callable[[Tensor, int], Tensor]) -> str:
     query, key = torch.randn(2, 1, 8), torch.randn(2, 1, 8)
     found = call(my_rotate, query, 3)
     expect(isinstance(found, Tensor) and found.shape == query.shape, "what is rotated keeps its shape.")
-    expect(_close(call(my_rotate, query, 0), query), "at position 0, nothing turns.")
+    unturned = call(my_rotate, query, 0)
+    apart = torch.cat([query[..., 0::2], query[..., 1::2]], dim=-1)
+    expect(not close(unturned, apart), "each number belongs where it was: the two of a pair are neighbours again.")
+    expect(close(unturned, query), "at position 0, nothing turns.")
     expect(
-        _close(found.norm(dim=-1), query.norm(dim=-1)), "turning changes no length: check that cos and sin go with ±."
+        close(found.norm(dim=-1), query.norm(dim=-1)), "turning changes no length: check that cos and sin go with ±."
     )
     scores = [(call(my_rotate, query, i) * call(my_rotate, key, j)).sum(-1) for i, j in ((7, 3), (14, 10), (4, 0))]
-    expect(not _close(scores[0], (query * key).sum(-1)), "the score does not depend on the positions at all.")
+    expect(not close(scores[0], (query * key).sum(-1)), "the score does not depend on the positions at all.")
     for score in scores[1:]:
         expect(
-            _close(score, scores[0]),
+            close(score, scores[0]),
             "a score may depend only on the distance of the two positions: each pair of dimensions turns by its own "
             "angle times the position.",
         )
     far = torch.cat([query, query], dim=1)
     both = call(my_rotate, far, 5)
-    expect(_close(both[:, 1:], call(my_rotate, query, 6)), "each row is one position further than the one before it.")
-    angles = [call(my_rotate, torch.eye(8)[None, [i]], 1)[0, 0, i].item() for i in range(8)]
-    expect(len({round(angle, 4) for angle in angles}) >= 4, "four pairs of dimensions need four different speeds.")
+    expect(close(both[:, 1:], call(my_rotate, query, 6)), "each row is one position further than the one before it.")
+    turned = torch.cat([call(my_rotate, row[None, None], 1)[0] for row in torch.eye(8)]).detach()
+    sines = turned.fill_diagonal_(0).norm(dim=-1).sort().values  # of the angles, each once for both of its dimensions
+    expect((sines.diff() > 1e-3 * sines[1:]).sum() >= 3, "four pairs of dimensions need four different speeds.")
     return "positions that are never added to anything: Llama and many models after it have them."
-
-
-def _close(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and torch.allclose(a.float(), b.float(), atol=1e-4)

@@ -11,7 +11,7 @@ from torch.optim import SGD, Optimizer
 
 from transformer_lib.bleu import sacre_bleu
 from transformer_lib.corpora import load_corpus
-from transformer_lib.exercises import Wrong, call, exercise, expect, expect_number, expect_tensor
+from transformer_lib.exercises import Wrong, as_number, call, exercise, expect, expect_number, expect_tensor
 
 ENOUGH_BLEU = 60
 
@@ -29,29 +29,30 @@ def surprise(loss_of_sentence: float, perplexity_of_sentence: float, perplexity_
         -math.log(21 / 64): "take the logarithm of each probability first, and the mean after that.",
         -2 * bit: "a probability is at most 1, so its logarithm is negative, and a surprise takes minus that.",
     }
+    loss = as_number(loss_of_sentence)
     for wrong, hint in hints.items():
-        expect(not _near(loss_of_sentence, wrong), f"the loss: {hint}")
-    expect_number(
-        loss_of_sentence, 2 * bit, "the loss: -ln of each of the four probabilities, and the mean of them.", 5e-3
-    )
-    for found, right, of_each in ((perplexity_of_sentence, 4, 24 / 4), (perplexity_after, 8, 54 / 4)):
+        expect(not _near(loss, wrong), f"the loss: {hint}")
+    expect_number(loss, 2 * bit, "the loss: -ln of each of the four probabilities, and the mean of them.", 5e-3)
+    for name, given, right, of_each in (
+        ("perplexity_of_sentence", perplexity_of_sentence, 4, "4, 2, 2, 16"),
+        ("perplexity_after", perplexity_after, 8, "4, 32, 2, 16"),
+    ):
+        found = as_number(given)
+        expect(not _near(found, 2 ** math.log(right)), f"{name}: nats go with powers of e, bits with powers of 2.")
         expect(
-            not _near(found, 2 ** math.log(right)), "the perplexity: nats go with powers of e, bits with powers of 2."
-        )
-        expect(
-            not _near(found, of_each),
-            "the perplexity: that is the mean of 4, 2, 2, 16. The mean of the *logarithms* goes into e^loss.",
+            not _near(found, sum(map(int, of_each.split(", "))) / 4),
+            f"{name}: that is the mean of {of_each}. The mean of the *logarithms* goes into e^loss.",
         )
         expect_number(
-            found, right, "the perplexity is e to the power of the loss; here, it comes out as a whole number.", 5e-3
+            found, right, f"{name} is e to the power of the loss; here, it comes out as a whole number.", 5e-3
         )
     return (
         "a single token that is sixteen times less likely doubles the perplexity of four: the fourth root of 16 is 2."
     )
 
 
-def _near(found: Any, wrong: float) -> bool:
-    return isinstance(found, int | float) and abs(found - wrong) < 2e-3 * max(1, abs(wrong))
+def _near(found: float, wrong: float) -> bool:
+    return abs(found - wrong) < 2e-3 * max(1, abs(wrong))
 
 
 @exercise("05.2")
@@ -63,8 +64,10 @@ def shift(my_shift: Callable[[list[list[int]], int, int, int], tuple[Tensor, Ten
             torch.tensor([row + [pad_id] * (length - len(row)) for row in rows])
             for rows in ([[sos_id, *ids] for ids in sentences], [[*ids, eos_id] for ids in sentences])
         )
-        found = call(my_shift, sentences, sos_id, eos_id, pad_id)
-        expect(isinstance(found, tuple | list) and len(found) == 2, "two tensors were expected: given, wanted.")
+        found = call(my_shift, [list(ids) for ids in sentences], sos_id, eos_id, pad_id)
+        expect(
+            isinstance(found, tuple | list | Tensor) and len(found) == 2, "two tensors were expected: given, wanted."
+        )
         given, wanted = (_as_ids(ids) for ids in found)
         for name, ids in (("given", given), ("wanted", wanted)):
             expect(
@@ -95,7 +98,7 @@ def shift(my_shift: Callable[[list[list[int]], int, int, int], tuple[Tensor, Ten
 
 def _as_ids(ids: Any) -> Tensor:
     try:
-        return torch.as_tensor(ids)
+        return torch.as_tensor(ids).long().cpu()
     except (TypeError, ValueError, RuntimeError):
         raise Wrong("a tensor of ids was expected: rows of one length, filled up with padding.") from None
 
@@ -109,10 +112,10 @@ def label_smoothing(my_smoothed_loss: Callable[[Tensor, Tensor, int, float], Ten
         targets = torch.randint(2, 7, (3, 5), generator=generator)
         targets[1, 3:], targets[2, 1:] = pad_id, pad_id
         right = _cross_entropy(logits, targets, pad_id, smoothing)
-        found = call(my_smoothed_loss, logits.requires_grad_(), targets, pad_id, smoothing)
+        found = call(my_smoothed_loss, logits.clone().requires_grad_(), targets.clone(), pad_id, smoothing)
         expect(isinstance(found, Tensor), "a tensor was expected, so that PyTorch can compute the gradient.")
         expect(found.numel() == 1, f"one number was expected, the mean over tokens; yours has {found.numel()}.")
-        for hint, wrong in _mistakes(logits.detach(), targets, pad_id, smoothing).items():
+        for hint, wrong in _mistakes(logits, targets, pad_id, smoothing).items():
             same = abs(wrong - right) < 1e-4  # without smoothing, some mistakes make no difference
             expect(same or not torch.allclose(found.detach().double(), wrong.double(), atol=1e-4), hint)
         expect_tensor(
@@ -190,10 +193,10 @@ def paper_schedule(my_paper_schedule: Callable[[Optimizer, int, int], Any]) -> s
                 not _same(found, [d_model**-0.5 * max(step**-0.5, step * warmup_steps**-1.5) for step in range(1, 41)]),
                 "of the two branches, the *smaller* one counts.",
             )
-            if _same([rate / found[0] for rate in found], [rate / right[0] for rate in right]):
+            if found[0] and _same([rate * right[0] for rate in found], [rate * found[0] for rate in right]):
                 raise Wrong(
                     f"the curve has the right form, but its first rate is {found[0]:.3g}, expected {right[0]:.3g}: "
-                    "look at d_model^-0.5."
+                    "look at d_model^-0.5, and at what the optimiser's own rate does."
                 )
         raise Wrong(
             f"with d_model={d_model} and warmup_steps={warmup_steps}, step 1 has the rate {rates[0]:.3g}, expected "

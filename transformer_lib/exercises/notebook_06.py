@@ -1,13 +1,13 @@
 """Checks of the exercises of notebook 06: searching for a translation, and reading an attention map."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises import Unsolved, Wrong, call, exercise, expect, expect_number
+from transformer_lib.exercises import Unsolved, Wrong, as_letters, as_number, call, exercise, expect, expect_number
 from transformer_lib.search import greedy_search
 from transformer_lib.transformer import Transformer, TransformerConfig
 
@@ -20,9 +20,8 @@ def length_penalties(winners: Sequence[str], best_score: float) -> str:
         for alpha in (0.0, 0.6, 1.0)
     ]
     right = [max(of_alpha, key=of_alpha.__getitem__) for of_alpha in scores]
-    found = [str(letter).strip().upper() for letter in winners] if isinstance(winners, Iterable) else [str(winners)]
+    found = as_letters(winners, "ABC", "translations")
     expect(len(found) == 3, "three letters are expected: for α = 0, for α = 0.6 and for α = 1.")
-    expect(set(found) <= {"A", "B", "C"}, "the translations are called A, B and C.")
     expect(found[0] == "A", "with α = 0, nothing is divided: the highest log-probability wins, the one closest to 0.")
     expect(
         found != ["A"] * 3, "you multiply by lp, or do not use it. *Divide* by it: that brings long ones closer to 0."
@@ -32,21 +31,27 @@ def length_penalties(winners: Sequence[str], best_score: float) -> str:
     )
     for alpha, letter, winner, of_alpha in zip((0.0, 0.6, 1.0), found, right, scores, strict=True):
         expect(letter == winner, f"α = {alpha:g}: it is not {letter}, whose score is {of_alpha[letter]:.3f}.")
+    best_score = as_number(best_score)
     expect(
         not _near(best_score, -2.2 / (10 / 6) ** 0.6),
         "the length is that of all tokens which were written: count `<eos>`.",
     )
     expect(not _near(best_score, -2.2 * (11 / 6) ** 0.6), "divide by lp instead of multiplying by it.")
     expect(not _near(best_score, -2.2 / (11 / 6)), "that is its score with α = 1.")
-    expect_number(best_score, scores[1]["B"], "the score is B's log P, divided by (11 / 6) to the power of 0.6.", 2e-3)
+    expect_number(
+        best_score,
+        scores[1]["B"],
+        "the score is the winner's log P, divided by its lp: formula and length are in section 4.",
+        2e-3,
+    )
     return "the larger α, the longer what wins. It is chosen on the validation split, like the size of the beam."
 
 
 _FINISHED = (("A", 3, -2.0), ("B", 5, -2.2), ("C", 8, -2.7))
 
 
-def _near(found: Any, wrong: float) -> bool:
-    return isinstance(found, int | float) and abs(found - wrong) < 2e-3
+def _near(found: float, wrong: float) -> bool:
+    return abs(found - wrong) < 2e-3
 
 
 @exercise("06.2")
@@ -55,7 +60,7 @@ def greedy(my_greedy: Callable[[Transformer, Tensor, int, int, int], list[list[i
     for seed, sos_id, eos_id, max_len in ((2, 2, 3, 12), (7, 2, 3, 8), (29, 4, 5, 12)):
         model, src = _tiny(seed, 5, sos_id, eos_id)
         right = [one.ids for one in greedy_search(model, src, sos_id, eos_id, max_len)]
-        found = _lists(call(my_greedy, model, src, sos_id, eos_id, max_len))
+        found = _lists(call(my_greedy, model, src.clone(), sos_id, eos_id, max_len))
         expect(len(found) == len(right), f"there are {len(right)} sentences, but you return {len(found)}.")
         expect(found != [[sos_id, *ids] for ids in right], "leave out `<sos>`, which is given and not written.")
         expect(
@@ -84,7 +89,7 @@ def greedy(my_greedy: Callable[[Transformer, Tensor, int, int, int], list[list[i
             "`<pad>` and `<sos>` are never written: rule them out before you take the most probable token.",
         )
         expect(
-            any(ids[0] != wanted[0] for ids, wanted in pairs) or found == right,
+            any(ids[:1] != wanted[:1] for ids, wanted in pairs) or found == right,
             "the first tokens are right, the later ones are not. Give the decoder all that is written so far, and read "
             "the logits of the *last* position.",
         )
@@ -94,16 +99,15 @@ def greedy(my_greedy: Callable[[Transformer, Tensor, int, int, int], list[list[i
 
 def _tiny(seed: int, sentences: int, sos_id: int = 2, eos_id: int = 3) -> tuple[Transformer, Tensor]:
     """Return a model that has learnt nothing, but has strong opinions, and ids of sentences of different lengths."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        config = TransformerConfig(9, 9, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_len=24)
-        model = Transformer(config).eval()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                if parameter.dim() > 1:
-                    parameter *= 2
-            model.output.bias[[config.pad_id, sos_id, eos_id]] += 1
-        src = torch.randint(4, 9, (sentences, 6))
+    torch.manual_seed(seed)
+    config = TransformerConfig(9, 9, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_len=24)
+    model = Transformer(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter *= 2
+        model.output.bias[[config.pad_id, sos_id, eos_id]] += 1
+    src = torch.randint(4, 9, (sentences, 6))
     for sentence in range(sentences):
         src[sentence, 2 + sentence % 5 :] = config.pad_id
     return model.requires_grad_(False), src
@@ -154,6 +158,7 @@ def beam_step(my_beam_step: Callable[[list, Tensor, int, int], tuple[list, list]
                 not _match(beam, one_each) or _match(one_each, right_beam),
                 "you keep one candidate of each beginning. All candidates compete: one beginning may have several.",
             )
+        expect(len(beam) <= beam_size, f"the beam has {len(beam)} beginnings, more than {beam_size}.")
         expect(
             len(beam) == beam_size,
             f"the beam has {len(beam)} beginnings, expected {beam_size}: what is finished takes no place in it.",
@@ -206,7 +211,7 @@ def read_maps(heads: Mapping[str, str], alignment: str) -> str:
     expect(isinstance(heads, Mapping), "heads is a dictionary, from a letter to what that head does.")
     if any(kind is None or kind is ... for kind in heads.values()):
         raise Unsolved
-    found = {str(letter).upper(): str(kind).lower() for letter, kind in heads.items()}
+    found = {str(letter).strip().upper(): str(kind).strip().lower() for letter, kind in heads.items()}
     expect(set(found) == set("ABCD"), "there are four heads: A, B, C and D.")
     expect(set(found.values()) <= kinds, f"each head does one of these: {', '.join(sorted(kinds))}.")
     expect(found["B"] == "nothing", "one head looks at the same places whatever is written. Which?")
@@ -222,6 +227,7 @@ def read_maps(heads: Mapping[str, str], alignment: str) -> str:
     for wrong, hint in (
         ({(i + 1, j) for i, j in _GOLD}, "the first source *word* is 0: `<sos>` does not count."),
         ({(i + 1, j + 1) for i, j in _GOLD}, "words are counted from 0, and `<sos>` does not count."),
+        ({(i, j + 1) for i, j in _GOLD}, "the first target *word* is 0: `<sos>` does not count."),
         ({(j, i) for i, j in _GOLD}, "the source word comes first, then the target word."),
         (_GOLD | {(7, 9)}, "`<eos>` is no word: it has no link."),
         (_GOLD | {(8, 9)}, "`<eos>` is no word: it has no link."),
@@ -252,20 +258,22 @@ def _links(text: Any) -> set[tuple[int, int]]:
 @exercise("06.5")
 def shortest_limit(my_shortest_limit: Callable[[Transformer, Tensor, int, int, float], int]) -> str:
     """``my_shortest_limit(model, src, sos_id, eos_id, share)``: the least max_len for so many finished sentences."""
-    for seed, sos_id, eos_id, share in ((7, 2, 3, 0.5), (7, 2, 3, 0.75), (1, 2, 3, 0.625), (27, 4, 5, 0.875)):
+    for seed, sos_id, eos_id, share in ((27, 4, 5, 0.625), (7, 2, 3, 0.5), (7, 2, 3, 0.75), (1, 2, 3, 0.625)):
         model, src = _tiny(seed, 16, sos_id, eos_id)
         written = [one.ids for one in greedy_search(model, src, sos_id, eos_id)]
         lengths = sorted(len(ids) if ids[-1] == eos_id else 10**6 for ids in written)
-        right = lengths[math.ceil(share * len(lengths)) - 1]
-        found = call(my_shortest_limit, model, src, sos_id, eos_id, share)
-        try:
-            found = float(found)
-        except (TypeError, ValueError):
-            raise Wrong("a whole number of tokens was expected.") from None
+        enough = math.ceil(share * len(lengths))
+        right = lengths[enough - 1]
+        found = as_number(call(my_shortest_limit, model, src.clone(), sos_id, eos_id, share))
         finished = sum(length <= found for length in lengths) / len(lengths)
         expect(found != right - 1, f"with max_len={found:g}, the `<eos>` of some has no room: it counts as a token.")
         longest = max(map(len, written))
         expect(found != longest or right == longest, "that is the longest of all, also of those that never finish.")
+        expect(
+            found != lengths[enough] or found == right,
+            f"that is one sentence more than needed: in a sorted list, number {enough} is the one after the first "
+            f"{enough}.",
+        )
         expect(
             found != max(n for n in lengths if n < 10**6) or found == right, "that is room for all that ever finish."
         )

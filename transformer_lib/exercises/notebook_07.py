@@ -3,15 +3,14 @@
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import sacrebleu
-from torch import Tensor
 
 from transformer_lib import bleu
-from transformer_lib.exercises import Unsolved, Wrong, call, exercise, expect, expect_number
+from transformer_lib.exercises import Unsolved, Wrong, as_list, as_number, call, exercise, expect, expect_number
 from transformer_lib.text import tokenizer
 
 Tokens = list[str]
@@ -20,13 +19,16 @@ Tokens = list[str]
 @exercise("07.1")
 def with_a_pencil(precisions: Sequence[float], penalty: float, bleu_of_sentence: float) -> str:
     """p1 to p4, BP and BLEU of "the dogs run on the beach" for "two small dogs run on the beach ."."""
+    precisions = as_list(precisions)
     expect(
-        isinstance(precisions, Sequence) and not isinstance(precisions, str) and len(precisions) == 4,
+        isinstance(precisions, list | tuple) and len(precisions) == 4,
         "four precisions are expected: of 1-grams, 2-grams, 3-grams and 4-grams.",
     )
-    for order, (found, total) in enumerate(zip(map(_number, precisions), (6, 5, 4, 3), strict=True), start=1):
+    for order, (found, total) in enumerate(zip(map(as_number, precisions), (6, 5, 4, 3), strict=True), start=1):
+        expect(found <= 1, f"p{order}: a precision is a share, at most 1. Write it as a fraction, not in per cent.")
         expect(
-            not _near(found, 1), f"p{order}: *the* stands twice in the translation, and once in the reference: clip."
+            order > 1 or not _near(found, 1),
+            f"p{order}: *the* stands twice in the translation, and once in the reference: clip.",
         )
         expect(
             not _near(found, (total - 1) / (9 - order)),
@@ -35,13 +37,13 @@ def with_a_pencil(precisions: Sequence[float], penalty: float, bleu_of_sentence:
         expect_number(
             found, (total - 1) / total, f"p{order}: how many {order}-grams are there, how many are right?", 2e-3
         )
-    penalty = _number(penalty)
+    penalty = as_number(penalty)
     expect(not _near(penalty, 1), "BP: the translation is shorter than the reference (the full stop is a token).")
     expect(not _near(penalty, math.exp(1 - 6 / 8)), "BP: c and r are exchanged; a penalty is never above 1.")
     expect(not _near(penalty, 6 / 8), "BP is e^(1 - r/c), not c/r.")
     expect(not _near(penalty, math.exp(1 - 7 / 6)), "BP: the full stop of the reference is a token too.")
     expect_number(penalty, math.exp(1 - 8 / 6), "BP: c is 6 and r is 8.", 2e-3)
-    found, right = _number(bleu_of_sentence), 100 * math.exp(1 - 8 / 6) * (1 / 3) ** 0.25
+    found, right = as_number(bleu_of_sentence), 100 * math.exp(1 - 8 / 6) * (1 / 3) ** 0.25
     expect(not _near(found, right / 100), "BLEU: right, as a fraction; the notebook's scale ends at 100.")
     expect(not _near(found, right / math.exp(1 - 8 / 6)), "BLEU: BP is missing.")
     expect(
@@ -55,12 +57,8 @@ def with_a_pencil(precisions: Sequence[float], penalty: float, bleu_of_sentence:
     return "one *the* too many costs nearly a quarter, by the precisions; two tokens too few cost more, by BP."
 
 
-def _number(value: Any) -> Any:
-    return float(value) if isinstance(value, Fraction | np.number) else value
-
-
-def _near(found: Any, wrong: float, tolerance: float = 2e-3) -> bool:
-    return isinstance(found, int | float) and abs(found - wrong) < tolerance * max(1, abs(wrong))
+def _near(found: float, wrong: float, tolerance: float = 2e-3) -> bool:
+    return abs(found - wrong) < tolerance * max(1, abs(wrong))
 
 
 @exercise("07.2")
@@ -80,22 +78,22 @@ def clipped(my_matches: Callable[[Tokens, list[Tokens], int], tuple[int, int]]) 
         for order in range(1, 5):
             right = counted.counts[order - 1], counted.totals[order - 1]
             tokens, many = hypothesis.split(), [text.split() for text in references]
-            found = call(my_matches, tokens, many, order)
+            found = as_list(call(my_matches, list(tokens), [list(text) for text in many], order))
             expect(isinstance(found, tuple | list) and len(found) == 2, "two numbers were expected: matches, n-grams.")
-            if tuple(found) == right:
+            matches, total = map(as_number, found)
+            if (matches, total) == right:
                 continue
-            matches, total = found
             where = f"{order}-grams of {hypothesis!r} for {' / '.join(map(repr, references))}"
             ngrams = [tuple(tokens[i : i + order]) for i in range(len(tokens) - order + 1)]
             theirs = [[tuple(text[i : i + order]) for i in range(len(text) - order + 1)] for text in many]
             expect(total != len(ngrams) - 1 or not ngrams, f"{where}: you leave out the last n-gram.")
-            expect(total >= 0, f"{where}: there are none, and you count {total}.")
+            expect(total >= 0, f"{where}: there are none, and you count {total:g}.")
             expect(
                 total != len(set(ngrams)) or total == right[1],
                 f"{where}: you count *different* n-grams. A set forgets how often each occurs; a `Counter` does not.",
             )
             expect(
-                total == right[1], f"{where}: you divide by {total}, but the hypothesis has {right[1]} {order}-grams."
+                total == right[1], f"{where}: you divide by {total:g}, but the hypothesis has {right[1]} {order}-grams."
             )
             expect(
                 matches != sum(any(ngram in text for text in theirs) for ngram in ngrams),
@@ -113,7 +111,7 @@ def clipped(my_matches: Callable[[Tokens, list[Tokens], int], tuple[int, int]]) 
                 matches != best,
                 f"{where}: one n-gram may match one reference, the next another; do not choose one as a whole.",
             )
-            raise Wrong(f"{where}: you count {matches} matches of {total}, expected {right[0]} of {right[1]}.")
+            raise Wrong(f"{where}: you count {matches:g} matches of {total:g}, expected {right[0]} of {right[1]}.")
     return "`Counter` has both steps: `|` keeps the larger of two counts, and `&` the smaller one, which clips."
 
 
@@ -124,8 +122,7 @@ def corpus_bleu(my_bleu: Callable[[list[Tokens], list[list[Tokens]]], float]) ->
     for seed, number, share in ((0, 1, 0.9), (1, 1, 1.2), (2, 3, 0.8), (3, 2, 0.8)):
         hypotheses, references = _test_set(seed, number, share)
         right = _sacre(metric, hypotheses, references)
-        found = call(my_bleu, hypotheses, references)
-        found = found.item() if isinstance(found, Tensor | np.generic) else found
+        found = as_number(call(my_bleu, deepcopy(hypotheses), deepcopy(references)))
         for hint, wrong in _wrong_scores(metric, hypotheses, references).items():
             expect(abs(wrong - right) < 0.05 or not _near(found, wrong, 1e-4), hint)
         expect_number(found, right, f"with {number} reference{'s' * (number > 1)} a sentence, it is {right:.2f}.", 1e-4)
@@ -194,6 +191,8 @@ def _wrong_scores(metric: sacrebleu.BLEU, hypotheses: list[Tokens], references: 
         f"{wrong_length}the first one's.": root * penalty(lambda lengths, _: lengths[0]),
         f"{wrong_length}the shortest one's.": root * penalty(lambda lengths, _: min(lengths)),
         f"{wrong_length}the longest one's.": root * penalty(lambda lengths, _: max(lengths)),
+        "if two references are equally close, the length of the shorter one counts.": root
+        * penalty(lambda lengths, own: min(lengths, key=lambda n: (abs(n - own), -n))),
         f"{wrong_length}their mean.": root * penalty(lambda lengths, _: sum(lengths) / len(lengths)),
         "that is BLEU with 1-grams and 2-grams only.": 100 * bp * math.prod(precisions[:2]) ** 0.5,
         "the fourth root: the exponent is 1/4.": 100 * bp * math.prod(precisions),
@@ -249,9 +248,9 @@ def difference(my_interval: Callable[[list[Tokens], list[Tokens], list[Tokens]],
     references = [many[0] for many in references]
     rng = random.Random(7)
     b = [h if rng.random() < 0.8 else _damaged(r, 0.1, rng, r) for h, r in zip(a, references, strict=True)]
+    low, high = _pair(call(my_interval, deepcopy(a), deepcopy(b), deepcopy(references)))
     drawn = [bleu.bootstrap(system, references, 2000) for system in (a, b)]
     right, free = drawn[1] - drawn[0], bleu.bootstrap(b, references, 2000, seed=1) - drawn[0]
-    low, high = _pair(call(my_interval, a, b, references))
     width, wanted = high - low, np.quantile(right, [0.025, 0.975])
     spread = wanted[1] - wanted[0]
 
@@ -266,9 +265,11 @@ def difference(my_interval: Callable[[list[Tokens], list[Tokens], list[Tokens]],
     )
     expect(
         width > 0,
-        "the interval has no width: every drawn test set is the same. Put each sentence back before you pick the next.",
+        "the interval has no width: all drawn test sets are the same. Draw many, and put each sentence back before you "
+        "pick the next.",
     )
     expect(not like(-right), "that is a minus b; b minus a was asked for.")
+    expect(not like(drawn[1]), "that is where BLEU of b lies, not where the difference does.")
     expect(not like(right / 100), "that is a fraction; BLEU here goes from 0 to 100.")
     expect(
         abs(width / np.ptp(np.quantile(free, [0.025, 0.975])) - 1) > 0.15,
@@ -282,7 +283,8 @@ def difference(my_interval: Callable[[list[Tokens], list[Tokens], list[Tokens]],
         "that is the mean of the sentences' differences. Each draw is a test set: score it as one.",
     )
     expect(
-        not 0.75 < width / spread < 0.9, "it is a little narrow: 95 % in the middle leave 2.5 % at each end, not 5 %."
+        not 0.75 < width / spread < 0.9,
+        "it is a little narrow: of a thousand draws, leave out 2.5 % at each end, not 5 %.",
     )
     expect(
         0.9 <= width / spread < 1.3,

@@ -4,11 +4,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from transformer_lib.encoder import EncoderLayer
-from transformer_lib.exercises import Wrong, call, exercise, expect, expect_number
+from transformer_lib.exercises import Wrong, as_number, call, close, exercise, expect, expect_number
 from transformer_lib.masks import causal_mask, padding_mask, target_mask
 
 
@@ -17,11 +18,12 @@ def packed_rows(first_row: int, last_row: int) -> str:
     """``first_row`` and ``last_row`` of ``in_proj_weight``, [1536, 512], that make the keys of the third of 8 heads."""
     d_model, d_k = 512, 64
     start = d_model + 2 * d_k
-    expect(isinstance(first_row, int) and isinstance(last_row, int), "two row numbers were expected, counted from 0.")
+    first_row, last_row = map(as_number, (first_row, last_row))
     interleaved = 2 * 3 * d_k + d_k
     expect(first_row != interleaved, "all queries come first, then all keys: a head's three parts stand apart.")
     expect(first_row >= d_model, "those rows make queries; the keys are the second third.")
     expect(first_row < 2 * d_model, "those rows make values; the keys are the second third.")
+    expect((first_row, last_row) != (start + 1, start + d_k), "rows are counted from 0.")
     expect(first_row != start + d_k, "that is the fourth head: two heads stand before the third.")
     expect(last_row != start + d_k, "`last_row` is the last one that belongs to the head, not the one after it.")
     expect_number(first_row, start, "first_row: all queries come before it, and the keys of two heads.", 0)
@@ -38,7 +40,7 @@ def additive_mask(my_additive_mask: Callable[[Tensor, int], Tensor]) -> str:
     ):
         mask = target_mask(ids, 1)  # [batch, 1, L, L]
         length = ids.shape[1]
-        found = call(my_additive_mask, mask, heads)
+        found = call(my_additive_mask, mask.clone(), heads)
         expect(isinstance(found, Tensor), "a tensor was expected.")
         expect(
             found.is_floating_point(),
@@ -85,7 +87,7 @@ def no_blind_queries(my_safe_mask: Callable[[Tensor], Tensor]) -> str:
                 "a query that had something to look at sees something else now. Change only rows without a True."
             )
     torch_mask = ~call(my_safe_mask, masks[0])[:, 0].repeat_interleave(2, dim=0)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with torch.no_grad():
         torch.manual_seed(0)
         attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
         x = torch.randn(3, 5, 8)
@@ -119,52 +121,51 @@ def does_it_mix(my_mixes_sentences: Callable[[nn.Module, Tensor], bool]) -> str:
         def forward(self, x: Tensor) -> Tensor:
             return torch.linspace(0, 1, x.numel()).view(x.shape) + x.sin()
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        modules = {
-            "an attention with batch_first=True": (SelfAttention(True), False),
-            "an attention that forgot batch_first": (SelfAttention(False), True),
-            "nn.TransformerEncoderLayer(…, batch_first=True)": (
-                nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),
-                False,
-            ),
-            "nn.TransformerEncoderLayer(…)": (nn.TransformerEncoderLayer(8, 2, 16), True),
-            "nn.Linear": (nn.Linear(8, 8), False),
-            "a module that adds another number to each sentence": (Bias(), False),
-            "a module where only the last sentence sees the one before it": (Neighbour(-1), True),
-            "a module where only the first sentence sees the last": (Neighbour(0), True),
-        }
-        for name, (module, right) in modules.items():
-            for shape in ((4, 4, 8), (3, 5, 8)):
-                x = torch.randn(shape)
-                before = x.clone()
-                found = call(my_mixes_sentences, module.eval(), x)
-                expect(x.equal(before), "your function has changed x itself; clone it first.")
-                expect(isinstance(found, bool | Tensor), f"True or False was expected, but this is {found!r}.")
-                expect(
-                    bool(found) == right,
-                    f"{name}, on x of shape {list(shape)}: your function says {bool(found)}, and {right} is right. "
-                    + (
-                        "Change one sentence after the other, each time another one."
-                        if right
-                        else "A sentence's own output may move, and outputs may differ between sentences."
-                    ),
-                )
+    torch.manual_seed(0)
+    modules = {
+        "an attention with batch_first=True": (SelfAttention(True), False),
+        "an attention that forgot batch_first": (SelfAttention(False), True),
+        "nn.TransformerEncoderLayer(…, batch_first=True)": (
+            nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),
+            False,
+        ),
+        "nn.TransformerEncoderLayer(…)": (nn.TransformerEncoderLayer(8, 2, 16), True),
+        "nn.Linear": (nn.Linear(8, 8), False),
+        "a module that adds another number to each sentence": (Bias(), False),
+        "a module where only the last sentence sees the one before it": (Neighbour(-1), True),
+        "a module where only the first sentence sees the last": (Neighbour(0), True),
+    }
+    for name, (module, right) in modules.items():
+        for shape in ((4, 4, 8), (3, 5, 8)):
+            x = torch.randn(shape)
+            before = x.clone()
+            found = call(my_mixes_sentences, module.eval(), x)
+            expect(x.equal(before), "your function has changed x itself; clone it first.")
+            found = found.item() if isinstance(found, Tensor | np.bool_) and np.prod(found.shape) == 1 else found
+            expect(isinstance(found, bool), f"True or False was expected, but this is {found!r}.")
+            expect(
+                found == right,
+                f"{name}, on x of shape {list(shape)}: your function says {found}, and {right} is right. "
+                + (
+                    "Change one sentence after the other, each time another one."
+                    if right
+                    else "A sentence's own output may move, and outputs may differ between sentences."
+                ),
+            )
     return "run it on every model that you take over. No shape and no error would tell."
 
 
 @exercise("08.5")
 def conversion_by_hand(my_from_torch: Callable[[nn.TransformerEncoderLayer], EncoderLayer]) -> str:
     """``my_from_torch(theirs)``: this library's layer with the weights of an ``nn.TransformerEncoderLayer``."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        for d_model, heads, d_ff, norm_first in ((16, 4, 24, False), (8, 2, 8, True)):
-            theirs = nn.TransformerEncoderLayer(
-                d_model, heads, d_ff, dropout=0.0, norm_first=norm_first, batch_first=True
-            ).eval()
-            for parameter in theirs.parameters():
-                nn.init.normal_(parameter, std=0.5)
-            _compare(my_from_torch, theirs, torch.randn(2, 5, d_model), norm_first)
+    torch.manual_seed(0)
+    for d_model, heads, d_ff, norm_first in ((16, 4, 24, False), (8, 2, 8, True)):
+        theirs = nn.TransformerEncoderLayer(
+            d_model, heads, d_ff, dropout=0.0, norm_first=norm_first, batch_first=True
+        ).eval()
+        for parameter in theirs.parameters():
+            nn.init.normal_(parameter, std=0.5)
+        _compare(my_from_torch, theirs, torch.randn(2, 5, d_model), norm_first)
     return "with that, any encoder layer of PyTorch's can be opened with this library's tools, map by map."
 
 
@@ -189,15 +190,21 @@ def _compare(convert: Callable[..., Any], theirs: nn.TransformerEncoderLayer, x:
         ours.feed_forward_add_norm.norm_first == norm_first,
         "one is post-LN and the other pre-LN: `theirs.norm_first` says which.",
     )
-    parts = dict(zip(("query", "key", "value"), theirs.self_attn.in_proj_weight.split(d_model), strict=True))
-    for name in parts:
-        mine = getattr(ours.self_attention, f"{name}_projection").weight
-        for other, weight in parts.items():
-            expect(
-                name == other or not torch.equal(mine, weight),
-                f"{name}_projection has the weights of the {other} projection: in_proj_weight has query, key, value.",
-            )
-            expect(not torch.equal(mine, weight.T), f"{name}_projection is transposed; both keep [out, in].")
+    attention, names = theirs.self_attn, ("query", "key", "value")
+    for kind, packed in (("weight", attention.in_proj_weight), ("bias", attention.in_proj_bias)):
+        parts = dict(zip(names, packed.split(d_model), strict=True))
+        for name in names:
+            mine = getattr(getattr(ours.self_attention, f"{name}_projection"), kind)
+            for other, part in parts.items():
+                expect(
+                    name == other or not torch.equal(mine, part),
+                    f"the {kind} of {name}_projection is that of the {other} projection: in_proj_{kind} has query, "
+                    "key, value.",
+                )
+                expect(
+                    kind == "bias" or not torch.equal(mine, part.T),
+                    f"{name}_projection is transposed; both keep [out, in].",
+                )
     expect(
         not torch.equal(ours.feed_forward_add_norm.norm.weight, theirs.norm1.weight),
         "the norms are exchanged: in an encoder layer, norm2 belongs to the feed-forward network.",
@@ -215,7 +222,7 @@ def _compare(convert: Callable[..., Any], theirs: nn.TransformerEncoderLayer, x:
             (causal_mask(5), {"src_mask": ~causal_mask(5)}),
         ):
             found = call(ours, x, ours_mask)[0]
-            expect(torch.allclose(found, theirs(x, **named), rtol=1e-4, atol=1e-4), "the outputs differ.")
+            expect(close(found, theirs(x, **named)), "all weights are there, but some in the wrong place.")
         for parameter in ours.parameters():
             parameter.fill_(math.pi)
     expect(

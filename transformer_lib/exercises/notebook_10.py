@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.exercises import Wrong, call, exercise, expect, expect_number
+from transformer_lib.exercises import Wrong, as_number, call, close, exercise, expect, expect_number
 from transformer_lib.losses import sequence_loss
 from transformer_lib.training import predict_targets
 from transformer_lib.transformer import Transformer, TransformerConfig
@@ -18,6 +18,9 @@ def positions_and_scores(
     positions_without_cache: int, positions_with_cache: int, scores_without_cache: int, scores_with_cache: int
 ) -> str:
     """``positions_without_cache``, …: what a decoder computes to write 20 tokens."""
+    positions_without_cache, positions_with_cache, scores_without_cache, scores_with_cache = map(
+        as_number, (positions_without_cache, positions_with_cache, scores_without_cache, scores_with_cache)
+    )
     steps = range(1, 21)
     once, all_again, squares = len(steps), sum(steps), sum(step**2 for step in steps)
     expect(positions_without_cache != 20 * 20, "positions_without_cache: the beginning grows: 1, then 2, then 3 …")
@@ -40,12 +43,12 @@ def positions_and_scores(
 @exercise("10.2")
 def operations_of_a_layer(my_operations: Callable[[int, int, int], int]) -> str:
     """``my_operations(length, d_model, d_ff)``: of the matrix products of an encoder layer, for one sentence."""
-    for length, d_model, d_ff in ((16, 256, 512), (100, 512, 2048), (7, 24, 20)):
+    for length, d_model, d_ff in ((7, 24, 20), (16, 256, 512), (100, 512, 2048)):
         projection = 2 * length * d_model**2
         attention = 2 * length**2 * d_model
         feed_forward = 2 * length * d_model * d_ff
         right = 4 * projection + 2 * attention + 2 * feed_forward
-        found = call(my_operations, length, d_model, d_ff)
+        found = as_number(call(my_operations, length, d_model, d_ff))
         expect(
             not _same(found, right / 2),
             "every product of two numbers counts twice, as a multiplication and an addition.",
@@ -91,6 +94,7 @@ def roofline(my_seconds: Callable[..., float]) -> str:
             lambda computing, weights, read, written: max(computing, weights + read)
         ),
         "the numbers also have to be read from memory and written to it.": lambda computing, *moving: computing,
+        "seconds were asked for, not milliseconds.": lambda computing, *moving: 1000 * max(computing, sum(moving)),
         "with many rows, computing takes longer than reading.": lambda computing, *moving: sum(moving),
     }
     times, found = [], []
@@ -102,11 +106,7 @@ def roofline(my_seconds: Callable[..., float]) -> str:
     ):
         numbers = inner * columns, rows * inner, rows * columns
         times.append((2 * rows * inner * columns / rate, *(4 * number / bandwidth for number in numbers)))
-        found.append(call(my_seconds, rows, inner, columns, rate, bandwidth))
-        expect(
-            _is_number(found[-1]),
-            f"a number of seconds was expected, but this is {found[-1]!r}.",
-        )
+        found.append(as_number(call(my_seconds, rows, inner, columns, rate, bandwidth)))
     for hint, mistake in mistakes.items():
         expect(not all(_same(one, mistake(*parts)) for one, parts in zip(found, times, strict=True)), hint)
     for one, (computing, *moving) in zip(found, times, strict=True):
@@ -120,13 +120,10 @@ def roofline(my_seconds: Callable[..., float]) -> str:
 @exercise("10.4")
 def batch_in_parts(my_gradients: Callable[[Transformer, list[Any], int], Tensor]) -> str:
     """``my_gradients(model, parts, pad_id)``: leave a large batch's gradient in the model, part by part."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        for pad_id, lengths in ((1, ((9, 9, 8), (3, 2), (5, 2, 2, 2))), (0, ((4, 2), (8, 8, 8)))):
-            config = TransformerConfig(
-                20, 20, d_model=16, num_heads=2, d_ff=16, num_layers=1, dropout=0.0, pad_id=pad_id
-            )
-            _check_parts(my_gradients, Transformer(config), [_part(some, pad_id) for some in lengths], pad_id)
+    torch.manual_seed(0)
+    for pad_id, lengths in ((1, ((9, 9, 8), (3, 2), (5, 2, 2, 2))), (0, ((4, 2), (8, 8, 8)))):
+        config = TransformerConfig(20, 20, d_model=16, num_heads=2, d_ff=16, num_layers=1, dropout=0.0, pad_id=pad_id)
+        _check_parts(my_gradients, Transformer(config), [_part(some, pad_id) for some in lengths], pad_id)
     return "so a batch may be as large as you like, on any machine. It only takes longer."
 
 
@@ -145,15 +142,19 @@ def _check_parts(my_gradients: Callable[..., Any], model: Transformer, parts: li
 
     for weight in weights:
         weight.grad = torch.ones_like(weight)  # what another step has left behind
-    sizes, added = [], []
+    sizes, waiting, early = [], set(), []  # of each forward pass; parts whose gradient is still to come
 
-    def watch(module: nn.Module, inputs: tuple[Tensor, ...], output: Any) -> None:
+    def watch(module: nn.Module, inputs: tuple[Tensor, ...], output: tuple[Tensor, Any]) -> None:
+        number, memory = len(sizes), output[0]
         sizes.append(len(inputs[0]))
-        added.append(any(weight.grad is not None and weight.grad.any() for weight in weights))
+        early.extend(waiting)
+        if memory.requires_grad:
+            waiting.add(number)
+            memory.register_hook(lambda _: waiting.discard(number))
 
     hook = model.encoder.register_forward_hook(watch)
     try:
-        loss = call(my_gradients, model, parts, pad_id)
+        loss = call(my_gradients, model, list(parts), pad_id)
     finally:
         hook.remove()
     expect(
@@ -164,31 +165,33 @@ def _check_parts(my_gradients: Callable[..., Any], model: Transformer, parts: li
         max(sizes, default=0) <= max(len(part.src) for part in parts),
         "all sentences went through the model at once. The point is that they do not fit: one part at a time.",
     )
+    expect(sizes, "no part has gone through the model: `predict_targets(model, part)` is the way.")
     called = all(weight.grad is not None for weight in weights)
     expect(called, "the model has no gradients afterwards: call `.backward()`.")
     found = _flat([weight.grad for weight in weights])
-    if not _close(found, right):
+    if not close(found, right):
+        expect(not close(found, torch.ones_like(found)), "nothing has been added to the gradients: `.backward()`.")
         expect(
-            not _close(found - 1, right),
+            not close(found - 1, right),
             "the gradients of the step before are still in there: `zero_grad()`.",
         )
-        expect(not _close(found, gradients[-1]), "only the last part counts; clear the gradients once.")
+        expect(not close(found, gradients[-1]), "only the last part counts; clear the gradients once.")
         expect(
-            not _close(found, gradients.mean(dim=0)),
+            not close(found, gradients.mean(dim=0)),
             "that is the mean of means: the parts have different numbers of tokens, and each token must count alike.",
         )
-        expect(not _close(found, gradients.sum(dim=0)), "the parts' means are added up, which is too large.")
+        expect(not close(found, gradients.sum(dim=0)), "the parts' means are added up, which is too large.")
         expect(
-            not _close(found, (gradients * counts).sum(dim=0)),
+            not close(found, (gradients * counts).sum(dim=0)),
             "that is a sum over tokens; divide by their number.",
         )
         sentences = torch.tensor([len(part.src) for part in parts], dtype=torch.float)[:, None]
         expect(
-            not _close(found, (gradients * sentences).sum(dim=0) / sentences.sum()),
+            not close(found, (gradients * sentences).sum(dim=0) / sentences.sum()),
             "the parts are weighted by sentences, but the loss is a mean over tokens.",
         )
         raise Wrong("the gradients differ from those of the whole batch. Weight each part by its share of all tokens.")
-    expect(all(added[1:]), "a part begins before the one before it is done: call `backward()` for each, in the loop.")
+    expect(not early, "a part begins before the one before it is done: call `backward()` for each, in the loop.")
     expect_number(
         loss,
         sum(loss * number for loss, number in zip(losses, tokens, strict=True)) / sum(tokens),
@@ -207,13 +210,5 @@ def _flat(tensors: Any) -> Tensor:
     return nn.utils.parameters_to_vector(tensor.detach() for tensor in tensors)
 
 
-def _same(found: Any, number: float) -> bool:
-    return _is_number(found) and abs(float(found) - number) <= 1e-6 * number
-
-
-def _is_number(found: Any) -> bool:
-    return isinstance(found, int | float) or (isinstance(found, Tensor) and found.numel() == 1)
-
-
-def _close(a: Tensor, b: Tensor) -> bool:
-    return torch.allclose(a, b, rtol=1e-3, atol=1e-5)
+def _same(found: float, number: float) -> bool:
+    return abs(found - number) <= 1e-6 * number
