@@ -5,7 +5,7 @@ first of them is asked for. A check compares with arithmetic, with the paper or 
 mistakes.
 """
 
-import importlib
+import importlib.util
 import inspect
 import random
 import re
@@ -65,11 +65,11 @@ def check(name: str, *answer: Any) -> Verdict:
     """
     if not re.fullmatch(r"\d\d\.\d", name):
         raise ValueError(f"name is {name!r}, expected a notebook and an exercise, such as '03.1'")
-    try:
-        importlib.import_module(f"{__name__}.notebook_{name[:2]}")
-        checker = _CHECKS[name]
-    except (ModuleNotFoundError, KeyError):
-        raise ValueError(f"name is {name!r}, expected an exercise that there is, such as '03.1'") from None
+    if importlib.util.find_spec(module := f"{__name__}.notebook_{name[:2]}"):
+        importlib.import_module(module)
+    if name not in _CHECKS:
+        raise ValueError(f"name is {name!r}, expected an exercise that there is, such as '03.1'")
+    checker = _CHECKS[name]
     wanted = list(inspect.signature(checker).parameters)
     if len(answer) != len(wanted):
         raise TypeError(f"exercise {name} asks for {', '.join(wanted)}, but {len(answer)} answers were given")
