@@ -137,7 +137,7 @@ def _bars(step: Step, names: Mapping[str, str]) -> str:
         tag = "strong" if token == step.token else "span"
         text = f"<{tag}>{names[token]} {probability:.1%}</{tag}>"
         bar = f'<span style="{_BAR.format(_BAR_WIDTH * probability)}"></span>'
-        bars.append(f'<span style="display:inline-block;min-width:6em;margin-right:1em">{text}<br>{bar}</span>')
+        bars.append(f'<span style="display:inline-block;min-width:8.5em;margin-right:0.5em">{text}<br>{bar}</span>')
     return " ".join(bars)
 
 
