@@ -103,7 +103,7 @@ def to_html(trace: Trace, num_steps: int | None = None) -> str:
     """Write a trace as HTML without scripts: its first ``num_steps`` steps, or all of them and the beam."""
     names = {token: html.escape(name) for token, name in _names(trace.steps).items()}
     steps = [
-        (number, f"<strong>{names[step.token]}</strong> {step.probability:.1%}", _bars(step, names))
+        (number, f"<strong>{names[step.token]}</strong> {step.probability:.1%}", *_bars(step, names))
         for number, step in enumerate(trace.steps[:num_steps], start=1)
     ]
     parts = [f"<p>{html.escape(_heading(trace))}</p>"]
@@ -130,21 +130,25 @@ def _names(steps: Sequence[Step]) -> dict[str, str]:
     return dict(zip(tokens, readable(tokens), strict=True))
 
 
-def _bars(step: Step, names: Mapping[str, str]) -> str:
-    """Return the alternatives side by side, each above a bar as long as it is probable; what was written is bold."""
+def _bars(step: Step, names: Mapping[str, str]) -> list[str]:
+    """Return the alternatives, each above a bar as long as it is probable; what was written is bold."""
     bars = []
     for token, probability in step.alternatives:
         tag = "strong" if token == step.token else "span"
-        text = f"<{tag}>{names[token]} {probability:.1%}</{tag}>"
         bar = f'<span style="{_BAR.format(_BAR_WIDTH * probability)}"></span>'
-        bars.append(f'<span style="display:inline-block;min-width:8.5em;margin-right:0.5em">{text}<br>{bar}</span>')
-    return " ".join(bars)
+        bars.append(f"<{tag}>{names[token]} {probability:.1%}</{tag}><br>{bar}")
+    return bars
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence]) -> str:
-    """Return a table of cells that are HTML already; a narrow page scrolls it sideways."""
-    style = 'style="text-align:left;vertical-align:top;padding:0.2em 0.8em 0.2em 0"'
-    lines = ["".join(f'<th scope="col" {style}>{heading}</th>' for heading in headings)]
+    """Return a table of cells that are HTML already; a narrow page scrolls it sideways.
+
+    The last heading stands above all columns that are left.
+    """
+    style = 'style="text-align:left;vertical-align:top;white-space:nowrap;padding:0.2em 0.8em 0.2em 0"'
+    span = len(rows[0]) - len(headings) + 1
+    *first, last = [f'<th scope="col" {style}>{heading}</th>' for heading in headings]
+    lines = ["".join([*first, last.replace("<th", f'<th colspan="{span}"')])]
     lines += ["".join(f"<td {style}>{cell}</td>" for cell in row) for row in rows]
     table = "".join(f"<tr>{line}</tr>" for line in lines)
     return f'<div style="overflow-x:auto"><table style="margin:0 0 1em">{table}</table></div>'
