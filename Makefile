@@ -52,6 +52,7 @@ book: $(READY)
 		|| (rm -rf $(BOOK) && false)  # the next time would not look again at pages that have not changed
 	@echo $(BOOK)/index.html
 
+# Two processes, each of one thread: with more, OpenMP's threads would wait for those of the other process.
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -1,5 +1,6 @@
 import builtins
 import dataclasses
+import re
 
 import pytest
 import torch
@@ -72,6 +73,13 @@ def test_html_and_text_show_every_step_and_the_beam(found):
         assert words.replace("<", "&lt;").replace(">", "&gt;") in html and f"{hypothesis.score:.3f}" in html
     assert html.count("<tr>") == 1 + len(found.steps) + 1 + len(found.beams)
     assert to_html(found, 2).count("<tr>") == 1 + 2
+
+
+def test_headings_stand_above_all_columns(found):
+    for table in re.findall(r"<table.*?</table>", to_html(found)):
+        heading, *rows = re.findall(r"<tr>(.*?)</tr>", table)
+        spans = [int(span or 1) for span in re.findall(r'<th(?: colspan="(\d+)")?', heading)]
+        assert {row.count("<td") for row in rows} == {sum(spans)}
 
 
 def test_no_token_becomes_a_tag(found):
