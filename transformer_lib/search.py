@@ -4,12 +4,15 @@ import math
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_lib.decoder import LayerCache
+from transformer_lib.masks import padding_mask
 from transformer_lib.transformer import Transformer
 
 NO_NUMBERS = "the model predicts nan: are its weights damaged, or too large for the precision that it computes in?"
+ENCODED_AT_ONCE = 32  # sentences; a CPU's cache holds their vectors from one layer to the next
 EXTRA_LENGTH = 50  # the paper lets an output be this much longer than its input
 
 
@@ -60,7 +63,7 @@ def greedy_search(
         ValueError: ``src`` or ``max_len`` does not fit the model.
         FloatingPointError: the model's predictions are no numbers.
     """
-    memory, memory_mask = model.encode(src)
+    memory, memory_mask = _encode(model, src)
     limits = _length_limits(model, src, max_len)
     decoder = _StepDecoder(model, memory, memory_mask, use_cache)
     sentences = torch.arange(len(src), device=src.device)  # which sentence each row of the batch translates
@@ -122,7 +125,7 @@ def beam_search(
     vocab_size = model.config.tgt_vocab_size
     if not 1 <= beam_size <= vocab_size:
         raise ValueError(f"beam_size is {beam_size}, expected 1 to {vocab_size}, the size of the target vocabulary")
-    memory, memory_mask = model.encode(src)
+    memory, memory_mask = _encode(model, src)
     limits = _length_limits(model, src, max_len)
     decoder = _StepDecoder(model, memory, memory_mask, use_cache)
     sentences = torch.arange(len(src), device=src.device)  # those still in the batch; each has `width` rows
@@ -197,6 +200,19 @@ class _StepDecoder:
             layer_cache.select_rows(rows)
             if sentences_left:
                 layer_cache.select_sentences(sentences)
+
+
+def _encode(model: Transformer, src: Tensor) -> tuple[Tensor, Tensor]:
+    """Do what ``model.encode`` does; on a CPU for a few sentences at a time, as long as the longest of these few."""
+    if src.device.type != "cpu":
+        return model.encode(src)
+    mask = padding_mask(src, model.config.pad_id)  # [batch, 1, 1, src_len]
+    memories = []
+    for few, real in zip(src.split(ENCODED_AT_ONCE), mask.split(ENCODED_AT_ONCE), strict=True):
+        length = 1 + max(real.any(dim=0).flatten().nonzero().flatten().tolist(), default=0)
+        memory, _ = model.encode(few[:, :length])
+        memories.append(F.pad(memory, (0, 0, 0, src.shape[1] - length)))  # [few, src_len, d_model]
+    return torch.cat(memories), mask
 
 
 def _length_limits(model: Transformer, src: Tensor, max_len: int | None) -> Tensor:
