@@ -120,15 +120,22 @@ def test_both_paths_agree_gradients_included():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "queries", "fused"),
-    [(torch.float32, 2, 1), (torch.float32, 1, 0), (torch.bfloat16, 2, 0), (torch.float16, 2, 0)],
+    ("dtype", "sentences", "queries", "fused"),
+    [
+        (torch.float32, 2, 2, 1),
+        (torch.float32, 2, 1, 0),
+        (torch.bfloat16, 2, 2, 0),
+        (torch.float16, 2, 2, 0),
+        (torch.float32, 1, 1, 1),
+        (torch.bfloat16, 1, 2, 1),
+    ],
 )
-def test_a_cpu_leaves_the_fused_kernel_aside_where_it_is_slower(monkeypatch, dtype, queries, fused):
+def test_a_cpu_leaves_the_fused_kernel_aside_where_it_is_slower(monkeypatch, dtype, sentences, queries, fused):
     """In half precision, and for the only query that each sentence has in greedy search (notebook 10, section 5)."""
     calls = []
     kernel = F.scaled_dot_product_attention
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *vectors: calls.append(1) or kernel(*vectors))
-    attention, x = MultiHeadAttention(16, 4).to(dtype), torch.randn(2, 5, 16).to(dtype)
+    attention, x = MultiHeadAttention(16, 4).to(dtype), torch.randn(sentences, 5, 16).to(dtype)
     output, _ = attention(x[:, :queries], x, x)
     assert len(calls) == fused
     torch.testing.assert_close(output, attention(x[:, :queries], x, x, need_weights=True)[0])

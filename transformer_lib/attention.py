@@ -102,8 +102,8 @@ class MultiHeadAttention(nn.Module):
         if mask is not None:
             _check_mask(mask, (*queries.shape[:3], keys.shape[2]))
         dropout = self.dropout if self.training else 0.0
-        # a CPU's fused kernel cannot drop; in half precision, and for one query a sentence, this one is faster
-        not_on_cpu = dropout or queries.dtype.itemsize < 4 or queries.shape[2] == 1
+        # a CPU's fused kernel cannot drop; for several sentences in half precision, or of one query each, it is slow
+        not_on_cpu = dropout or (len(queries) > 1 and (queries.dtype.itemsize < 4 or queries.shape[2] == 1))
         if need_weights or (not_on_cpu and queries.device.type == "cpu"):
             heads, weights = scaled_dot_product_attention(queries, keys, values, mask, dropout)
         else:

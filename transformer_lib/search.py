@@ -195,7 +195,8 @@ class _StepDecoder:
         """Go on with these rows, of these sentences, in this order."""
         sentences_left = len(sentences) < len(self.memory)
         if sentences_left:
-            self.memory, self.memory_mask = self.memory[sentences], self.memory_mask[sentences]
+            self.memory = self.memory.index_select(0, sentences)
+            self.memory_mask = self.memory_mask.index_select(0, sentences)
         for layer_cache in self.cache or []:
             layer_cache.select_rows(rows)
             if sentences_left:
