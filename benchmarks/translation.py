@@ -201,7 +201,7 @@ def main() -> None:
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     written: dict[str, Sequence[Written | Translation]] = {}
     for translate in ways.values():
-        translate(sentences[:16])  # warm up
+        translate(sentences[:256])  # warm up, with the memory of full batches
     for _ in range(options.rounds):
         for name, translate in ways.items():
             written[name], took = timed(lambda translate=translate: translate(sentences), device)

@@ -138,7 +138,8 @@ def test_a_cpu_leaves_the_fused_kernel_aside_where_it_is_slower(monkeypatch, dty
     attention, x = MultiHeadAttention(16, 4).to(dtype), torch.randn(sentences, 5, 16).to(dtype)
     output, _ = attention(x[:, :queries], x, x)
     assert len(calls) == fused
-    torch.testing.assert_close(output, attention(x[:, :queries], x, x, need_weights=True)[0])
+    readable, _ = attention(x[:, :queries], x, x, need_weights=True)
+    torch.testing.assert_close(output, readable, atol=1e-5 if dtype == torch.float32 else 0.02, rtol=0)
 
 
 def test_attending_to_prepared_keys_and_values_is_the_same():

@@ -212,7 +212,7 @@ def _encode(model: Transformer, src: Tensor) -> tuple[Tensor, Tensor]:
     for few, real in zip(src.split(ENCODED_AT_ONCE), mask.split(ENCODED_AT_ONCE), strict=True):
         length = 1 + max(real.any(dim=0).flatten().nonzero().flatten().tolist(), default=0)
         memory, _ = model.encode(few[:, :length])
-        memories.append(F.pad(memory, (0, 0, 0, src.shape[1] - length)))  # [few, src_len, d_model]
+        memories.append(F.pad(memory, (0, 0, 0, src.shape[1] - memory.shape[1])))  # [few, src_len, d_model]
     return torch.cat(memories), mask
 
 
