@@ -262,7 +262,7 @@ def test_a_text_that_cannot_be_used_is_named(tmp_path, content, message):
         read_lines(path)
 
 
-@pytest.mark.parametrize("content", [b"not gzip", gzip.compress(b"one\ntwo\n" * 99)[:-20]])
+@pytest.mark.parametrize("content", [b"not gzip", gzip.compress(b"one\ntwo\n" * 99)[:-20]], ids=["not gzip", "cut off"])
 def test_a_damaged_gzip_file_is_named(tmp_path, content):
     (tmp_path / "text.gz").write_bytes(content)
     with pytest.raises(CorpusError, match=r"text\.gz cannot be read .* completely"):
