@@ -120,25 +120,28 @@ def test_both_paths_agree_gradients_included():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "sentences", "queries", "fused"),
+    ("dtype", "grad", "sentences", "queries", "fused"),
     [
-        (torch.float32, 2, 2, 1),
-        (torch.float32, 2, 1, 0),
-        (torch.bfloat16, 2, 2, 0),
-        (torch.float16, 2, 2, 0),
-        (torch.float32, 1, 1, 1),
-        (torch.bfloat16, 1, 2, 1),
+        (torch.float32, True, 2, 2, 1),
+        (torch.float32, False, 2, 1, 0),
+        (torch.float32, False, 1, 1, 1),
+        (torch.bfloat16, True, 2, 2, 0),
+        (torch.float16, True, 2, 2, 0),
+        (torch.bfloat16, True, 1, 2, 0),
+        (torch.bfloat16, False, 2, 2, 0),
+        (torch.bfloat16, False, 1, 2, 1),
     ],
 )
-def test_a_cpu_leaves_the_fused_kernel_aside_where_it_is_slower(monkeypatch, dtype, sentences, queries, fused):
-    """In half precision, and for the only query that each sentence has in greedy search (notebook 10, section 5)."""
+def test_a_cpu_leaves_the_fused_kernel_aside_where_it_is_slower(monkeypatch, dtype, grad, sentences, queries, fused):
+    """In half precision, and for the only query of each of several sentences (notebook 10, sections 5 and 11)."""
     calls = []
     kernel = F.scaled_dot_product_attention
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *vectors: calls.append(1) or kernel(*vectors))
     attention, x = MultiHeadAttention(16, 4).to(dtype), torch.randn(sentences, 5, 16).to(dtype)
-    output, _ = attention(x[:, :queries], x, x)
-    assert len(calls) == fused
-    readable, _ = attention(x[:, :queries], x, x, need_weights=True)
+    with torch.set_grad_enabled(grad):
+        output, _ = attention(x[:, :queries], x, x)
+        assert len(calls) == fused
+        readable, _ = attention(x[:, :queries], x, x, need_weights=True)
     torch.testing.assert_close(output, readable, atol=1e-5 if dtype == torch.float32 else 0.02, rtol=0)
 
 

@@ -102,8 +102,10 @@ class MultiHeadAttention(nn.Module):
         if mask is not None:
             _check_mask(mask, (*queries.shape[:3], keys.shape[2]))
         dropout = self.dropout if self.training else 0.0
-        # a CPU's fused kernel cannot drop; for several sentences in half precision, or of one query each, it is slow
-        not_on_cpu = dropout or (len(queries) > 1 and (queries.dtype.itemsize < 4 or queries.shape[2] == 1))
+        half, several = queries.dtype.itemsize < 4, len(queries) > 1
+        # a CPU's fused kernel cannot drop; in half precision, it is slow for several sentences and on the way back, and
+        # in any precision for several sentences of one query each
+        not_on_cpu = dropout or (half and queries.requires_grad) or (several and (half or queries.shape[2] == 1))
         if need_weights or (not_on_cpu and queries.device.type == "cpu"):
             heads, weights = scaled_dot_product_attention(queries, keys, values, mask, dropout)
         else:
