@@ -25,6 +25,7 @@ from transformer_lib import parallel
 from transformer_lib.batching import Batches, make_dataset
 from transformer_lib.corpora import load_corpus
 from transformer_lib.optimization import make_optimizer
+from transformer_lib.precision import MixedPrecision
 from transformer_lib.recipes import Recipe
 from transformer_lib.training import evaluate, pick_device, train_epoch
 from transformer_lib.transformer import PRESETS
@@ -40,8 +41,10 @@ def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device
     theirs = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, eps=1e-9)  # the library's eps: only the way differs
     optimizer = make_optimizer(model, Recipe(learning_rate=LEARNING_RATE))
 
-    def library(**options: Any) -> Callable[[Iterable[Any]], float]:
-        return lambda some: train_epoch(model, some, optimizer, progress=False, **options).loss
+    def library(*computing: Any) -> Callable[[Iterable[Any]], float]:
+        return lambda some: (
+            train_epoch(model, some, optimizer, mixed=MixedPrecision(model, *computing), progress=False).loss
+        )
 
     def tutorials(some: Iterable[Any]) -> float:
         return train_plainly(as_the_tutorials_do(model), some, theirs)
@@ -51,8 +54,8 @@ def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device
         "tutorials, other dropout": tutorials,
         "float32": library(),
         "float32, other dropout": library(),
-        "bfloat16": library(precision="bfloat16"),
-        "compiled": library(compile=True),
+        "bfloat16": library("bfloat16"),
+        "compiled": library("float32", True),
         TWO: library(),
     }
     torch.manual_seed(2 if "other" in way else 1 + 1_000_000 * parallel.rank())

@@ -47,6 +47,7 @@ from transformer_lib.batching import Batches, make_dataset
 from transformer_lib.corpora import load_corpus
 from transformer_lib.embeddings import ids_are_known
 from transformer_lib.optimization import make_optimizer
+from transformer_lib.precision import MixedPrecision
 from transformer_lib.recipes import Recipe
 from transformer_lib.text import TextField, build_vocabularies
 from transformer_lib.training import pick_device, seed_everything, train_epoch
@@ -106,11 +107,12 @@ def make_contender(name: str, model: Transformer, dataset: Dataset | None, devic
 
     precision = "bfloat16" if "bfloat16" in name else "float32"
     optimizer = make_optimizer(model, Recipe(learning_rate=LEARNING_RATE))
-    options = {"precision": precision, "compile": "compiled" in name, "progress": False}
+    with ids_are_known(model):  # as in fit
+        mixed = MixedPrecision(model, precision, "compiled" in name)
 
     def train(batches: Iterable[Any]) -> float:
-        with ids_are_known(model):  # as in fit
-            return train_epoch(model, batches, optimizer, **options).loss
+        with ids_are_known(model):
+            return train_epoch(model, batches, optimizer, mixed=mixed, progress=False).loss
 
     return Contender(lambda: Batches(dataset, BATCH_SIZE, train=True, device=device), train, precision)
 

@@ -15,6 +15,7 @@ from two_processes import RECIPE, make_data, make_model, one_epoch
 
 from transformer_lib import parallel
 from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state
+from transformer_lib.optimization import make_optimizer
 from transformer_lib.training import fit
 
 
@@ -47,6 +48,26 @@ def found(folder):
 def test_two_processes_are_two_and_the_first_decides(found):
     assert [process["world size"] for process in found] == [2, 2]
     assert [process["from first"] for process in found] == [0, 0]
+
+
+def test_what_shares_memory_in_the_first_process_is_sent_once(found):
+    for process in found:
+        first, second = process["halves"]
+        assert [first.tolist(), second.tolist()] == [[0, 1, 2], [3, 4, 5]]
+        assert first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
+
+
+def test_only_the_first_process_says_how_an_epoch_went(found):
+    assert [len(process["lines"]) for process in found] == [1, 0]
+
+
+def test_when_a_training_diverges_all_processes_have_the_best_weights_so_far(found, folder):
+    best = load_model(folder / "diverged" / MODEL_FILE, dtype=torch.float32).model.state_dict()
+    (said, weights), (said_there, weights_there) = (process["diverged"] for process in found)
+    assert "training has diverged" in said and said_there == said
+    for name, tensor in best.items():
+        assert tensor.isfinite().all()
+        assert weights[name].equal(tensor) and weights_there[name].equal(tensor)
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("bfloat16", 1e-2)])
@@ -107,6 +128,47 @@ def test_a_device_that_cannot_be_connected_is_refused(monkeypatch):
         pass
 
 
+def test_a_lone_process_is_the_first_whatever_number_a_scheduler_gave_it(monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    assert parallel.is_first()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert not parallel.is_first()
+
+
+@pytest.fixture
+def left(monkeypatch):
+    """What this process, one of several that are connected, will not wait for when it ends."""
+    left = []
+    monkeypatch.setattr(parallel, "_are_connected", lambda: True)
+    monkeypatch.setattr(parallel.atexit, "unregister", left.append)
+    return left
+
+
+def test_a_process_that_fails_does_not_wait_for_the_others_when_it_ends(left):
+    with parallel.together(torch.device("cpu")):
+        pass
+    assert not left
+    with pytest.raises(MemoryError), parallel.together(torch.device("cpu")):
+        raise MemoryError
+    assert left == [torch.distributed.destroy_process_group]
+
+
+@pytest.mark.parametrize("method", ["step", "state_dict"])
+def test_a_process_that_dies_while_the_others_share_muons_work_is_named_as_the_cause(data, monkeypatch, method):
+    optimizer = make_optimizer(make_model(data), RECIPE)
+
+    def lost():
+        raise RuntimeError("[gloo/pair.cc]\nConnection closed by peer")
+
+    for part in optimizer.optimizers:
+        part.step = part.consolidate_state_dict = lost
+    with pytest.raises(RuntimeError, match="Connection closed by peer"):
+        getattr(optimizer, method)()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConnectionError, match=r"another process .* has stopped.*Connection closed by peer"):
+        getattr(optimizer, method)()
+
+
 @pytest.fixture
 def corpus(tmp_path, pairs):
     folder = tmp_path / "corpus"
@@ -131,6 +193,12 @@ def test_the_command_line_prints_once_and_stops_when_a_process_does(corpus, tmp_
     scores = {float(alpha): float(bleu) for alpha, bleu in (both.split() for both in tried.split(", "))}
     assert len(scores) == 7  # each process has tried its share
     assert scores[notes["search"]["alpha"]] == max(scores.values())
+    text = corpus / "test.en"
+    lm = ("-m", "transformer_lib", "train-lm", "--corpus", text, "--epochs", 1, "--device", "cpu")
+    done = torchrun(*lm, "--bptt", 4, "--batch-size", 2, "--output", tmp_path / "lm")
+    assert done.returncode == 0, done.stderr
+    for line in ("text      ", "epoch   1/1", "Try it:"):
+        assert done.stdout.count(line) == 1
     again = torchrun(*train)
     assert again.returncode != 0
     assert "holds a training: resume it" in again.stderr

@@ -10,6 +10,7 @@ from transformer_lib import Transformer, precision, training
 from transformer_lib.batching import Batches, make_dataset
 from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state, save_training_state
 from transformer_lib.optimization import learning_rate_schedule, make_optimizer
+from transformer_lib.precision import MixedPrecision
 from transformer_lib.recipes import SCHEDULES, Recipe
 from transformer_lib.subwords import SubwordField, train_subwords
 from transformer_lib.training import (
@@ -226,6 +227,17 @@ def test_perplexity_is_e_to_the_loss_however_large():
     assert training.perplexity(1e6) == math.inf
 
 
+def test_of_several_processes_each_gets_a_gpu_or_is_told_that_there_is_none(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert pick_device() == torch.device("cuda:1")
+    assert pick_device("cuda:0") == torch.device("cuda:0")
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(ValueError, match=r"no GPU for process 3 of this machine, which has 2.*--nproc-per-node"):
+        pick_device()
+
+
 def test_on_epoch_sees_the_history_grow(dataset, tiny_config):
     lengths = []
     run(dataset, tiny_config, on_epoch=lambda history: lengths.append(len(history.val_loss)))
@@ -371,13 +383,30 @@ def test_a_gpu_without_bfloat16_learns_the_same_in_float16(subword_dataset, subw
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
+def test_in_float16_the_scale_of_the_gradients_goes_on_from_epoch_to_epoch_and_when_resumed(
+    dataset, tiny_config, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(precision, "half_precision", lambda device: torch.float16)
+    recipe = dataclasses.replace(RECIPE, precision="bfloat16", epochs=2)
+
+    def good_steps_in_a_row(output):
+        return load_training_state(output / STATE_FILE)["scaler"]["_growth_tracker"]
+
+    _, expected = run(dataset, tiny_config, tmp_path / "a", recipe)
+    run(dataset, tiny_config, tmp_path / "b", dataclasses.replace(recipe, epochs=1))
+    after_one = good_steps_in_a_row(tmp_path / "b")
+    _, resumed = run(dataset, tiny_config, tmp_path / "b", recipe, resume=True)
+    assert resumed.train_loss == expected.train_loss
+    assert good_steps_in_a_row(tmp_path / "b") == good_steps_in_a_row(tmp_path / "a") == 2 * after_one > 0
+
+
 def test_in_half_precision_what_is_frozen_stays_frozen(subword_dataset, subword_config):
     seed_everything(0)
     model = Transformer(subword_config)
     frozen = model.encoder.layers[0].feed_forward.requires_grad_(False)
     before = {name: weights.clone() for name, weights in model.state_dict().items()}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    train_epoch(model, Batches(subword_dataset, 4), optimizer, precision="bfloat16")
+    train_epoch(model, Batches(subword_dataset, 4), optimizer, mixed=MixedPrecision(model, "bfloat16"))
     still = {name for name, weights in model.state_dict().items() if weights.equal(before[name])}
     assert {f"encoder.layers.0.feed_forward.{name}" for name in frozen.state_dict()} <= still
     assert "decoder.layers.0.feed_forward.expand.weight" not in still
@@ -402,8 +431,9 @@ def test_a_step_does_not_wait_for_the_device(subword_config):
     src, tgt = (torch.ones(4, length, dtype=torch.long, device="meta") for length in (5, 6))
     optimizer = make_optimizer(model, dataclasses.replace(EVERYTHING, optimizer="adam"))
     schedule = learning_rate_schedule(optimizer, "linear", 1, 3)
+    mixed = MixedPrecision(model, "bfloat16")
     with pytest.raises(NotImplementedError, match="no data"):  # all losses, once at the end
-        train_epoch(model, [SimpleNamespace(src=src, tgt=tgt)] * 3, optimizer, schedule, 1.0, 0.1, 1.5, "bfloat16")
+        train_epoch(model, [SimpleNamespace(src=src, tgt=tgt)] * 3, optimizer, schedule, 1.0, 0.1, 1.5, mixed)
     assert schedule.last_epoch == 3
 
 
@@ -442,7 +472,7 @@ def test_a_compiled_model_learns_the_same_and_only_in_training(subword_dataset, 
     model, history = run(subword_dataset, config, recipe=dataclasses.replace(recipe, compile=True))
     assert history.train_loss == pytest.approx(expected.train_loss, rel=1e-3)
     assert history.val_loss == pytest.approx(expected.val_loss, rel=1e-3)
-    assert len(compiled) == 2 * 2 * config.num_layers  # epochs, encoder and decoder
+    assert len(compiled) == 2 * config.num_layers  # encoder and decoder, once for all epochs
     assert not {id(module) for module in model.modules()} & {id(module) for module in compiled}
 
 

@@ -9,6 +9,7 @@ from conftest import PAIRS
 
 from transformer_lib import Transformer, TransformerConfig, parallel
 from transformer_lib.batching import Batches, make_dataset
+from transformer_lib.precision import MixedPrecision
 from transformer_lib.recipes import Recipe
 from transformer_lib.text import TextField, build_vocabularies
 from transformer_lib.training import evaluate, fit, seed_everything, train_epoch
@@ -37,7 +38,7 @@ def one_epoch(dataset, precision):
     model = make_model(dataset)
     batches = Batches(make_dataset(PAIRS[:7], *dataset.fields.values()), batch_size=3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-    loss = train_epoch(model, batches, optimizer, precision=precision).loss
+    loss = train_epoch(model, batches, optimizer, mixed=MixedPrecision(model, precision)).loss
     return {"train loss": loss, "val loss": evaluate(model, batches), "weights": model.state_dict()}
 
 
@@ -46,6 +47,7 @@ def main(folder):
     with parallel.together(torch.device("cpu")):
         found["world size"] = parallel.world_size()
         found["from first"] = parallel.from_first(lambda: rank)
+        found["halves"] = parallel.from_first(lambda: torch.arange(6).split(3))
         for precision in ("float32", "bfloat16"):
             found[precision] = one_epoch(dataset, precision)
 
@@ -58,7 +60,14 @@ def main(folder):
     def remember(history):
         found["random state"] = torch.get_rng_state()
 
-    fit(make_model(dataset, 0.5), dataset, dataset, replace(RECIPE, epochs=1, batch_size=2), on_epoch=remember, log=str)
+    found["lines"] = []
+    once = replace(RECIPE, epochs=1, batch_size=2)
+    fit(make_model(dataset, 0.5), dataset, dataset, once, on_epoch=remember, log=found["lines"].append)
+    model, too_fast = make_model(dataset), replace(RECIPE, epochs=9, learning_rate=1e30, optimizer="adam")
+    try:
+        fit(model, dataset, dataset, too_fast, folder / "diverged", log=str)
+    except FloatingPointError as error:
+        found["diverged"] = str(error), model.state_dict()
     try:
         fit(make_model(dataset), dataset, dataset, replace(RECIPE, seed=rank), folder / "refused")
     except ValueError as error:

@@ -153,6 +153,8 @@ def train_lm(options: argparse.Namespace) -> None:
     generator = train_language_model(
         text, options.preset, recipe, output, options.resume, options.device, options.min_freq, notes=own, log=_log
     )
+    if not parallel.is_first():
+        return
     for split in text.splits[2:3]:
         _print_perplexity(generator, text[split], f"{text.name} {split}", recipe.batch_size)
     word = next((token for token in generator.field.vocab.itos if token.isalpha()), UNK)
@@ -289,8 +291,7 @@ def _changed(recipe: Recipe, options: argparse.Namespace, *names: str) -> Recipe
 
 
 def _log(line: str) -> None:
-    if parallel.is_first():
-        print(line, flush=True)
+    print(line, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

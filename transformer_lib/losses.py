@@ -100,7 +100,10 @@ class _OutputLoss(torch.autograd.Function):
             gradient.sub_(label_smoothing / vocab_size)
             gradient.scatter_add_(-1, target, torch.full_like(target, label_smoothing - 1, dtype=wide))
             if padding is not None:
-                x, each, gradient = (some.masked_fill(padding[rows, None], 0) for some in (x, each, gradient))
+                hidden = padding[rows, None]
+                x = x.masked_fill(hidden, 0)
+                each.masked_fill_(hidden, 0)
+                gradient.masked_fill_(hidden, 0)
             low_gradient = gradient.to(passes.dtype)
             loss -= each.sum()
             to_passes[:, rows] = low_gradient @ weight
@@ -117,4 +120,5 @@ class _OutputLoss(torch.autograd.Function):
     def backward(ctx, gradient):
         factor = gradient / ctx.count  # float16 would round a token's share alone to nothing
         pairs = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
-        return *((factor * tensor).to(dtype) for tensor, dtype in pairs), None, None, None, None
+        wide = factor.dtype  # a GPU would round the factor to a tensor's precision
+        return *((factor * tensor.to(wide)).to(dtype) for tensor, dtype in pairs), None, None, None, None

@@ -52,15 +52,15 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
         return adam
     options = {"lr": recipe.learning_rate, "weight_decay": recipe.weight_decay, "adjust_lr_fn": "match_rms_adamw"}
     if parallel.world_size() == 1:
-        return _Together(torch.optim.Muon(matrices, **options), adam)
+        return _Combined(torch.optim.Muon(matrices, **options), adam)
     from torch.distributed.optim import ZeroRedundancyOptimizer  # takes a while to load
 
     # as a view, what a process has computed travels as one tensor, and not matrix by matrix
     muon = ZeroRedundancyOptimizer(matrices, torch.optim.Muon, parameters_as_bucket_view=True, **options)
-    return _Together(muon, adam)
+    return _Combined(muon, adam)
 
 
-class _Together(Optimizer):
+class _Combined(Optimizer):
     """Several optimisers that look like one."""
 
     def __init__(self, *optimizers: Optimizer):
@@ -73,14 +73,18 @@ class _Together(Optimizer):
         self.param_groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     def step(self, closure: None = None) -> None:
-        for optimizer in self.optimizers:
-            optimizer.step()
+        with parallel.others_there():
+            for optimizer in self.optimizers:
+                optimizer.step()
 
     def state_dict(self) -> dict[str, Any]:
         """Return all states, in the first of several processes; all of them have to ask."""
         for optimizer in self.optimizers:
             if hasattr(optimizer, "consolidate_state_dict"):
-                optimizer.consolidate_state_dict()
+                with parallel.others_there():
+                    optimizer.consolidate_state_dict()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # it copies from the GPUs without waiting
         return {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers if parallel.is_first()]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ is.
 """
 
 import atexit
+import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,39 +36,61 @@ def together(device: torch.device) -> Iterator[None]:
             process as well.)
     """
     global _together
-    if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        if device.type not in ("cpu", "cuda"):
-            raise ValueError(f"device is {device}, expected cpu or cuda: PyTorch connects no others (--device cpu)")
-        if device.type == "cuda":
-            torch.cuda.set_device(device)
-        with _others_there():
+    if _are_several() and device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device is {device}, expected cpu or cuda: PyTorch connects no others (--device cpu)")
+    if _are_several() and device.type == "cuda":
+        torch.cuda.set_device(device)  # objects travel by way of it
+    if _are_several() and not _are_connected():
+        with others_there():
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         atexit.register(dist.destroy_process_group)  # and not at the block's end: it can be connected only once
-    before, _together = _together, dist.is_initialized()
+    before, _together = _together, _are_connected()
     try:
         yield
+    except BaseException:  # whoever fails leaves at once: with NCCL, destroying would wait for those who wait for it
+        if _are_connected():
+            atexit.unregister(dist.destroy_process_group)
+        raise
     finally:
         _together = before
 
 
+def _are_several() -> bool:
+    """Say whether several processes were started, or are connected already."""
+    return _are_connected() or int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def _are_connected() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
 @contextmanager
-def _others_there() -> Iterator[None]:
-    """Say what it means if the processes cannot exchange something."""
+def others_there() -> Iterator[None]:
+    """Say what it means if several processes cannot exchange something.
+
+    Raises:
+        ConnectionError: instead of PyTorch's RuntimeError.
+    """
     try:
         yield
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
+        if not _are_several():
+            raise
+        reason = " ".join(str(error).split())[:1000]  # NCCL's comes last
         raise ConnectionError(
             "another process of this training has stopped, or cannot be reached; if it could, it said why. An output "
             "folder holds all complete epochs: resume the training (--resume), with any number of processes. "
-            f"({str(error).splitlines()[0]})"
+            f"({reason})"
         ) from error
 
 
 def rank() -> int:
     """Return this process's number, from 0."""
-    return dist.get_rank() if dist.is_initialized() else int(os.environ.get("RANK", "0"))
+    if _are_connected():
+        return dist.get_rank()
+    return int(os.environ.get("RANK", "0")) if _are_several() else 0
 
 
 def is_first() -> bool:
@@ -99,7 +122,7 @@ def total(mine: Tensor) -> Tensor:
     if world_size() == 1:
         return mine
     mine = mine.clone()
-    with _others_there():
+    with others_there():
         dist.all_reduce(mine)
     return mine
 
@@ -110,7 +133,7 @@ def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
         return
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     vector = parameters_to_vector(gradients)
-    with _others_there():
+    with others_there():
         dist.all_reduce(vector)
     vector_to_parameters(vector, gradients)
 
@@ -120,16 +143,20 @@ def from_all(mine: T) -> list[T]:
     if world_size() == 1:
         return [mine]
     everyones: list[T] = [mine] * world_size()
-    with _others_there():
+    with others_there():
         dist.all_gather_object(everyones, mine)
     return everyones
 
 
 def from_first(make: Callable[[], T]) -> T:
-    """Return what ``make`` returns in the first process; the others do not call it."""
+    """Return what ``make`` returns in the first process; the others do not call it, and get tensors on the CPU."""
     if world_size() == 1:
         return make()
-    made = [make() if is_first() else None]
-    with _others_there():
-        dist.broadcast_object_list(made)
-    return made[0]
+    made, file = None, io.BytesIO()
+    if is_first():
+        made = make()
+        torch.save(made, file)  # pickle would write what several tensors share once for each of them
+    sent = [file.getvalue()]
+    with others_there():
+        dist.broadcast_object_list(sent)
+    return made if is_first() else torch.load(io.BytesIO(sent[0]), map_location="cpu", weights_only=False)

@@ -42,7 +42,7 @@ def train_translator(
         device: where to train; see ``pick_device``.
         min_freq: a word must occur this often in the training split to get an id of its own.
         notes: anything to write down in the saved model besides the names of corpus and preset.
-        log: called with a line for each thing that happens.
+        log: called with a line for each thing that happens, in the first of several processes.
 
     Raises:
         ValueError: the preset is unknown, or a sentence does not fit the model.
@@ -52,6 +52,7 @@ def train_translator(
     if preset not in PRESETS:
         raise ValueError(f"preset is {preset!r}, expected one of {', '.join(PRESETS)}")
     recipe = recipe or RECIPES[preset]
+    log = log if parallel.is_first() else lambda line: None
     device = pick_device(str(device))
     seed_everything(recipe.seed)
     max_len = PRESETS[preset].get("max_len", TransformerConfig.max_len)
@@ -151,6 +152,7 @@ def train_language_model(
     if preset not in LANGUAGE_MODEL_RECIPES:
         raise ValueError(f"preset is {preset!r}, expected one of {', '.join(LANGUAGE_MODEL_RECIPES)}")
     recipe = recipe or LANGUAGE_MODEL_RECIPES[preset]
+    log = log if parallel.is_first() else lambda line: None
     device = pick_device(str(device))
     seed_everything(recipe.seed)
     field = RunningTextField(text.language)

@@ -32,7 +32,7 @@ class MixedPrecision:
         worker: what computes: the copy, or the model itself. If it is compiled, the model itself never is.
     """
 
-    def __init__(self, model: nn.Module, precision: str, compile: bool = False):
+    def __init__(self, model: nn.Module, precision: str = "float32", compile: bool = False):
         device = next(model.parameters()).device
         dtype = half_precision(device) if precision == "bfloat16" else None
         self.model = model

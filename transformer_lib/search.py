@@ -77,9 +77,10 @@ def greedy_search(
         tgt = torch.cat([tgt, token[:, None]], dim=1)  # [rows, length + 1]
         done = (token == eos_id) | (tgt.shape[1] > limits[sentences])
         if done.any():
-            for row in done.nonzero().flatten().tolist():
-                ids, log_prob = tgt[row, 1:].tolist(), log_probs[row].item()
-                finished[sentences[row].item()] = Hypothesis(ids, log_prob, log_prob)
+            for sentence, ids, log_prob in zip(
+                sentences[done].tolist(), tgt[done, 1:].tolist(), log_probs[done].tolist(), strict=True
+            ):
+                finished[sentence] = Hypothesis(ids, log_prob, log_prob)
             rows = (~done).nonzero().flatten()
             sentences, tgt, log_probs = sentences[rows], tgt[rows], log_probs[rows]
             decoder.select(rows, rows)

@@ -85,13 +85,20 @@ def pick_device(name: str = "auto") -> torch.device:
     Of several processes on one machine, each gets a GPU of its own (see ``parallel``).
 
     Raises:
-        ValueError: there is no such device on this machine.
+        ValueError: there is no such device on this machine, or not one for each process.
     """
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name == "auto":
         name = next(kind for kind in ("cuda", "mps", "cpu") if available[kind])
     if name == "cuda" and "LOCAL_RANK" in os.environ:
-        name = f"cuda:{os.environ['LOCAL_RANK']}"
+        number, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        if number >= gpus:
+            raise ValueError(
+                f"there is no GPU for process {number + 1} of this machine, which has {gpus}: start no more processes "
+                "(--nproc-per-node), or train on CPUs (--device cpu). If each process sees only its own GPU, say so "
+                "(--device cuda:0)"
+            )
+        name = f"cuda:{number}"
     try:
         device = torch.device(name)
         if available.get(device.type) and (device.type != "cuda" or (device.index or 0) < torch.cuda.device_count()):
@@ -147,8 +154,7 @@ def train_epoch(
     clip: float = 1.0,
     label_smoothing: float = 0.0,
     consistency: float = 0.0,
-    precision: str = "float32",
-    compile: bool = False,
+    mixed: MixedPrecision | None = None,
     average: MovingAverage | None = None,
     progress: bool | None = None,
 ) -> TrainedEpoch:
@@ -162,7 +168,7 @@ def train_epoch(
         clip: gradients with a larger norm are scaled down to it.
         label_smoothing: see ``sequence_loss``.
         consistency: see ``output_loss``.
-        precision, compile: see ``Recipe``.
+        mixed: what computes, in half precision or compiled; by default, the model itself.
         average: of the model's weights, to be updated after each step.
         progress: show a progress bar; by default, on a terminal and in a notebook.
 
@@ -172,7 +178,7 @@ def train_epoch(
     model.train()
     pad_id = model.config.pad_id
     device = next(model.parameters()).device
-    mixed = MixedPrecision(model, precision, compile)
+    mixed = mixed or MixedPrecision(model)
     watch = DivergenceWatch(device, mixed.scaler.is_enabled())
     total_loss = torch.zeros((), device=device)  # stays on the device: reading it each step would stop a GPU
     total_tokens = torch.zeros((), dtype=torch.long, device=device)
@@ -180,9 +186,11 @@ def train_epoch(
         features, targets = target_features(mixed.worker, parallel.share(batch), passes=2 if consistency else 1)
         loss = output_loss(mixed.worker.output, features, targets, pad_id, label_smoothing, consistency)
         tokens = (targets != pad_id).sum()
-        mixed.backward(loss * (tokens / parallel.total(tokens)))
+        sums = parallel.total(torch.stack([loss.detach() * tokens, tokens]))  # over all processes' shares
+        all_tokens = sums[1].clamp(min=1)
+        mixed.backward(loss * (tokens / all_tokens))
         norm = mixed.step(optimizer, clip)
-        watch.step(loss, norm, optimizer.param_groups[0]["lr"], batch)
+        watch.step(sums[0] / all_tokens, norm, optimizer.param_groups[0]["lr"], batch)
         if schedule is not None:
             schedule.step()
         if average is not None:
@@ -247,8 +255,8 @@ def fit(
             is ``"linear"``, which ends where it was told to end.
         notes: anything to write down in the saved model, such as the corpus's name.
         progress: show progress bars; by default, on a terminal and in a notebook.
-        on_epoch: called with the history after each epoch, to draw it, say.
-        log: called with a line for each epoch.
+        on_epoch: called with the history after each epoch, to draw it, say; in each of several processes.
+        log: called with a line for each epoch, in the first of several processes.
 
     Returns:
         What happened in each epoch.
@@ -263,6 +271,7 @@ def fit(
             folder keeps what it held before.
         KeyboardInterrupt: as always, but with a model and a state on disk that resuming goes on from.
     """
+    log = log if parallel.is_first() else lambda line: None
     with parallel.together(next(model.parameters()).device), contextlib.ExitStack() as stack:
         run = _Run(model, train_set, val_set, recipe, None if output is None else Path(output), notes or {})
         for trained in (model, run.candidate):
@@ -285,8 +294,7 @@ def fit(
                 if on_epoch is not None:
                     on_epoch(history)
         except FloatingPointError:
-            if parallel.world_size() == 1:  # the other processes may not have noticed yet
-                run.load_best()
+            run.load_best()  # all processes look at the same sums, so that all are here
             raise
         except (KeyboardInterrupt, OSError):
             if output is not None and (Path(output) / STATE_FILE).is_file():
@@ -364,6 +372,7 @@ class _Run:
             text = self.train_batches.dataset[0].text
             ids = torch.tensor([self.fields["text"].vocab[token] for token in text])
             self.model.start_from_counts(ids.bincount(minlength=self.model.config.vocab_size))
+        self.mixed = MixedPrecision(self.model, self.recipe.precision, self.recipe.compile)
         self.save_state()
         self.keep_best()
 
@@ -410,6 +419,9 @@ class _Run:
                 self.average.load_state_dict(state["average"])
             self.history = History(**state["history"])
             self.check_state()
+            self.mixed = MixedPrecision(self.model, self.recipe.precision, self.recipe.compile)
+            if state.get("scaler"):
+                self.mixed.scaler.load_state_dict(state["scaler"])
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path} does not hold what this training needs to go on ({error})") from error
         self.saved_epochs = len(self.history.val_loss)
@@ -461,8 +473,7 @@ class _Run:
             self.recipe.clip,
             self.recipe.label_smoothing,
             self.recipe.consistency,
-            self.recipe.precision,
-            self.recipe.compile,
+            self.mixed,
             self.average,
             progress,
         )
@@ -513,6 +524,7 @@ class _Run:
                 "optimizer": optimizer,
                 "schedule": self.schedule.state_dict(),
                 "average": None if self.average is None else self.average.state_dict(),
+                "scaler": self.mixed.scaler.state_dict(),  # empty, except in float16
                 "history": asdict(self.history),
                 **self.identity(),
             }
@@ -525,7 +537,7 @@ class _Run:
             for side, field in self.fields.items()
         }
         recipe = asdict(self.recipe)
-        del recipe["compile"]  # which changes nothing but the time
+        del recipe["compile"]  # another way to compute the same, which may change from run to run
         if self.recipe.schedule != "linear":
             del recipe["epochs"]  # more may be added, since the learning rate does not depend on when it ends
         return {"configuration": self.model.config.to_dict(), "recipe": recipe, "vocabulary (SHA-256)": digests}
