@@ -159,4 +159,4 @@ def from_first(make: Callable[[], T]) -> T:
     sent = [file.getvalue()]
     with others_there():
         dist.broadcast_object_list(sent)
-    return made if is_first() else torch.load(io.BytesIO(sent[0]), map_location="cpu", weights_only=False)
+    return made if is_first() else torch.load(io.BytesIO(sent[0]), map_location="cpu", weights_only=True)
