@@ -400,6 +400,16 @@ def test_in_float16_the_scale_of_the_gradients_goes_on_from_epoch_to_epoch_and_w
     assert good_steps_in_a_row(tmp_path / "b") == good_steps_in_a_row(tmp_path / "a") == 2 * after_one > 0
 
 
+def test_dropout_is_on_in_half_precision_whatever_mode_the_model_came_in(subword_dataset, subword_config):
+    recipe = dataclasses.replace(RECIPE, epochs=1, precision="bfloat16")
+    losses = []
+    for training in (True, False):
+        seed_everything(0)
+        model = Transformer(dataclasses.replace(subword_config, dropout=0.5)).train(training)
+        losses.append(fit(model, subword_dataset, subword_dataset, recipe, log=silent).train_loss)
+    assert losses[0] == losses[1]
+
+
 def test_in_half_precision_what_is_frozen_stays_frozen(subword_dataset, subword_config):
     seed_everything(0)
     model = Transformer(subword_config)

@@ -179,6 +179,7 @@ def train_epoch(
     pad_id = model.config.pad_id
     device = next(model.parameters()).device
     mixed = mixed or MixedPrecision(model)
+    mixed.worker.train()
     watch = DivergenceWatch(device, mixed.scaler.is_enabled())
     total_loss = torch.zeros((), device=device)  # stays on the device: reading it each step would stop a GPU
     total_tokens = torch.zeros((), dtype=torch.long, device=device)
