@@ -403,9 +403,9 @@ def test_in_float16_the_scale_of_the_gradients_goes_on_from_epoch_to_epoch_and_w
 def test_dropout_is_on_in_half_precision_whatever_mode_the_model_came_in(subword_dataset, subword_config):
     recipe = dataclasses.replace(RECIPE, epochs=1, precision="bfloat16")
     losses = []
-    for training in (True, False):
+    for in_training in (True, False):
         seed_everything(0)
-        model = Transformer(dataclasses.replace(subword_config, dropout=0.5)).train(training)
+        model = Transformer(dataclasses.replace(subword_config, dropout=0.5)).train(in_training)
         losses.append(fit(model, subword_dataset, subword_dataset, recipe, log=silent).train_loss)
     assert losses[0] == losses[1]
 
