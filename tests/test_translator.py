@@ -1,3 +1,4 @@
+import itertools
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -6,6 +7,7 @@ import torch
 
 from transformer_lib.checkpoint import SavedModel
 from transformer_lib.precision import in_precision
+from transformer_lib.search import Hypothesis, greedy_search
 from transformer_lib.text import UNK
 from transformer_lib.translator import Translator
 
@@ -44,6 +46,43 @@ def test_several_cores_translate_the_same_and_keep_their_threads(trained, pairs,
     finally:
         torch.set_num_threads(1)
     assert [translation.text for translation in translations] == expected
+
+
+@pytest.mark.parametrize(
+    ("sentences", "threads", "sizes"),
+    [(11, 2, [3, 3, 3, 2]), (4, 2, [4]), (5, 3, [2, 2, 1]), (9, 1, [3, 3, 3])],  # most 4 at a time
+)
+def test_every_core_gets_as_many_batches_of_similar_size(trained, pairs, monkeypatch, sentences, threads, sizes):
+    batches = []
+
+    def search(model, src, *others, **settings):
+        batches.append(src)
+        return greedy_search(model, src, *others, **settings)
+
+    monkeypatch.setattr("transformer_lib.translator.greedy_search", search)
+    torch.set_num_threads(threads)
+    try:
+        trained.translate([pair.src for pair in (pairs * 3)[:sentences]], batch_size=4)
+    finally:
+        torch.set_num_threads(1)
+    assert sorted(map(len, batches), reverse=True) == sizes
+    lengths = [(src != trained.src_field.pad_id).sum(dim=1).tolist() for src in batches]
+    one_after_another = list(itertools.chain(*sorted(lengths, reverse=True)))
+    assert one_after_another == sorted(one_after_another, reverse=True)
+
+
+@pytest.mark.parametrize(("beam_size", "expected"), [(1, 256), (4, 128), (100, 5)])
+def test_memory_does_not_grow_with_the_beam(trained, monkeypatch, beam_size, expected):
+    most = []
+
+    def search(model, src, *others, **settings):
+        most.append(len(src))
+        one = Hypothesis([trained.tgt_field.eos_id], 0.0, 0.0)
+        return [one if beam_size == 1 else [one]] * len(src)
+
+    monkeypatch.setattr(f"transformer_lib.translator.{'greedy' if beam_size == 1 else 'beam'}_search", search)
+    trained.translate(["Ein Hund schläft."] * (4 * expected), beam_size)
+    assert max(most) == expected
 
 
 def test_scores_and_tokens(trained):

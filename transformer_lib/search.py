@@ -72,8 +72,8 @@ def greedy_search(
     finished: dict[int, Hypothesis] = {}
     while len(sentences):
         step = decoder.next_log_probs(tgt, sos_id)  # [rows, tgt_vocab_size]
-        best, token = step.max(dim=-1)
-        log_probs = log_probs + best
+        token = _most_probable(step)
+        log_probs = log_probs + step.gather(1, token[:, None])[:, 0]
         tgt = torch.cat([tgt, token[:, None]], dim=1)  # [rows, length + 1]
         done = (token == eos_id) | (tgt.shape[1] > limits[sentences])
         if done.any():
@@ -194,10 +194,11 @@ class _StepDecoder:
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Go on with these rows, of these sentences, in this order."""
-        sentences_left = len(sentences) < len(self.memory)
+        sentences_left = len(sentences) < len(self.memory_mask)
         if sentences_left:
-            self.memory = self.memory.index_select(0, sentences)
             self.memory_mask = self.memory_mask.index_select(0, sentences)
+            if self.cache is None:
+                self.memory = self.memory.index_select(0, sentences)
         for layer_cache in self.cache or []:
             layer_cache.select_rows(rows)
             if sentences_left:
@@ -215,6 +216,13 @@ def _encode(model: Transformer, src: Tensor) -> tuple[Tensor, Tensor]:
         memory, _ = model.encode(few[:, :length])
         memories.append(F.pad(memory, (0, 0, 0, src.shape[1] - memory.shape[1])))  # [few, src_len, d_model]
     return torch.cat(memories), mask
+
+
+def _most_probable(log_probs: Tensor) -> Tensor:
+    """Do what ``log_probs.argmax(dim=1)`` does; on a CPU, with NumPy's, which compares many numbers at a time."""
+    if log_probs.device.type != "cpu":
+        return log_probs.argmax(dim=1)
+    return torch.from_numpy(log_probs.numpy().argmax(axis=1))
 
 
 def _length_limits(model: Transformer, src: Tensor, max_len: int | None) -> Tensor:

@@ -1,5 +1,6 @@
 """Text in, text out: tokenise, search, detokenise, with scores and attention."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -116,7 +117,7 @@ class Translator:
         beam_size: int | None = None,
         alpha: float | None = None,
         attention: bool = False,
-        batch_size: int = 128,
+        batch_size: int | None = None,
         use_cache: bool = True,
     ) -> list[Translation]:
         """Translate sentences; those of similar length go through the model together.
@@ -128,7 +129,8 @@ class Translator:
             beam_size: 1 for greedy search; the paper uses 4. By default, the translator's own.
             alpha: exponent of beam search's length penalty; the paper uses 0.6. By default, the translator's own.
             attention: also return the attention maps.
-            batch_size: most sentences to translate at a time.
+            batch_size: most sentences to translate at a time. By default 256, or as many as have 512 hypotheses, so
+                that memory does not grow with the beam.
             use_cache: see ``greedy_search``.
 
         Returns:
@@ -140,14 +142,14 @@ class Translator:
         """
         if isinstance(sentences, str):
             raise TypeError("sentences is one string, expected a list of them; for one, call the translator itself")
+        beam_size = self.beam_size if beam_size is None else beam_size
+        batch_size = max(1, min(256, 512 // max(1, beam_size))) if batch_size is None else batch_size
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}, expected a positive number")
-        beam_size = self.beam_size if beam_size is None else beam_size
         alpha = self.alpha if alpha is None else alpha
         sources = [self._source_tokens(sentence, number) for number, sentence in enumerate(sentences, start=1)]
         translations: dict[int, Translation] = {}
-        by_length = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)  # the most work first
-        batches = [by_length[start : start + batch_size] for start in range(0, len(by_length), batch_size)]
+        batches = self._batches(sources, batch_size)
 
         def search(batch: list[int]) -> list[Hypothesis]:
             return self._search(self._batch([sources[i] for i in batch]), beam_size, alpha, use_cache)
@@ -157,10 +159,28 @@ class Translator:
                 translations[i] = self._translation(sources[i], hypothesis, attention)
         return [translations[i] for i in range(len(sources))]
 
+    def _batches(self, sources: list[list[str]], batch_size: int) -> list[list[int]]:
+        """Put sentences of similar length together, the most work first; all workers get as many batches."""
+        by_length = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
+        number = math.ceil(len(by_length) / batch_size)
+        if number > 1:
+            number = self._workers * math.ceil(number / self._workers)
+            batch_size = math.ceil(len(by_length) / number)
+        return [by_length[start : start + batch_size] for start in range(0, len(by_length), batch_size)]
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
+    def _workers(self) -> int:
+        """How many batches can be on their way at a time."""
+        return torch.get_num_threads() if self._device.type == "cpu" else 1
+
     def _side_by_side(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
         """Do what ``map`` does; on a CPU, in several threads, which share PyTorch's own."""
         threads = torch.get_num_threads()
-        workers = min(threads, len(items)) if next(self.model.parameters()).device.type == "cpu" else 1
+        workers = min(self._workers, len(items))
         if workers < 2:
             yield from map(function, items)
             return
@@ -184,9 +204,8 @@ class Translator:
 
     def _batch(self, sentences: list[list[str]]) -> torch.Tensor:
         """Return padded ids, ``[batch, src_len]``."""
-        device = next(self.model.parameters()).device
         ids = [torch.tensor([self.src_field.vocab[token] for token in tokens]) for tokens in sentences]
-        return pad_sequence(ids, batch_first=True, padding_value=self.src_field.pad_id).to(device)
+        return pad_sequence(ids, batch_first=True, padding_value=self.src_field.pad_id).to(self._device)
 
     def _search(self, src: torch.Tensor, beam_size: int, alpha: float, use_cache: bool) -> list[Hypothesis]:
         sos_id, eos_id = self.tgt_field.sos_id, self.tgt_field.eos_id
