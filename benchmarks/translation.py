@@ -7,7 +7,7 @@
   with a cache; then in lower precision.
 
 All take turns for several rounds in one process; the table has medians and the spread. A machine's pace varies, and the
-two ways that take one sentence after another need a minute each. So they translate a quarter of the sentences in a turn,
+two that take one sentence after another need a minute each. So they translate a quarter of the sentences in a turn,
 and the sum of four turns counts once; each of the others translates all of them, and counts, in every turn.
 
 "Same text" is how many sentences come out as the tutorials' way translates them. "Of limit" compares with how fast this
