@@ -49,10 +49,10 @@ def test_several_cores_translate_the_same_and_keep_their_threads(trained, pairs,
 
 
 @pytest.mark.parametrize(
-    ("sentences", "threads", "sizes"),
-    [(11, 2, [3, 3, 3, 2]), (4, 2, [4]), (5, 3, [2, 2, 1]), (9, 1, [3, 3, 3])],  # most 4 at a time
+    ("sentences", "most", "threads", "sizes"),
+    [(11, 4, 2, [3, 3, 3, 2]), (4, 4, 2, [4]), (9, 4, 4, [3, 2, 2, 2]), (9, 4, 1, [3, 3, 3]), (3, 1, 4, [1, 1, 1])],
 )
-def test_every_core_gets_as_many_batches_of_similar_size(trained, pairs, monkeypatch, sentences, threads, sizes):
+def test_every_core_gets_as_many_batches_of_similar_size(trained, pairs, monkeypatch, sentences, most, threads, sizes):
     batches = []
 
     def search(model, src, *others, **settings):
@@ -62,7 +62,7 @@ def test_every_core_gets_as_many_batches_of_similar_size(trained, pairs, monkeyp
     monkeypatch.setattr("transformer_lib.translator.greedy_search", search)
     torch.set_num_threads(threads)
     try:
-        trained.translate([pair.src for pair in (pairs * 3)[:sentences]], batch_size=4)
+        trained.translate([pair.src for pair in (pairs * 3)[:sentences]], batch_size=most)
     finally:
         torch.set_num_threads(1)
     assert sorted(map(len, batches), reverse=True) == sizes

@@ -1,5 +1,6 @@
 """Text in, text out: tokenise, search, detokenise, with scores and attention."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -164,9 +165,9 @@ class Translator:
         by_length = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
         number = math.ceil(len(by_length) / batch_size)
         if number > 1:
-            number = self._workers * math.ceil(number / self._workers)
-            batch_size = math.ceil(len(by_length) / number)
-        return [by_length[start : start + batch_size] for start in range(0, len(by_length), batch_size)]
+            number = min(self._workers * math.ceil(number / self._workers), len(by_length))
+        edges = [i * len(by_length) // max(1, number) for i in range(number + 1)]
+        return [by_length[start:end] for start, end in itertools.pairwise(edges)]
 
     @property
     def _device(self) -> torch.device:
