@@ -197,7 +197,7 @@ class _StepDecoder:
         sentences_left = len(sentences) < len(self.memory_mask)
         if sentences_left:
             self.memory_mask = self.memory_mask.index_select(0, sentences)
-            if self.cache is None:
+            if self.cache is None:  # with a cache, nobody looks at the memory again
                 self.memory = self.memory.index_select(0, sentences)
         for layer_cache in self.cache or []:
             layer_cache.select_rows(rows)
