@@ -36,12 +36,14 @@ from contenders import (
     synchronize,
     write,
 )
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_lib import bleu
 from transformer_lib.checkpoint import SHIPPED_MODEL
 from transformer_lib.corpora import Pair, load_corpus
 from transformer_lib.masks import padding_mask
+from transformer_lib.search import greedy_search
 from transformer_lib.training import pick_device
 from transformer_lib.transformer import Transformer
 from transformer_lib.translator import Translation, Translator
@@ -162,15 +164,23 @@ def timed(run: Callable[[], Any], device: torch.device) -> tuple[Any, float]:
 
 def growth(translator: Translator, sentences: list[str], device: torch.device) -> dict[str, dict[str, float]]:
     """Measure greedy search's milliseconds a sentence, one batch after another, by their size and by length."""
+    src_field, tgt_field = translator.src_field, translator.tgt_field
 
     def length(sentence: str) -> int:
-        return len(translator.src_field.tokens(sentence))
+        return len(src_field.tokens(sentence))
 
     def milliseconds(some: list[str], size: int) -> float:
-        batches = [some[start : start + size] for start in range(0, len(some), size)]
-        runs = [
-            timed(lambda: [translator.translate(b, 1, batch_size=size) for b in batches], device)[1] for _ in range(3)
+        ids = [torch.tensor(src_field.encode(sentence)) for sentence in some]
+        batches = [
+            pad_sequence(ids[start : start + size], True, src_field.pad_id).to(device)
+            for start in range(0, len(ids), size)
         ]
+
+        def search() -> None:
+            for batch in batches:
+                greedy_search(translator.model, batch, tgt_field.sos_id, tgt_field.eos_id)
+
+        runs = [timed(search, device)[1] for _ in range(3)]
         return 1000 * statistics.median(runs) / len(some)
 
     by_length = sorted(sentences, key=length)

@@ -3,6 +3,7 @@ import torch
 from weights import shake
 
 from transformer_lib import Decoder, DecoderLayer, causal_mask, masks, padding_mask, to_torch
+from transformer_lib.decoder import concatenate_padded
 
 MEMORY_MASK = padding_mask(torch.tensor([[5, 5, 5, 5], [5, 5, 1, 1]]), pad_id=1)
 TGT_PADDING = padding_mask(torch.tensor([[5, 5, 5], [5, 5, 1]]), pad_id=1)
@@ -52,6 +53,28 @@ def test_with_a_cache_one_step_at_a_time_gives_what_all_steps_at_once_give(norm_
     steps = [decoder(x[:, i : i + 1], None, None, MEMORY_MASK, cache=cache)[0] for i in range(5)]
     torch.testing.assert_close(torch.cat(steps, dim=1), at_once)
     assert cache[0].length == 5
+
+
+def test_a_cache_of_parts_is_the_cache_of_the_whole():
+    torch.manual_seed(0)
+    decoder = Decoder(2, 16, 4, 32).eval()
+    memory = torch.randn(3, 5, 16)
+    whole, parts = decoder.start_cache(memory), decoder.start_cache(memory[:1, :2], memory[1:])
+    for one, other in zip(whole, parts, strict=True):
+        for name in ("memory_keys", "memory_values"):
+            expected, found = getattr(one, name), getattr(other, name)
+            assert found.shape == expected.shape == (3, 4, 5, 4)
+            torch.testing.assert_close(found[1:], expected[1:])
+            torch.testing.assert_close(found[0, :, :2], expected[0, :, :2])
+            assert not found[0, :, 2:].any()  # nothing is computed where there is no memory
+            assert found.is_contiguous() and expected.is_contiguous()  # as the many reads want it
+
+
+def test_batches_of_several_lengths_are_filled_up_with_zeros():
+    short, long = torch.tensor([[[1.0], [2.0]]]), torch.tensor([[[3.0], [4.0], [5.0]], [[6.0], [7.0], [8.0]]])
+    together = concatenate_padded([short, long])
+    assert together.squeeze(-1).tolist() == [[1, 2, 0], [3, 4, 5], [6, 7, 8]]
+    assert concatenate_padded([long]).equal(long)
 
 
 def test_several_rows_can_share_one_sentences_memory():

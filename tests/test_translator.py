@@ -1,4 +1,3 @@
-import itertools
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -49,26 +48,39 @@ def test_several_cores_translate_the_same_and_keep_their_threads(trained, pairs,
 
 
 @pytest.mark.parametrize(
-    ("sentences", "most", "threads", "sizes"),
-    [(11, 4, 2, [3, 3, 3, 2]), (4, 4, 2, [4]), (9, 4, 4, [3, 2, 2, 2]), (9, 4, 1, [3, 3, 3]), (3, 1, 4, [1, 1, 1])],
+    ("lengths", "most", "threads", "worth", "expected"),
+    [
+        ([9, 5, 4, 2, 2, 2, 2, 1], 8, 1, 1, [[9, 5, 4, 2, 2, 2, 2, 1]]),
+        ([9, 5, 4, 2, 2, 2, 2, 1], 8, 2, 4, [[9, 5, 4], [2, 2, 2, 2, 1]]),  # 24 and 19 with <sos> and <eos>
+        ([9, 5, 4, 2, 2, 2, 2, 1], 8, 3, 2, [[9, 5], [4, 2, 2, 2], [2, 1]]),  # a third is 14.3
+        ([9, 5, 4, 2, 2, 2, 2, 1], 8, 2, 5, [[9, 5, 4, 2, 2, 2, 2, 1]]),  # too few for two cores
+        ([9, 5, 4, 2, 2, 2, 2, 1], 4, 2, 4, [[9, 5, 4], [2, 2, 2, 2], [1]]),  # no more than four at a time
+        ([3] * 8, 3, 2, 2, [[3] * 2] * 4),  # three, rounded up to two for each core
+        ([3] * 10, 4, 2, 2, [[3] * 3] * 3 + [[3]]),
+        ([3] * 10, 4, 2, 3, [[3] * 4, [3] * 4, [3] * 2]),  # not rounded up, or they would be too small
+        ([20, 1, 1, 1], 2, 1, 1, [[20], [1, 1], [1]]),  # the first has more than half of all tokens
+        ([3, 2, 1], 1, 4, 1, [[3], [2], [1]]),
+    ],
 )
-def test_every_core_gets_as_many_batches_of_similar_size(trained, pairs, monkeypatch, sentences, most, threads, sizes):
+def test_batches_have_as_many_tokens_and_are_enough_for_all_cores(
+    trained, monkeypatch, lengths, most, threads, worth, expected
+):
     batches = []
+    sentences = [" ".join(["hund"] * length) for length in lengths]
 
     def search(model, src, *others, **settings):
         batches.append(src)
         return greedy_search(model, src, *others, **settings)
 
     monkeypatch.setattr("transformer_lib.translator.greedy_search", search)
+    monkeypatch.setattr("transformer_lib.translator.WORTH_A_WORKER", worth)
     torch.set_num_threads(threads)
     try:
-        trained.translate([pair.src for pair in (pairs * 3)[:sentences]], batch_size=most)
+        trained.translate(sentences, batch_size=most)
     finally:
         torch.set_num_threads(1)
-    assert sorted(map(len, batches), reverse=True) == sizes
-    lengths = [(src != trained.src_field.pad_id).sum(dim=1).tolist() for src in batches]
-    one_after_another = list(itertools.chain(*sorted(lengths, reverse=True)))
-    assert one_after_another == sorted(one_after_another, reverse=True)
+    written = [(src != trained.src_field.pad_id).sum(dim=1) - 2 for src in batches]  # without <sos> and <eos>
+    assert sorted((lengths.tolist() for lengths in written), reverse=True) == expected
 
 
 @pytest.mark.parametrize(("beam_size", "expected"), [(1, 256), (4, 128), (100, 5)])

@@ -1,6 +1,9 @@
 """The decoder, the right half of figure 1: it writes the target while it reads the memory (section 3.1)."""
 
+from collections.abc import Sequence
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_lib.add_norm import AddNorm
@@ -22,8 +25,7 @@ class LayerCache:
     def __init__(self, memory_keys: Tensor, memory_values: Tensor):
         self.keys: Tensor | None = None
         self.values: Tensor | None = None
-        self.memory_keys = memory_keys.contiguous()  # read at every step: a head's vectors lie side by side
-        self.memory_values = memory_values.contiguous()
+        self.memory_keys, self.memory_values = memory_keys, memory_values
 
     @property
     def length(self) -> int:
@@ -167,6 +169,29 @@ class Decoder(nn.Module):
             cross_maps.append(cross_weights)
         return self.norm(x), self_maps, cross_maps
 
-    def start_cache(self, memory: Tensor) -> list[LayerCache]:
-        """Compute what depends on the memory, ``[sentences, src_len, d_model]``, only: one ``LayerCache`` a layer."""
-        return [LayerCache(*layer.cross_attention.project_keys_values(memory, memory)) for layer in self.layers]
+    def start_cache(self, *memories: Tensor) -> list[LayerCache]:
+        """Compute what depends on the memory only: one ``LayerCache`` a layer, for all sentences.
+
+        Args:
+            memories: ``[sentences, src_len, d_model]`` each. Several need not be equally long: so nothing is computed
+                for most of the padding.
+        """
+        caches = []
+        for layer in self.layers:
+            projected = [layer.cross_attention.project_keys_values(memory, memory) for memory in memories]
+            # a copy: keys and values are read at every step, so that a head's vectors shall lie side by side
+            caches.append(LayerCache(*map(concatenate_padded, zip(*projected, strict=True))))
+        return caches
+
+
+def concatenate_padded(parts: Sequence[Tensor]) -> Tensor:
+    """Put batches below each other, the shorter ones filled up with zeros.
+
+    Args:
+        parts: ``[sentences, ..., seq_len, d]`` each; they may differ in number of sentences and in length.
+
+    Returns:
+        ``[all sentences, ..., longest seq_len, d]``.
+    """
+    longest = max(part.shape[-2] for part in parts)
+    return torch.cat([F.pad(part, (0, 0, 0, longest - part.shape[-2])) for part in parts])

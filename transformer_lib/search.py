@@ -4,10 +4,9 @@ import math
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lib.decoder import LayerCache
+from transformer_lib.decoder import LayerCache, concatenate_padded
 from transformer_lib.masks import padding_mask
 from transformer_lib.transformer import Transformer
 
@@ -63,9 +62,8 @@ def greedy_search(
         ValueError: ``src`` or ``max_len`` does not fit the model.
         FloatingPointError: the model's predictions are no numbers.
     """
-    memory, memory_mask = _encode(model, src)
+    decoder = _StepDecoder(model, src, use_cache)
     limits = _length_limits(model, src, max_len)
-    decoder = _StepDecoder(model, memory, memory_mask, use_cache)
     sentences = torch.arange(len(src), device=src.device)  # which sentence each row of the batch translates
     tgt = torch.full((len(src), 1), sos_id, device=src.device)
     log_probs = torch.zeros(len(src), device=src.device)
@@ -126,9 +124,8 @@ def beam_search(
     vocab_size = model.config.tgt_vocab_size
     if not 1 <= beam_size <= vocab_size:
         raise ValueError(f"beam_size is {beam_size}, expected 1 to {vocab_size}, the size of the target vocabulary")
-    memory, memory_mask = _encode(model, src)
+    decoder = _StepDecoder(model, src, use_cache)
     limits = _length_limits(model, src, max_len)
-    decoder = _StepDecoder(model, memory, memory_mask, use_cache)
     sentences = torch.arange(len(src), device=src.device)  # those still in the batch; each has `width` rows
     width = 1  # the beam holds one beginning, <sos>, before the first step
     tgt = torch.full((len(src), 1), sos_id, device=src.device)
@@ -173,9 +170,11 @@ def beam_search(
 class _StepDecoder:
     """Predicts the next token of every row, with a cache or without; rows of one sentence stand side by side."""
 
-    def __init__(self, model: Transformer, memory: Tensor, memory_mask: Tensor, use_cache: bool):
-        self.model, self.memory, self.memory_mask = model, memory, memory_mask
-        self.cache: list[LayerCache] | None = model.start_cache(memory) if use_cache else None
+    def __init__(self, model: Transformer, src: Tensor, use_cache: bool):
+        self.model = model
+        memories, self.memory_mask = _encode(model, src)
+        self.cache: list[LayerCache] | None = model.start_cache(*memories) if use_cache else None
+        self.memory = None if use_cache else concatenate_padded(memories)  # a cache has all that is needed of it
 
     def next_log_probs(self, tgt: Tensor, sos_id: int) -> Tensor:
         """Return log-probabilities of what follows ``tgt``, ``[rows, length]``: ``[rows, tgt_vocab_size]``.
@@ -197,7 +196,7 @@ class _StepDecoder:
         sentences_left = len(sentences) < len(self.memory_mask)
         if sentences_left:
             self.memory_mask = self.memory_mask.index_select(0, sentences)
-            if self.cache is None:  # with a cache, nobody looks at the memory again
+            if self.memory is not None:
                 self.memory = self.memory.index_select(0, sentences)
         for layer_cache in self.cache or []:
             layer_cache.select_rows(rows)
@@ -205,17 +204,19 @@ class _StepDecoder:
                 layer_cache.select_sentences(sentences)
 
 
-def _encode(model: Transformer, src: Tensor) -> tuple[Tensor, Tensor]:
-    """Do what ``model.encode`` does; on a CPU for a few sentences at a time, as long as the longest of these few."""
-    if src.device.type != "cpu":
-        return model.encode(src)
+def _encode(model: Transformer, src: Tensor) -> tuple[list[Tensor], Tensor]:
+    """Encode; on a CPU a few sentences at a time, as long as the longest of these few.
+
+    Returns:
+        Their memories, ``[few, length, d_model]`` each, and the mask of all, ``[batch, 1, 1, longest length]``.
+    """
     mask = padding_mask(src, model.config.pad_id)  # [batch, 1, 1, src_len]
+    few = ENCODED_AT_ONCE if src.device.type == "cpu" else max(1, len(src))
     memories = []
-    for few, real in zip(src.split(ENCODED_AT_ONCE), mask.split(ENCODED_AT_ONCE), strict=True):
+    for some, real in zip(src.split(few), mask.split(few), strict=True):
         length = 1 + max(real.any(dim=0).flatten().nonzero().flatten().tolist(), default=0)
-        memory, _ = model.encode(few[:, :length])
-        memories.append(F.pad(memory, (0, 0, 0, src.shape[1] - memory.shape[1])))  # [few, src_len, d_model]
-    return torch.cat(memories), mask
+        memories.append(model.encode(some[:, :length])[0])
+    return memories, mask[..., : max(memory.shape[1] for memory in memories)]
 
 
 def _most_probable(log_probs: Tensor) -> Tensor:

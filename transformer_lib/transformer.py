@@ -212,26 +212,31 @@ class Transformer(nn.Module):
         memory, _ = self.encoder(x, mask)
         return memory, mask
 
-    def decode(self, tgt: Tensor, memory: Tensor, memory_mask: Tensor, cache: list[LayerCache] | None = None) -> Tensor:
+    def decode(
+        self, tgt: Tensor, memory: Tensor | None, memory_mask: Tensor, cache: list[LayerCache] | None = None
+    ) -> Tensor:
         """Predict the next tokens from the target so far and the memory.
 
         Args:
             tgt: target ids, ``[batch, tgt_len]``; with a cache, the newest token of each row only, ``[rows, 1]``.
-            memory, memory_mask: what ``encode`` returned.
+            memory, memory_mask: what ``encode`` returned; the memory is not used with a cache, which has its keys.
             cache: what ``start_cache`` returned, with all earlier positions in it; it is updated in place.
 
         Returns:
             Logits, ``[batch, tgt_len, tgt_vocab_size]``.
 
         Raises:
-            ValueError: ``tgt`` does not fit the memory, or brings several tokens to a cache.
+            ValueError: ``tgt`` does not fit the memory, or brings several tokens to a cache, or there is neither memory
+                nor cache.
         """
         return self.output(self._decode(tgt, memory, memory_mask, cache))
 
     def _decode(
-        self, tgt: Tensor, memory: Tensor, memory_mask: Tensor, cache: list[LayerCache] | None = None
+        self, tgt: Tensor, memory: Tensor | None, memory_mask: Tensor, cache: list[LayerCache] | None = None
     ) -> Tensor:
         if cache is None:
+            if memory is None:
+                raise ValueError("memory is None, expected what encode returned: only a cache does without it")
             _check_batch_sizes(tgt, memory)
             x = self.tgt_embedding(tgt)
             x, _, _ = self.decoder(x, memory, target_mask(tgt, self.config.pad_id), memory_mask)
@@ -244,9 +249,13 @@ class Transformer(nn.Module):
             x, _, _ = self.decoder(x, None, None, memory_mask, cache=cache)
         return x
 
-    def start_cache(self, memory: Tensor) -> list[LayerCache]:
-        """Prepare decoding one position at a time, without computing earlier positions again (see ``LayerCache``)."""
-        return self.decoder.start_cache(memory)
+    def start_cache(self, *memories: Tensor) -> list[LayerCache]:
+        """Prepare decoding one position at a time, without computing earlier positions again (see ``LayerCache``).
+
+        Args:
+            memories: what ``encode`` returned, ``[sentences, src_len, d_model]``, for all sentences or for some each.
+        """
+        return self.decoder.start_cache(*memories)
 
     @torch.no_grad()
     def attention_maps(self, src: Tensor, tgt: Tensor) -> AttentionMaps:

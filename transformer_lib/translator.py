@@ -1,6 +1,5 @@
 """Text in, text out: tokenise, search, detokenise, with scores and attention."""
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from transformer_lib.transformer import AttentionMaps, Transformer
 
 T = TypeVar("T")
 R = TypeVar("R")
+WORTH_A_WORKER = 32  # sentences; fewer are sooner done in one batch, which all of a CPU's cores share
 
 
 @dataclass(frozen=True)
@@ -161,13 +161,20 @@ class Translator:
         return [translations[i] for i in range(len(sources))]
 
     def _batches(self, sources: list[list[str]], batch_size: int) -> list[list[int]]:
-        """Put sentences of similar length together, the most work first; all workers get as many batches."""
-        by_length = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
-        number = math.ceil(len(by_length) / batch_size)
-        if number > 1:
-            number = min(self._workers * math.ceil(number / self._workers), len(by_length))
-        edges = [i * len(by_length) // max(1, number) for i in range(number + 1)]
-        return [by_length[start:end] for start, end in itertools.pairwise(edges)]
+        """Put sentences of similar length together, as many tokens in each batch, so that workers end together."""
+        number = math.ceil(len(sources) / batch_size)
+        for_all_workers = self._workers * math.ceil(number / self._workers)
+        number = max(number, min(for_all_workers, len(sources) // WORTH_A_WORKER))
+        share = sum(map(len, sources)) / max(1, number)
+        batches: list[list[int]] = []
+        tokens = math.inf  # of the last batch; there is none yet
+        for i in sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True):
+            if tokens >= share or len(batches[-1]) == batch_size:
+                batches.append([])
+                tokens = 0
+            batches[-1].append(i)
+            tokens += len(sources[i])
+        return batches
 
     @property
     def _device(self) -> torch.device:
