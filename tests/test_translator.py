@@ -58,6 +58,8 @@ def test_several_cores_translate_the_same_and_keep_their_threads(trained, pairs,
         ([3] * 8, 3, 2, 2, [[3] * 2] * 4),  # three, rounded up to two for each core
         ([3] * 10, 4, 2, 2, [[3] * 3] * 3 + [[3]]),
         ([3] * 10, 4, 2, 3, [[3] * 4, [3] * 4, [3] * 2]),  # not rounded up, or they would be too small
+        ([3] * 12, 8, 2, 2, [[3] * 6] * 2),  # three quarters of what is allowed
+        ([3] * 13, 8, 2, 2, [[3] * 4] * 3 + [[3]]),
         ([20, 1, 1, 1], 2, 1, 1, [[20], [1, 1], [1]]),  # the first has more than half of all tokens
         ([3, 2, 1], 1, 4, 1, [[3], [2], [1]]),
     ],
