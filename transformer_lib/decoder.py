@@ -173,13 +173,13 @@ class Decoder(nn.Module):
         """Compute what depends on the memory only: one ``LayerCache`` a layer, for all sentences.
 
         Args:
-            memories: ``[sentences, src_len, d_model]`` each. Several need not be equally long: so nothing is computed
-                for most of the padding.
+            memories: ``[sentences, src_len, d_model]`` each. Their lengths may differ, so that little is computed for
+                padding.
         """
         caches = []
         for layer in self.layers:
             projected = [layer.cross_attention.project_keys_values(memory, memory) for memory in memories]
-            # a copy: keys and values are read at every step, so that a head's vectors shall lie side by side
+            # copied, so that a head's vectors lie side by side: they are read at every step
             caches.append(LayerCache(*map(concatenate_padded, zip(*projected, strict=True))))
         return caches
 

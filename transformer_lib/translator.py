@@ -163,7 +163,7 @@ class Translator:
     def _batches(self, sources: list[list[str]], batch_size: int) -> list[list[int]]:
         """Put sentences of similar length together, as many tokens in each batch, so that workers end together."""
         number = math.ceil(len(sources) / batch_size)
-        if (workers := self._workers) > 1:  # as many for each, of a size that leaves room for more of the short ones
+        if (workers := self._workers) > 1:  # as many for each; a batch of short sentences holds more than the average
             rounds = math.ceil(len(sources) / (0.75 * batch_size * workers))
             number = max(number, min(rounds * workers, len(sources) // WORTH_A_WORKER))
         share = sum(map(len, sources)) / max(1, number)
