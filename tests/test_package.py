@@ -30,6 +30,7 @@ ORDER = [
         "parallel",
         "optimization",
         "precision",
+        "prepacking",
         "divergence",
         "training",
         "search",

@@ -1,3 +1,4 @@
+import copy
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -6,6 +7,7 @@ import torch
 
 from transformer_lib.checkpoint import SavedModel
 from transformer_lib.precision import in_precision
+from transformer_lib.prepacking import prepack
 from transformer_lib.search import Hypothesis, greedy_search
 from transformer_lib.text import UNK
 from transformer_lib.translator import Translator
@@ -83,6 +85,37 @@ def test_batches_have_as_many_tokens_and_are_enough_for_all_cores(
         torch.set_num_threads(1)
     written = [(src != trained.src_field.pad_id).sum(dim=1) - 2 for src in batches]  # without <sos> and <eos>
     assert sorted((lengths.tolist() for lengths in written), reverse=True) == expected
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_many_sentences_are_translated_the_same_by_a_prepacked_twin(trained, pairs, monkeypatch, beam_size):
+    sentences = [pair.src for pair in pairs]
+    expected = trained.translate(sentences, beam_size)
+    made = []
+
+    def prepack_and_note(model):
+        made.append(prepack(model))
+        return made[-1]
+
+    monkeypatch.setattr("transformer_lib.translator.prepack", prepack_and_note)
+    monkeypatch.setattr("transformer_lib.translator.WORTH_PREPACKING", len(sentences))
+    translations = trained.translate(sentences, beam_size)
+    assert [t.text for t in translations] == [t.text for t in expected]
+    assert [t.log_prob for t in translations] == pytest.approx([t.log_prob for t in expected], rel=1e-4, abs=1e-5)
+    trained.translate(sentences[1:], beam_size)
+    assert len(made) == 1
+
+
+def test_many_sentences_are_translated_with_the_weights_of_today(trained, pairs, monkeypatch):
+    monkeypatch.setattr("transformer_lib.translator.WORTH_PREPACKING", 1)
+    translator = Translator(copy.deepcopy(trained.model), trained.src_field, trained.tgt_field)
+    sentences = [pair.src for pair in pairs]
+    assert translator(sentences) == trained(sentences)
+    with torch.no_grad():
+        translator.model.output.weight.zero_()
+        translator.model.output.bias.zero_()
+        translator.model.output.bias[trained.tgt_field.eos_id] = 1.0
+    assert set(translator(sentences)) == {""}
 
 
 @pytest.mark.parametrize(("beam_size", "expected"), [(1, 256), (4, 128), (100, 5)])

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.checkpoint import SHIPPED_MODEL, CheckpointError, SavedModel, check_vocabularies, load_model
 from transformer_lib.precision import in_precision
+from transformer_lib.prepacking import prepack
 from transformer_lib.search import NO_NUMBERS, Hypothesis, beam_search, greedy_search
 from transformer_lib.text import EOS, SOS, TextField
 from transformer_lib.transformer import AttentionMaps, Transformer
@@ -19,6 +20,7 @@ from transformer_lib.transformer import AttentionMaps, Transformer
 T = TypeVar("T")
 R = TypeVar("R")
 WORTH_A_WORKER = 32  # sentences; fewer are sooner done in one batch, which all of a CPU's cores share
+WORTH_PREPACKING = 256  # sentences; fewer are sooner done than it pays
 
 
 @dataclass(frozen=True)
@@ -151,9 +153,10 @@ class Translator:
         sources = [self._source_tokens(sentence, number) for number, sentence in enumerate(sentences, start=1)]
         translations: dict[int, Translation] = {}
         batches = self._batches(sources, batch_size)
+        model = prepack(self.model) if len(sources) >= WORTH_PREPACKING else self.model
 
         def search(batch: list[int]) -> list[Hypothesis]:
-            return self._search(self._batch([sources[i] for i in batch]), beam_size, alpha, use_cache)
+            return self._search(model, self._batch([sources[i] for i in batch]), beam_size, alpha, use_cache)
 
         for batch, hypotheses in zip(batches, self._side_by_side(search, batches), strict=True):
             for i, hypothesis in zip(batch, hypotheses, strict=True):
@@ -216,12 +219,14 @@ class Translator:
         ids = [torch.tensor([self.src_field.vocab[token] for token in tokens]) for tokens in sentences]
         return pad_sequence(ids, batch_first=True, padding_value=self.src_field.pad_id).to(self._device)
 
-    def _search(self, src: torch.Tensor, beam_size: int, alpha: float, use_cache: bool) -> list[Hypothesis]:
+    def _search(
+        self, model: Transformer, src: torch.Tensor, beam_size: int, alpha: float, use_cache: bool
+    ) -> list[Hypothesis]:
         sos_id, eos_id = self.tgt_field.sos_id, self.tgt_field.eos_id
         try:
             if beam_size == 1:
-                return greedy_search(self.model, src, sos_id, eos_id, use_cache=use_cache)
-            beams = beam_search(self.model, src, sos_id, eos_id, beam_size, alpha, use_cache=use_cache)
+                return greedy_search(model, src, sos_id, eos_id, use_cache=use_cache)
+            beams = beam_search(model, src, sos_id, eos_id, beam_size, alpha, use_cache=use_cache)
         except RuntimeError as error:
             if "ChooseQuantizationParams" in str(error):  # what cannot be rounded to 8 bits is no number
                 raise FloatingPointError(NO_NUMBERS) from None
