@@ -10,7 +10,12 @@ from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.precision import in_precision
 from transformer_lib.prepacking import prepack
 
-packs = pytest.mark.skipif(prepack(linear := nn.Linear(2, 2)) is linear, reason="this machine has nothing to gain")
+packs = pytest.mark.skipif(prepack(large := nn.Linear(1024, 1024)) is large, reason="this machine has nothing to gain")
+
+
+@pytest.fixture(autouse=True)
+def _every_matrix_is_large(monkeypatch):
+    monkeypatch.setattr("transformer_lib.prepacking.LARGE", 1)
 
 
 @pytest.fixture
@@ -104,6 +109,14 @@ def test_a_linear_layer_of_another_kind_is_left_alone():
             return 2 * super().forward(x)
 
     both = nn.ModuleList([Doubled(8, 8), nn.Linear(8, 8)])
+    twin = prepack(both)
+    assert twin[0] is both[0] and twin[1] is not both[1]
+
+
+@packs
+def test_only_large_matrices_are_prepacked(monkeypatch):
+    monkeypatch.setattr("transformer_lib.prepacking.LARGE", 64)
+    both = nn.ModuleList([nn.Linear(8, 7), nn.Linear(8, 8)])
     twin = prepack(both)
     assert twin[0] is both[0] and twin[1] is not both[1]
 

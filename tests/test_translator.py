@@ -99,6 +99,7 @@ def test_many_sentences_are_translated_the_same_by_a_prepacked_twin(trained, pai
 
     monkeypatch.setattr("transformer_lib.translator.prepack", prepack_and_note)
     monkeypatch.setattr("transformer_lib.translator.WORTH_PREPACKING", len(sentences))
+    monkeypatch.setattr("transformer_lib.prepacking.LARGE", 1)
     translations = trained.translate(sentences, beam_size)
     assert [t.text for t in translations] == [t.text for t in expected]
     assert [t.log_prob for t in translations] == pytest.approx([t.log_prob for t in expected], rel=1e-4, abs=1e-5)
@@ -108,6 +109,7 @@ def test_many_sentences_are_translated_the_same_by_a_prepacked_twin(trained, pai
 
 def test_many_sentences_are_translated_with_the_weights_of_today(trained, pairs, monkeypatch):
     monkeypatch.setattr("transformer_lib.translator.WORTH_PREPACKING", 1)
+    monkeypatch.setattr("transformer_lib.prepacking.LARGE", 1)
     translator = Translator(copy.deepcopy(trained.model), trained.src_field, trained.tgt_field)
     sentences = [pair.src for pair in pairs]
     assert translator(sentences) == trained(sentences)

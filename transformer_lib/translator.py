@@ -20,7 +20,7 @@ from transformer_lib.transformer import AttentionMaps, Transformer
 T = TypeVar("T")
 R = TypeVar("R")
 WORTH_A_WORKER = 32  # sentences; fewer are sooner done in one batch, which all of a CPU's cores share
-WORTH_PREPACKING = 256  # sentences; fewer are sooner done than it pays
+WORTH_PREPACKING = 64  # sentences; fewer are sooner done than it pays
 
 
 @dataclass(frozen=True)
