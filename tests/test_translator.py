@@ -107,6 +107,17 @@ def test_many_sentences_are_translated_the_same_by_a_prepacked_twin(trained, pai
     assert len(made) == 1
 
 
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_the_twin_does_the_work(trained, monkeypatch, beam_size):
+    silent = copy.deepcopy(trained.model)
+    with torch.no_grad():
+        silent.output.bias[trained.tgt_field.eos_id] = 1000.0
+    monkeypatch.setattr("transformer_lib.translator.prepack", lambda model: silent)
+    monkeypatch.setattr("transformer_lib.translator.WORTH_PREPACKING", 2)
+    assert trained(["Ein Hund schläft."] * 2, beam_size) == ["", ""]
+    assert trained(["Ein Hund schläft."], beam_size) == ["a dog is sleeping."]
+
+
 def test_many_sentences_are_translated_with_the_weights_of_today(trained, pairs, monkeypatch):
     monkeypatch.setattr("transformer_lib.translator.WORTH_PREPACKING", 1)
     monkeypatch.setattr("transformer_lib.prepacking.LARGE", 1)
