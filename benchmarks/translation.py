@@ -6,9 +6,11 @@
 - ``this library``: one sentence at a time, in batches, and by beam search (with the model's own length penalty), each
   with a cache; then in lower precision.
 
-All take turns for several rounds in one process; the table has medians and the spread. A machine's pace varies, and the
-two that take one sentence after another need a minute each. So they translate a quarter of the sentences in a turn,
-and the sum of four turns counts once; each of the others translates all of them, and counts, in every turn.
+All take turns for several rounds, each in a process of its own, as people run it: in one process, each would throw out
+matrix products that PyTorch has prepared for the others, since it keeps about a thousand. The table has medians and the
+spread. A machine's pace varies, and the two that take one sentence after another need a minute each. So they translate
+a quarter of the sentences in a turn, and the sum of four turns counts once; each of the others translates all of them,
+and counts, in every turn.
 
 "Same text" is how many sentences come out as the tutorials' way translates them. "Of limit" compares with how fast this
 machine multiplies matrices at best and the operations that greedy search cannot do without. Then it measures how greedy
@@ -19,9 +21,12 @@ search grows with the batch and with the sentences' length. Notebook 10 reads th
 """
 
 import argparse
+import functools
+import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,6 +113,7 @@ def names(device: torch.device) -> list[str]:
     return [TUTORIALS, TORCH, *ours, *(f"{way}, {p}" for p in lower for way in ("greedy", "beam of 4"))]
 
 
+@functools.cache
 def make_way(name: str, path: str, device: torch.device) -> Way:
     """Load the model anew for a way to translate, so that none gains from another."""
     precision = next((precision for precision in ("bfloat16", "int8") if precision in name), "float32")
@@ -122,6 +128,12 @@ def make_way(name: str, path: str, device: torch.device) -> Way:
     if name == ONE_BY_ONE:
         return lambda sentences: [translator.translate([sentence], **settings)[0] for sentence in sentences]
     return lambda sentences: translator.translate(sentences, **settings)
+
+
+def take_turn(name: str, path: str, device: torch.device, sentences: list[str]) -> tuple[Sequence[Any], float]:
+    """Return what a way writes, and its seconds; the first time in a process, the model is loaded before."""
+    translate = make_way(name, path, device)
+    return timed(lambda: translate(sentences), device)
 
 
 def choose(corpus_name: str, split: str | None, number: int | None, translator: Translator) -> list[Pair]:
@@ -211,19 +223,24 @@ def main() -> None:
     translator = Translator.load(options.model, device)
     pairs = choose(options.corpus, options.split, options.sentences, translator)
     sentences, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
-    ways = {name: make_way(name, options.model, device) for name in names(device)}
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    written: dict[str, list[Any]] = {name: [None] * len(sentences) for name in ways}
-    for translate in ways.values():
-        translate(sentences[:256])  # warm up, with the memory of full batches
+    spawn = multiprocessing.get_context("spawn")
+    processes = {name: ProcessPoolExecutor(1, spawn) for name in names(device)}
+
+    def translate(name: str, some: list[str]) -> tuple[Sequence[Any], float]:
+        return processes[name].submit(take_turn, name, options.model, device, some).result()
+
+    seconds: dict[str, list[float]] = {name: [] for name in processes}
+    written: dict[str, list[Any]] = {name: [None] * len(sentences) for name in processes}
+    for name in processes:
+        translate(name, sentences[:256])  # warm up, with the memory of full batches
     for _ in range(options.rounds):
         for turn in range(TURNS):
-            for name, translate in ways.items():
+            for name in processes:
                 some = slice(turn, None, TURNS) if name in (TUTORIALS, ONE_BY_ONE) else slice(None)
-                written[name][some], took = timed(
-                    lambda translate=translate, some=some: translate(sentences[some]), device
-                )
+                written[name][some], took = translate(name, sentences[some])
                 seconds[name].append(took)
+    for process in processes.values():
+        process.shutdown()
     for name in (TUTORIALS, ONE_BY_ONE):
         seconds[name] = [sum(seconds[name][start : start + TURNS]) for start in range(0, len(seconds[name]), TURNS)]
 
