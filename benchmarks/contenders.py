@@ -19,11 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_lib import Transformer
-from transformer_lib.attention import MultiHeadAttention
 from transformer_lib.checkpoint import replace_file
-from transformer_lib.conversion import to_torch
-from transformer_lib.dropout import Dropout
-from transformer_lib.precision import half_precision
+from transformer_lib.fast.dropout import Dropout
+from transformer_lib.fast.precision import half_precision
+from transformer_lib.interop.pytorch import to_torch
+from transformer_lib.model.attention import MultiHeadAttention
 
 PAD = 1
 

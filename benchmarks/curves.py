@@ -21,14 +21,14 @@ import torch
 from contenders import as_the_tutorials_do, machine, write
 from training import BATCH_SIZE, LEARNING_RATE, endlessly, load, train_plainly
 
-from transformer_lib import parallel
-from transformer_lib.batching import Batches, make_dataset
-from transformer_lib.corpora import load_corpus
-from transformer_lib.optimization import make_optimizer
-from transformer_lib.precision import MixedPrecision
-from transformer_lib.recipes import Recipe
-from transformer_lib.training import evaluate, pick_device, train_epoch
-from transformer_lib.transformer import PRESETS
+from transformer_lib.data.batches import Batches, make_dataset
+from transformer_lib.data.corpora import load_corpus
+from transformer_lib.fast.precision import MixedPrecision
+from transformer_lib.model.config import PRESETS
+from transformer_lib.training import distributed
+from transformer_lib.training.optimizer import make_optimizer
+from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import evaluate, pick_device, train_epoch
 
 EVERY = 10  # batches between two points of a curve
 TWO = "two processes"
@@ -58,9 +58,9 @@ def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device
         "compiled": library("float32", True),
         TWO: library(),
     }
-    torch.manual_seed(2 if "other" in way else 1 + 1_000_000 * parallel.rank())
+    torch.manual_seed(2 if "other" in way else 1 + 1_000_000 * distributed.rank())
     points, stream = [], endlessly(lambda: Batches(dataset, BATCH_SIZE, train=True, device=device))
-    with parallel.together(device):
+    with distributed.together(device):
         for start in range(0, batches, EVERY):
             points.append(ways[way](list(itertools.islice(stream, min(EVERY, batches - start)))))
         val_loss = evaluate(model, Batches(val_set, BATCH_SIZE, device=device), progress=False)
@@ -104,7 +104,7 @@ def main() -> None:
             curves.append(in_two_processes([*same, "--device", options.device]))
         else:
             curves.append(curve(way, options.batches, options.corpus, options.preset, device))
-        if parallel.is_first():
+        if distributed.is_first():
             points = curves[-1]["train_loss"]
             print(f"{way:24}" + " ".join(f"{loss:6.3f}" for loss in points[:: max(1, len(points) // 8)]), end="")
             print(f"   validation loss {curves[-1]['val_loss']:.4f}", flush=True)

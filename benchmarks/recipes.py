@@ -25,13 +25,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from transformer_lib import bleu
 from transformer_lib.checkpoint import STATE_FILE, load_model, replace_file
-from transformer_lib.corpora import load_corpus
-from transformer_lib.pipeline import train_translator, tune_length_penalty
-from transformer_lib.recipes import Recipe
-from transformer_lib.training import perplexity
-from transformer_lib.transformer import PRESETS
+from transformer_lib.data.corpora import load_corpus
+from transformer_lib.inference import bleu
+from transformer_lib.model.config import PRESETS
+from transformer_lib.training.pipeline import train_translator, tune_length_penalty
+from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import perplexity
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

@@ -43,15 +43,15 @@ from torch.utils.flop_counter import FlopCounterMode
 from torchtext.data import BucketIterator, Dataset
 
 from transformer_lib import Transformer, TransformerConfig
-from transformer_lib.batching import Batches, make_dataset
-from transformer_lib.corpora import load_corpus
-from transformer_lib.embeddings import ids_are_known
-from transformer_lib.optimization import make_optimizer
-from transformer_lib.precision import MixedPrecision
-from transformer_lib.recipes import Recipe
-from transformer_lib.text import TextField, build_vocabularies
-from transformer_lib.training import pick_device, seed_everything, train_epoch
-from transformer_lib.transformer import PRESETS
+from transformer_lib.data.batches import Batches, make_dataset
+from transformer_lib.data.corpora import load_corpus
+from transformer_lib.data.tokenizers import TextField, build_vocabularies
+from transformer_lib.fast.precision import MixedPrecision
+from transformer_lib.model.config import PRESETS
+from transformer_lib.model.embeddings import ids_are_known
+from transformer_lib.training.optimizer import make_optimizer
+from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import pick_device, seed_everything, train_epoch
 
 BATCH_SIZE = 128
 LEARNING_RATE = 5e-4

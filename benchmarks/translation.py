@@ -44,14 +44,14 @@ from contenders import (
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.flop_counter import FlopCounterMode
 
-from transformer_lib import bleu
 from transformer_lib.checkpoint import SHIPPED_MODEL
-from transformer_lib.corpora import Pair, load_corpus
-from transformer_lib.masks import padding_mask
-from transformer_lib.search import greedy_search
-from transformer_lib.training import pick_device
-from transformer_lib.transformer import Transformer
-from transformer_lib.translator import Translation, Translator
+from transformer_lib.data.corpora import Pair, load_corpus
+from transformer_lib.inference import bleu
+from transformer_lib.inference.search import greedy_search
+from transformer_lib.inference.translator import Translation, Translator
+from transformer_lib.model.masks import padding_mask
+from transformer_lib.model.transformer import Transformer
+from transformer_lib.training.trainer import pick_device
 
 
 class Written(NamedTuple):

@@ -11,12 +11,12 @@ import torch
 from browser import _chromium, browser  # noqa: F401 - fixtures
 
 from transformer_lib import Transformer, TransformerConfig
-from transformer_lib.batching import make_dataset
-from transformer_lib.corpora import Pair
-from transformer_lib.recipes import Recipe
-from transformer_lib.text import TextField, build_vocabularies
-from transformer_lib.training import fit, seed_everything
-from transformer_lib.translator import Translator
+from transformer_lib.data.batches import make_dataset
+from transformer_lib.data.corpora import Pair
+from transformer_lib.data.tokenizers import TextField, build_vocabularies
+from transformer_lib.inference.translator import Translator
+from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import fit, seed_everything
 
 try:
     import resource

@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 
 from transformer_lib.checkpoint import CheckpointError, load_model, load_training_state
-from transformer_lib.generator import TextGenerator
-from transformer_lib.subwords import SubwordField
-from transformer_lib.transformer import Transformer
-from transformer_lib.translator import Translator
+from transformer_lib.data.subwords import SubwordField
+from transformer_lib.inference.translator import Translator
+from transformer_lib.language_model.generator import TextGenerator
+from transformer_lib.model.transformer import Transformer
 
 ROOM = 2**28  # bytes that reading a file of some kilobytes, and translating with it, may take
 SECONDS = 60  # after which a process that does not come back is killed

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weights import shake
 
-from transformer_lib import MultiHeadAttention, causal_mask, masks, padding_mask, scaled_dot_product_attention, to_torch
+from transformer_lib import MultiHeadAttention, causal_mask, padding_mask, scaled_dot_product_attention, to_torch
+from transformer_lib.model import masks
 
 
 def test_attention_by_hand():

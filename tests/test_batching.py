@@ -8,9 +8,9 @@ import pytest
 import torch
 from torchtext.datasets import LanguageModelingDataset
 
-from transformer_lib.batching import Batches, Chunks, make_dataset, make_stream, prefetch
-from transformer_lib.corpora import Pair, read_text
-from transformer_lib.text import RunningTextField, TextField, build_vocabularies
+from transformer_lib.data.batches import Batches, Chunks, make_dataset, make_stream, prefetch
+from transformer_lib.data.corpora import Pair, read_text
+from transformer_lib.data.tokenizers import RunningTextField, TextField, build_vocabularies
 
 PAD = 1
 

@@ -6,7 +6,7 @@ import pytest
 import sacrebleu
 from sacrebleu.significance import PairedTest
 
-from transformer_lib import bleu
+from transformer_lib.inference import bleu
 
 
 def test_by_hand():
@@ -63,7 +63,7 @@ def test_sacrebleu_is_given_with_its_signature():
 
 def test_references_are_the_raw_texts_tokens_never_words_looked_up(trained):
     """A reference with an unknown word must not be matched by ``<unk>``."""
-    from transformer_lib.translator import Translation
+    from transformer_lib.inference.translator import Translation
 
     translation = Translation("a <unk> is sleeping.", [], ["a", "<unk>", "is", "sleeping", ".", "<eos>"], 0.0, 0.0)
     reference = "A zebra is sleeping."

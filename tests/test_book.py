@@ -168,7 +168,7 @@ def test_entries_lead_to_where_notebooks_show_them_and_notebooks_to_entries(page
     assert {Path(urlsplit(link).path).stem for link in explained} >= {path.stem for path in NOTEBOOKS[1:]}
     assert "../notebooks/03_attention_and_masks.html#the-padding-mask" in explained
     assert (
-        "../api/transformer_lib.masks.html#transformer_lib.masks.padding_mask"
+        "../api/transformer_lib.model.masks.html#transformer_lib.model.masks.padding_mask"
         in pages["notebooks/03_attention_and_masks.html"].links
     )
 
@@ -236,7 +236,7 @@ def test_the_search_finds_padding_masks_in_notebook_03(pages, browser):
 
 @pytest.mark.parametrize(
     "path",
-    ["index.html", "notebooks/06_translating.html", "api/transformer_lib.masks.html", "glossary.html"],
+    ["index.html", "notebooks/06_translating.html", "api/transformer_lib.model.masks.html", "glossary.html"],
 )
 def test_one_can_read_it_in_the_light_and_in_the_dark(pages, browser, path):
     page, problems = browser.open(BOOK / path)

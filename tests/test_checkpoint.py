@@ -18,8 +18,8 @@ from transformer_lib.checkpoint import (
     save_model,
     save_training_state,
 )
-from transformer_lib.subwords import SubwordField, train_subwords
-from transformer_lib.translator import Translator
+from transformer_lib.data.subwords import SubwordField, train_subwords
+from transformer_lib.inference.translator import Translator
 
 
 def fields_of(translator):
@@ -47,7 +47,7 @@ def test_a_model_comes_back_as_it_was(model_file, trained):
 def test_another_process_gives_the_same_translations(model_file, trained, pairs):
     sentences = [pair.src for pair in pairs]
     code = (
-        "import json, sys; from transformer_lib.translator import Translator; "
+        "import json, sys; from transformer_lib.inference.translator import Translator; "
         "print(json.dumps(Translator.load(sys.argv[1])(json.loads(sys.argv[2]), beam_size=3)))"
     )
     result = subprocess.run(

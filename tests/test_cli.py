@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from transformer_lib import cli
-from transformer_lib.corpora import CorpusError
+from transformer_lib.data.corpora import CorpusError
 
 COMMANDS = ["train", "translate", "train-lm", "generate", "evaluate", "export", "download", "info"]
 

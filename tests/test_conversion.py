@@ -15,11 +15,11 @@ from transformer_lib import (
     TransformerConfig,
     causal_mask,
     from_torch,
-    masks,
     padding_mask,
     to_torch,
 )
-from transformer_lib.conversion import DECODER_LAYER, ENCODER_LAYER
+from transformer_lib.interop.pytorch import DECODER_LAYER, ENCODER_LAYER
+from transformer_lib.model import masks
 
 SRC_IDS = torch.tensor([[5, 6, 7, 8], [9, 4, 1, 1]])
 TGT_IDS = torch.tensor([[2, 5, 6], [2, 7, 1]])

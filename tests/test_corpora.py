@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from conftest import as_guest
 
-from transformer_lib import corpora, download
-from transformer_lib.corpora import CorpusError, Pair, load_corpus, load_text, read_lines, read_pairs, read_text
+from transformer_lib.data import corpora, download
+from transformer_lib.data.corpora import CorpusError, Pair, load_corpus, load_text, read_lines, read_pairs, read_text
 
 SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 needs_wikitext2 = pytest.mark.skipif(not (SHARED_DATA / "wikitext-2").is_dir(), reason="WikiText-2 is not there")
@@ -301,8 +301,8 @@ def test_sides_of_different_length_are_refused(tmp_path):
 
 @needs_multi30k
 def test_the_real_multi30k(monkeypatch):
-    from transformer_lib.batching import Batches, make_dataset
-    from transformer_lib.text import TextField, build_vocabularies
+    from transformer_lib.data.batches import Batches, make_dataset
+    from transformer_lib.data.tokenizers import TextField, build_vocabularies
 
     monkeypatch.setenv("TRANSFORMER_LIB_DATA", str(SHARED_DATA))
     corpus = load_corpus("multi30k")

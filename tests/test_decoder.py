@@ -2,8 +2,9 @@ import pytest
 import torch
 from weights import shake
 
-from transformer_lib import Decoder, DecoderLayer, causal_mask, masks, padding_mask, to_torch
-from transformer_lib.decoder import concatenate_padded
+from transformer_lib import Decoder, DecoderLayer, causal_mask, padding_mask, to_torch
+from transformer_lib.model import masks
+from transformer_lib.model.decoder import concatenate_padded
 
 MEMORY_MASK = padding_mask(torch.tensor([[5, 5, 5, 5], [5, 5, 1, 1]]), pad_id=1)
 TGT_PADDING = padding_mask(torch.tensor([[5, 5, 5], [5, 5, 1]]), pad_id=1)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from conftest import PAIRS, as_guest
 
-from transformer_lib import Transformer, cli, training
+from transformer_lib import Transformer, cli
 from transformer_lib.checkpoint import (
     MODEL_FILE,
     STATE_FILE,
@@ -16,9 +16,10 @@ from transformer_lib.checkpoint import (
     load_training_state,
     save_training_state,
 )
-from transformer_lib.corpora import Corpus
-from transformer_lib.recipes import Recipe
-from transformer_lib.training import fit, seed_everything
+from transformer_lib.data.corpora import Corpus
+from transformer_lib.training import trainer
+from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import fit, seed_everything
 
 RECIPE = Recipe(epochs=3, batch_size=3, learning_rate=2e-3)
 
@@ -109,7 +110,7 @@ def test_a_folder_that_became_read_only_is_named_before_training_goes_on(
 ):
     output = guest_folder / "run"
     interrupted_run(dataset, tiny_config, output)
-    monkeypatch.setattr(training, "train_epoch", never)
+    monkeypatch.setattr(trainer, "train_epoch", never)
     with as_guest(guest_folder):
         output.chmod(0o555)
         with pytest.raises(PermissionError, match="what was there before is unchanged"):
@@ -161,7 +162,7 @@ def test_a_folder_that_cannot_be_written_to_is_named_before_training(
     dataset, tiny_config, guest_folder, monkeypatch, tried
 ):
     run(dataset, tiny_config, None)  # imports all that is needed
-    monkeypatch.setattr(training, "train_epoch", never)
+    monkeypatch.setattr(trainer, "train_epoch", never)
     with as_guest(guest_folder):
         guest_folder.chmod(0o555)
         with pytest.raises(PermissionError, match="run") as error:

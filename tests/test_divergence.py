@@ -8,12 +8,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from transformer_lib import Transformer, precision
-from transformer_lib.batching import Batches
+from transformer_lib import Transformer
 from transformer_lib.checkpoint import load_model
-from transformer_lib.divergence import DivergenceWatch
-from transformer_lib.recipes import Recipe
-from transformer_lib.training import evaluate, fit, seed_everything, train_epoch
+from transformer_lib.data.batches import Batches
+from transformer_lib.fast import precision
+from transformer_lib.training.divergence import DivergenceWatch
+from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import evaluate, fit, seed_everything, train_epoch
 
 RECIPE = Recipe(epochs=3, batch_size=3, learning_rate=2e-3)  # three steps an epoch
 BATCH = SimpleNamespace(src=torch.ones(4, 5), tgt=torch.ones(4, 6), fields={"src", "tgt"})

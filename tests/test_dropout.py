@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from transformer_lib.dropout import Dropout, dropout
+from transformer_lib.fast.dropout import Dropout, dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])

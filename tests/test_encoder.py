@@ -2,7 +2,8 @@ import pytest
 import torch
 from weights import shake
 
-from transformer_lib import AddNorm, Encoder, EncoderLayer, causal_mask, masks, padding_mask, to_torch
+from transformer_lib import AddNorm, Encoder, EncoderLayer, causal_mask, padding_mask, to_torch
+from transformer_lib.model import masks
 
 MASK = padding_mask(torch.tensor([[5, 5, 5, 5], [5, 5, 1, 1]]), pad_id=1)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from transformer_lib import masks
+from transformer_lib.model import masks
 
 ASSETS = Path(__file__).parents[1] / "assets"
 FIGURES = sorted((ASSETS / "figures").glob("*.svg"))

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from transformer_lib import TextGenerator, TransformerLanguageModel, Translator, load_text, train_language_model
-from transformer_lib.batching import Chunks, make_dataset, make_stream
 from transformer_lib.checkpoint import CheckpointError, load_model, save_model
-from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, Recipe
-from transformer_lib.text import UNK, RunningTextField
-from transformer_lib.training import evaluate, fit
+from transformer_lib.data.batches import Chunks, make_dataset, make_stream
+from transformer_lib.data.tokenizers import UNK, RunningTextField
+from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, Recipe
+from transformer_lib.training.trainer import evaluate, fit
 
 COLOURS = "Red orange yellow green blue indigo violet"  # after each, there is one way to go on
 RECIPE = Recipe(epochs=15, batch_size=2, bptt=8, learning_rate=2e-3)

@@ -9,10 +9,10 @@ from torch import nn
 from weights import shake
 
 from transformer_lib import Encoder, LanguageModelConfig, TransformerLanguageModel, from_torch
-from transformer_lib.batching import make_stream
-from transformer_lib.recipes import Recipe
-from transformer_lib.text import RunningTextField
-from transformer_lib.training import fit
+from transformer_lib.data.batches import make_stream
+from transformer_lib.data.tokenizers import RunningTextField
+from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import fit
 
 CONFIG = LanguageModelConfig(vocab_size=17, d_model=16, num_heads=2, d_ff=24, max_len=9)
 

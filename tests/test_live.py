@@ -5,9 +5,9 @@ import re
 import pytest
 import torch
 
-from transformer_lib import live
-from transformer_lib.live import LiveTranslator, to_html, to_text, trace
-from transformer_lib.search import beam_search
+from transformer_lib.inference.search import beam_search
+from transformer_lib.notebook import live_translator
+from transformer_lib.notebook.live_translator import LiveTranslator, to_html, to_text, trace
 
 SENTENCE = "Eine Katze schläft im Garten."
 
@@ -20,7 +20,7 @@ def found(trained):
 @pytest.fixture
 def widget(trained, monkeypatch):
     pytest.importorskip("ipywidgets")
-    monkeypatch.setattr(live, "_SECONDS_PER_TOKEN", 0.0)
+    monkeypatch.setattr(live_translator, "_SECONDS_PER_TOKEN", 0.0)
     return LiveTranslator(trained, SENTENCE)
 
 
@@ -84,7 +84,7 @@ def test_headings_stand_above_all_columns(found):
 
 def test_no_token_becomes_a_tag(found):
     hostile = "<img src=x onerror=alert(1)>"
-    steps = [live.Step(hostile, 0.5, [(hostile, 0.5)])]
+    steps = [live_translator.Step(hostile, 0.5, [(hostile, 0.5)])]
     changed = dataclasses.replace(found, steps=steps, unknown=[hostile], beams=[(hostile, found.beams[0][1])])
     assert "<img" not in to_html(changed) and to_html(changed).count("&lt;img") == 4
 

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from transformer_lib import losses
-from transformer_lib.losses import output_loss, sequence_loss
+from transformer_lib.training import loss as loss_module
+from transformer_lib.training.loss import output_loss, sequence_loss
 
 PAD = 1
 
@@ -50,12 +50,12 @@ def gradients_of(loss, features, layer):
 
 @pytest.fixture(params=[1, 3, 100], ids=lambda rows: f"{rows} rows at once")
 def _slices(request, monkeypatch):
-    monkeypatch.setitem(losses._LOGITS_AT_ONCE, "cpu", request.param * 11)
+    monkeypatch.setitem(loss_module._LOGITS_AT_ONCE, "cpu", request.param * 11)
 
 
 @pytest.fixture(params=[True, False], ids=["as on a CPU", "as on a GPU"])
 def _padding(request, monkeypatch):
-    monkeypatch.setattr(losses, "_leaves_padding_out", lambda device: request.param)
+    monkeypatch.setattr(loss_module, "_leaves_padding_out", lambda device: request.param)
 
 
 @pytest.mark.usefixtures("_slices", "_padding")

@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from transformer_lib import causal_mask, local_mask, masks, padding_mask, target_mask
+from transformer_lib import causal_mask, local_mask, padding_mask, target_mask
+from transformer_lib.model import masks
 
 
 def test_padding_mask_is_true_at_real_tokens_only():

@@ -12,16 +12,17 @@ from conftest import PAIRS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from transformer_lib import Transformer, TransformerConfig, cli, plots
-from transformer_lib.batching import make_dataset, resegment
-from transformer_lib.bleu import score
+from transformer_lib import Transformer, TransformerConfig, cli
 from transformer_lib.checkpoint import load_model, save_model
-from transformer_lib.corpora import Pair
-from transformer_lib.recipes import Recipe
-from transformer_lib.subwords import SubwordField, train_subwords
-from transformer_lib.text import EOS, PAD, SOS, UNK, TextField, build_vocabularies
-from transformer_lib.training import fit, seed_everything
-from transformer_lib.translator import Translator
+from transformer_lib.data.batches import make_dataset, resegment
+from transformer_lib.data.corpora import Pair
+from transformer_lib.data.subwords import SubwordField, train_subwords
+from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, TextField, build_vocabularies
+from transformer_lib.inference.bleu import score
+from transformer_lib.inference.translator import Translator
+from transformer_lib.notebook import plots
+from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import fit, seed_everything
 
 NO_SPACE = "letters without a space, expected at most 1,000"
 NOTHING, TOO_LONG, NO_TEXT = "expected at least one word", "expected at most", "half a character"

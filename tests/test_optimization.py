@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from transformer_lib import Transformer
-from transformer_lib.optimization import MovingAverage, learning_rate_schedule, make_optimizer
-from transformer_lib.recipes import SCHEDULES, Recipe
+from transformer_lib.training.optimizer import MovingAverage, learning_rate_schedule, make_optimizer
+from transformer_lib.training.recipe import SCHEDULES, Recipe
 
 MUON = Recipe(optimizer="muon", learning_rate=0.01, weight_decay=0.1)
 

@@ -13,10 +13,10 @@ import pytest
 import torch
 from two_processes import RECIPE, make_data, make_model, one_epoch
 
-from transformer_lib import parallel
 from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state
-from transformer_lib.optimization import make_optimizer
-from transformer_lib.training import fit
+from transformer_lib.training import distributed
+from transformer_lib.training.optimizer import make_optimizer
+from transformer_lib.training.trainer import fit
 
 
 def torchrun(*arguments):
@@ -113,42 +113,42 @@ def test_processes_that_would_train_different_things_are_refused(folder, found):
 
 def test_one_process_alone_needs_no_group():
     rows = torch.arange(4)
-    assert parallel.world_size() == 1
-    assert parallel.is_first()
-    assert parallel.total(rows) is rows
-    assert parallel.share(rows) is rows
+    assert distributed.world_size() == 1
+    assert distributed.is_first()
+    assert distributed.total(rows) is rows
+    assert distributed.share(rows) is rows
 
 
 def test_a_device_that_cannot_be_connected_is_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with (
         pytest.raises(ValueError, match="device is meta, expected cpu or cuda"),
-        parallel.together(torch.device("meta")),
+        distributed.together(torch.device("meta")),
     ):
         pass
 
 
 def test_a_lone_process_is_the_first_whatever_number_a_scheduler_gave_it(monkeypatch):
     monkeypatch.setenv("RANK", "1")
-    assert parallel.is_first()
+    assert distributed.is_first()
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert not parallel.is_first()
+    assert not distributed.is_first()
 
 
 @pytest.fixture
 def left(monkeypatch):
     """What this process, one of several that are connected, will not wait for when it ends."""
     left = []
-    monkeypatch.setattr(parallel, "_are_connected", lambda: True)
-    monkeypatch.setattr(parallel.atexit, "unregister", left.append)
+    monkeypatch.setattr(distributed, "_are_connected", lambda: True)
+    monkeypatch.setattr(distributed.atexit, "unregister", left.append)
     return left
 
 
 def test_a_process_that_fails_does_not_wait_for_the_others_when_it_ends(left):
-    with parallel.together(torch.device("cpu")):
+    with distributed.together(torch.device("cpu")):
         pass
     assert not left
-    with pytest.raises(MemoryError), parallel.together(torch.device("cpu")):
+    with pytest.raises(MemoryError), distributed.together(torch.device("cpu")):
         raise MemoryError
     assert left == [torch.distributed.destroy_process_group]
 

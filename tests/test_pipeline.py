@@ -3,12 +3,12 @@ import dataclasses
 import pytest
 
 from transformer_lib import load_corpus, train_translator
-from transformer_lib.bleu import by_definition
 from transformer_lib.checkpoint import load_model
-from transformer_lib.corpora import Pair, load_text
-from transformer_lib.pipeline import train_language_model, tune_length_penalty
-from transformer_lib.recipes import Recipe
-from transformer_lib.translator import Translator
+from transformer_lib.data.corpora import Pair, load_text
+from transformer_lib.inference.bleu import by_definition
+from transformer_lib.inference.translator import Translator
+from transformer_lib.training.pipeline import train_language_model, tune_length_penalty
+from transformer_lib.training.recipe import Recipe
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 import pytest
 import torch
 
-from transformer_lib import SinusoidalPositions, plots
-from transformer_lib.training import History
+from transformer_lib import SinusoidalPositions
+from transformer_lib.notebook import plots
+from transformer_lib.training.trainer import History
 
 
 @pytest.fixture(scope="module")

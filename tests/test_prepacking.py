@@ -7,15 +7,15 @@ from torch.testing import assert_close
 from weights import shake
 
 from transformer_lib import Transformer, TransformerConfig
-from transformer_lib.precision import in_precision
-from transformer_lib.prepacking import prepack
+from transformer_lib.fast.precision import in_precision
+from transformer_lib.fast.prepacking import prepack
 
 packs = pytest.mark.skipif(prepack(large := nn.Linear(1024, 1024)) is large, reason="this machine has nothing to gain")
 
 
 @pytest.fixture(autouse=True)
 def _every_matrix_is_large(monkeypatch):
-    monkeypatch.setattr("transformer_lib.prepacking.LARGE", 1)
+    monkeypatch.setattr("transformer_lib.fast.prepacking.LARGE", 1)
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_linear_layer_of_another_kind_is_left_alone():
 
 @packs
 def test_only_large_matrices_are_prepacked(monkeypatch):
-    monkeypatch.setattr("transformer_lib.prepacking.LARGE", 64)
+    monkeypatch.setattr("transformer_lib.fast.prepacking.LARGE", 64)
     both = nn.ModuleList([nn.Linear(8, 7), nn.Linear(8, 8)])
     twin = prepack(both)
     assert twin[0] is both[0] and twin[1] is not both[1]
@@ -140,7 +140,7 @@ def test_under_autocast_without_onednn_or_avx512_the_model_is_its_own_twin(model
         patch.setattr(torch.backends.mkldnn, "enabled", False)
         assert prepack(model) is model
     with monkeypatch.context() as patch:
-        patch.setattr("transformer_lib.prepacking._OPERATIONS", ("_one_that_this_pytorch_lacks",))
+        patch.setattr("transformer_lib.fast.prepacking._OPERATIONS", ("_one_that_this_pytorch_lacks",))
         assert prepack(model) is model
     monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: "AVX2")
     assert prepack(model) is model

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from transformer_lib import Transformer
-from transformer_lib.recipes import Recipe
-from transformer_lib.training import fit, seed_everything
+from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import fit, seed_everything
 
 PLAIN = {}
 EVERYTHING = {

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-import transformer_lib.search
+import transformer_lib.inference.search
 from transformer_lib import Transformer, TransformerConfig
-from transformer_lib.search import beam_search, greedy_search, length_penalty
+from transformer_lib.inference.search import beam_search, greedy_search, length_penalty
 
 PAD, SOS, EOS = 1, 2, 3
 
@@ -68,7 +68,7 @@ def test_encoding_a_few_at_a_time_changes_nothing(model, src, monkeypatch, at_on
     shapes = []
     encode = model.encode
     monkeypatch.setattr(model, "encode", lambda few: shapes.append(list(few.shape)) or encode(few))
-    monkeypatch.setattr(transformer_lib.search, "ENCODED_AT_ONCE", at_once)
+    monkeypatch.setattr(transformer_lib.inference.search, "ENCODED_AT_ONCE", at_once)
     assert only_ids(greedy_search(model, src, SOS, EOS)) == only_ids(whole[0])
     lengths = [9, 3, 5, 9, 2, 7, 1, 9, 4, 6, 8, 5] if at_once == 1 else [9, 9, 8]
     assert [columns for _, columns in shapes] == lengths  # none computes what is padding in all of its sentences

@@ -6,11 +6,13 @@ import re
 import pytest
 import torch
 
-from transformer_lib import MultiHeadAttention, series, training
+from transformer_lib import MultiHeadAttention
 from transformer_lib.checkpoint import MODEL_FILE
-from transformer_lib.corpora import load_corpus
-from transformer_lib.pipeline import train_translator
-from transformer_lib.recipes import RECIPES
+from transformer_lib.data.corpora import load_corpus
+from transformer_lib.notebook import session as series
+from transformer_lib.training import trainer
+from transformer_lib.training.pipeline import train_translator
+from transformer_lib.training.recipe import RECIPES
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +22,7 @@ def environment(monkeypatch, tmp_path):
         monkeypatch.delenv(name)
     monkeypatch.setenv("TRANSFORMER_LIB_DATA", str(tmp_path / "cache"))
     for url in ("MULTI30K_URL", "WIKITEXT2_URL"):
-        monkeypatch.setattr(f"transformer_lib.corpora.{url}", "http://127.0.0.1:9/")  # nothing listens there
+        monkeypatch.setattr(f"transformer_lib.data.corpora.{url}", "http://127.0.0.1:9/")  # nothing listens there
     monkeypatch.chdir(tmp_path)
 
 
@@ -45,9 +47,9 @@ def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys,
     for split in ("valid", "test"):
         (tmp_path / "cache" / "wikitext-2" / f"{split}.txt").write_text("one\n" * 10, encoding="utf-8")
         checksums[f"{split}.txt"] = "git-blob:c22ecc634e6e2f871b74241bae0c90202784cbcc"
-    monkeypatch.setattr("transformer_lib.corpora.WIKITEXT2_CHECKSUMS", {"train.txt": "git-blob:", **checksums})
+    monkeypatch.setattr("transformer_lib.data.corpora.WIKITEXT2_CHECKSUMS", {"train.txt": "git-blob:", **checksums})
     assert series.start_with_text("wikitext-2").text.name == "wikitext-2-valid"
-    monkeypatch.setattr("transformer_lib.series.pick_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr("transformer_lib.notebook.session.pick_device", lambda: torch.device("cpu"))
     assert series.start_with_text().text.name == "wikitext-2-valid"
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 3 and printed[0].startswith(
@@ -96,7 +98,7 @@ def tiny_sample(monkeypatch, tmp_path, pairs):
             (folder / f"{split}.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     corpus = dataclasses.replace(load_corpus(folder), name="sample")
     monkeypatch.setattr(
-        "transformer_lib.series.load_corpus", lambda name: corpus if name == "sample" else load_corpus(name)
+        "transformer_lib.notebook.session.load_corpus", lambda name: corpus if name == "sample" else load_corpus(name)
     )
 
 
@@ -117,7 +119,7 @@ def test_a_training_that_was_interrupted_in_its_first_epoch_goes_on(tiny_sample,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("transformer_lib.training.train_epoch", interrupted)
+        patch.setattr("transformer_lib.training.trainer.train_epoch", interrupted)
         series.start_with_model()
     assert (tmp_path / "runs" / "sample-small" / MODEL_FILE).exists()  # untrained: not to be taken for a model
     series.start_with_model()
@@ -126,7 +128,7 @@ def test_a_training_that_was_interrupted_in_its_first_epoch_goes_on(tiny_sample,
 
 def test_a_training_that_was_interrupted_in_a_later_epoch_goes_on_too(tiny_sample, monkeypatch, tmp_path, capsys):
     """A model of one epoch is a model, but not the one that the notebook is about."""
-    real, epochs = training.train_epoch, []
+    real, epochs = trainer.train_epoch, []
 
     def interrupted(*arguments, **options):
         epochs.append(1)
@@ -135,7 +137,7 @@ def test_a_training_that_was_interrupted_in_a_later_epoch_goes_on_too(tiny_sampl
         return real(*arguments, **options)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(training, "train_epoch", interrupted)
+        patch.setattr(trainer, "train_epoch", interrupted)
         series.start_with_model()
     series.start_with_model()
     printed = capsys.readouterr().out
@@ -158,7 +160,9 @@ def test_without_a_trained_multi30k_model_the_sample_corpus_takes_its_place(tiny
         _locate=lambda file: tmp_path / "tiny" / file.replace("test_2016_flickr", "test"),
     )
     sample = series.load_corpus("sample")
-    monkeypatch.setattr("transformer_lib.series.load_corpus", lambda name: sample if name == "sample" else multi30k)
+    monkeypatch.setattr(
+        "transformer_lib.notebook.session.load_corpus", lambda name: sample if name == "sample" else multi30k
+    )
     session, _ = series.start_with_model()
     assert (session.corpus.name, session.preset) == ("sample", "small")
     assert "There is no trained model in runs/multi30k-tutorial (notebook 05 trains it)" in capsys.readouterr().out

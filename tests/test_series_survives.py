@@ -41,7 +41,7 @@ def prepare():
 
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    from transformer_lib import series
+    from transformer_lib.notebook import session as series
 
     steps = Path(os.environ["STEPS"])
 
@@ -52,8 +52,8 @@ def prepare():
             while steps.exists() and steps.stat().st_size >= 3:
                 time.sleep(0.01)
 
-    series._runs = lambda fast_dev_run: Path("runs")
-    series.replace = lambda recipe, epochs: dataclasses.replace(recipe, epochs=int(os.environ["EPOCHS"]))
+    session._runs = lambda fast_dev_run: Path("runs")
+    session.replace = lambda recipe, epochs: dataclasses.replace(recipe, epochs=int(os.environ["EPOCHS"]))
     register_optimizer_step_post_hook(hold)
 
 

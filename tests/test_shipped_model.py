@@ -4,12 +4,12 @@ from dataclasses import asdict
 
 import pytest
 
-from transformer_lib import bleu
 from transformer_lib.checkpoint import SHIPPED_MODEL, load_model
-from transformer_lib.corpora import CorpusError, load_corpus
-from transformer_lib.recipes import RECIPES, Recipe
-from transformer_lib.transformer import TransformerConfig
-from transformer_lib.translator import Translator
+from transformer_lib.data.corpora import CorpusError, load_corpus
+from transformer_lib.inference import bleu
+from transformer_lib.inference.translator import Translator
+from transformer_lib.model.config import TransformerConfig
+from transformer_lib.training.recipe import RECIPES, Recipe
 
 
 @pytest.fixture(scope="module")

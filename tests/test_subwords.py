@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from transformer_lib.batching import make_dataset, resegment
-from transformer_lib.subwords import SubwordField, train_subwords
-from transformer_lib.text import EOS, PAD, SOS, UNK
+from transformer_lib.data.batches import make_dataset, resegment
+from transformer_lib.data.subwords import SubwordField, train_subwords
+from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK
 
 SIZE = 80
 

@@ -121,11 +121,11 @@ modules = {module.name for module in pkgutil.iter_modules(transformer_lib.__path
 for module in modules:
     importlib.import_module(f"transformer_lib.{module}")
 from transformer_lib import Transformer, TransformerConfig, Translator, load_corpus
-from transformer_lib.batching import make_dataset
-from transformer_lib.corpora import CorpusError, Pair
-from transformer_lib.recipes import Recipe
-from transformer_lib.text import TextField, build_vocabularies
-from transformer_lib.training import fit
+from transformer_lib.data.batches import make_dataset
+from transformer_lib.data.corpora import CorpusError, Pair
+from transformer_lib.training.recipe import Recipe
+from transformer_lib.data.tokenizers import TextField, build_vocabularies
+from transformer_lib.training.trainer import fit
 
 fields = TextField("de"), TextField("en")
 data = make_dataset([Pair("Ein Hund schläft.", "A dog sleeps."), Pair("Eine Katze.", "A cat.")], *fields)

@@ -1,8 +1,8 @@
 import pytest
 
-from transformer_lib.batching import make_dataset, make_stream
-from transformer_lib.corpora import Pair
-from transformer_lib.text import (
+from transformer_lib.data.batches import make_dataset, make_stream
+from transformer_lib.data.corpora import Pair
+from transformer_lib.data.tokenizers import (
     EOS,
     PAD,
     SOS,

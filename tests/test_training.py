@@ -6,14 +6,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from transformer_lib import Transformer, precision, training
-from transformer_lib.batching import Batches, make_dataset
+from transformer_lib import Transformer
 from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state, save_training_state
-from transformer_lib.optimization import learning_rate_schedule, make_optimizer
-from transformer_lib.precision import MixedPrecision
-from transformer_lib.recipes import SCHEDULES, Recipe
-from transformer_lib.subwords import SubwordField, train_subwords
-from transformer_lib.training import (
+from transformer_lib.data.batches import Batches, make_dataset
+from transformer_lib.data.subwords import SubwordField, train_subwords
+from transformer_lib.fast import precision
+from transformer_lib.fast.precision import MixedPrecision
+from transformer_lib.training import trainer
+from transformer_lib.training.optimizer import learning_rate_schedule, make_optimizer
+from transformer_lib.training.recipe import SCHEDULES, Recipe
+from transformer_lib.training.trainer import (
     evaluate,
     fit,
     pick_device,
@@ -100,7 +102,7 @@ def test_training_lowers_the_loss_and_keeps_the_best_model(dataset, tiny_config,
 
 def test_the_best_model_is_not_the_last_one_if_that_is_worse(dataset, tiny_config, tmp_path, monkeypatch):
     losses = iter([3.0, 1.0, 2.0, 4.0])
-    monkeypatch.setattr(training, "evaluate", lambda *arguments: next(losses))
+    monkeypatch.setattr(trainer, "evaluate", lambda *arguments: next(losses))
     model, history = run(dataset, tiny_config, tmp_path)
     monkeypatch.undo()
     assert history.best_epoch == 2
@@ -117,7 +119,7 @@ def test_resuming_after_an_interruption_gives_the_same_numbers(
     recipe = dataclasses.replace(RECIPE, schedule=schedule, average=average)
     straight, straight_history = run(dataset, tiny_config, tmp_path / "straight", recipe)
     name = {"epoch": "train_epoch", "evaluation": "evaluate"}[stop_in]
-    real, calls = getattr(training, name), []
+    real, calls = getattr(trainer, name), []
 
     def interrupted(*arguments, **options):
         calls.append(1)
@@ -126,7 +128,7 @@ def test_resuming_after_an_interruption_gives_the_same_numbers(
             raise KeyboardInterrupt  # after the third epoch's work, before any of it is written down
         return result
 
-    monkeypatch.setattr(training, name, interrupted)
+    monkeypatch.setattr(trainer, name, interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(dataset, tiny_config, tmp_path / "broken", recipe)
     monkeypatch.undo()
@@ -158,7 +160,7 @@ def test_an_interruption_in_the_first_epoch_can_be_resumed_too(dataset, tiny_con
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "train_epoch", interrupted)
+    monkeypatch.setattr(trainer, "train_epoch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(dataset, tiny_config, tmp_path)
     monkeypatch.undo()
@@ -223,8 +225,8 @@ def test_another_vocabulary_of_the_same_size_cannot_be_resumed_with(dataset, tin
 
 
 def test_perplexity_is_e_to_the_loss_however_large():
-    assert training.perplexity(math.log(7)) == pytest.approx(7)
-    assert training.perplexity(1e6) == math.inf
+    assert trainer.perplexity(math.log(7)) == pytest.approx(7)
+    assert trainer.perplexity(1e6) == math.inf
 
 
 def test_of_several_processes_each_gets_a_gpu_or_is_told_that_there_is_none(monkeypatch):
@@ -328,7 +330,7 @@ def subword_config(tiny_config):
 def test_everything_at_once_can_be_resumed_too(subword_dataset, subword_config, tmp_path, monkeypatch):
     """Subwords cut anew in each epoch, Muon, two passes, bfloat16, the average: nothing of them is lost."""
     straight, straight_history = run(subword_dataset, subword_config, tmp_path / "straight", EVERYTHING)
-    real, calls = training.train_epoch, []
+    real, calls = trainer.train_epoch, []
 
     def interrupted(*arguments, **options):
         calls.append(1)
@@ -336,7 +338,7 @@ def test_everything_at_once_can_be_resumed_too(subword_dataset, subword_config, 
             raise KeyboardInterrupt
         return real(*arguments, **options)
 
-    monkeypatch.setattr(training, "train_epoch", interrupted)
+    monkeypatch.setattr(trainer, "train_epoch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(subword_dataset, subword_config, tmp_path / "broken", EVERYTHING)
     monkeypatch.undo()
@@ -423,13 +425,13 @@ def test_in_half_precision_what_is_frozen_stays_frozen(subword_dataset, subword_
 
 
 def test_every_epoch_cuts_subwords_anew(subword_dataset, subword_config, monkeypatch):
-    seen, real = [], training.train_epoch
+    seen, real = [], trainer.train_epoch
 
     def spy(model, batches, *arguments):
         seen.append([example.tgt for example in batches.dataset.examples])
         return real(model, batches, *arguments)
 
-    monkeypatch.setattr(training, "train_epoch", spy)
+    monkeypatch.setattr(trainer, "train_epoch", spy)
     run(subword_dataset, subword_config, recipe=EVERYTHING)
     assert len(seen) == 3 and seen[0] != seen[1] != seen[2]
     assert seen[0] != [example.tgt for example in subword_dataset.examples]
@@ -448,13 +450,13 @@ def test_a_step_does_not_wait_for_the_device(subword_config):
 
 
 def test_while_fitting_nobody_looks_for_unknown_ids(subword_dataset, subword_config, monkeypatch):
-    seen, real = [], training.train_epoch
+    seen, real = [], trainer.train_epoch
 
     def spy(model, *arguments):
         seen.append(model.src_embedding.tokens.checks_ids)
         return real(model, *arguments)
 
-    monkeypatch.setattr(training, "train_epoch", spy)
+    monkeypatch.setattr(trainer, "train_epoch", spy)
     model, _ = run(subword_dataset, subword_config)
     assert seen == [False] * RECIPE.epochs
     with pytest.raises(ValueError, match="ids holds -1"):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformer_lib import Transformer, TransformerConfig
-from transformer_lib.transformer import PRESETS
+from transformer_lib.model.config import PRESETS
 
 PAD = 1
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from transformer_lib.checkpoint import SavedModel
-from transformer_lib.precision import in_precision
-from transformer_lib.prepacking import prepack
-from transformer_lib.search import Hypothesis, greedy_search
-from transformer_lib.text import UNK
-from transformer_lib.translator import Translator
+from transformer_lib.data.tokenizers import UNK
+from transformer_lib.fast.precision import in_precision
+from transformer_lib.fast.prepacking import prepack
+from transformer_lib.inference.search import Hypothesis, greedy_search
+from transformer_lib.inference.translator import Translator
 
 
 def test_what_was_learnt_by_heart_is_translated(trained, pairs):
@@ -76,8 +76,8 @@ def test_batches_have_as_many_tokens_and_are_enough_for_all_cores(
         batches.append(src)
         return greedy_search(model, src, *others, **settings)
 
-    monkeypatch.setattr("transformer_lib.translator.greedy_search", search)
-    monkeypatch.setattr("transformer_lib.translator.WORTH_A_WORKER", worth)
+    monkeypatch.setattr("transformer_lib.inference.translator.greedy_search", search)
+    monkeypatch.setattr("transformer_lib.inference.translator.WORTH_A_WORKER", worth)
     torch.set_num_threads(threads)
     try:
         trained.translate(sentences, batch_size=most)
@@ -97,9 +97,9 @@ def test_many_sentences_are_translated_the_same_by_a_prepacked_twin(trained, pai
         made.append(prepack(model))
         return made[-1]
 
-    monkeypatch.setattr("transformer_lib.translator.prepack", prepack_and_note)
-    monkeypatch.setattr("transformer_lib.translator.WORTH_PREPACKING", len(sentences))
-    monkeypatch.setattr("transformer_lib.prepacking.LARGE", 1)
+    monkeypatch.setattr("transformer_lib.inference.translator.prepack", prepack_and_note)
+    monkeypatch.setattr("transformer_lib.inference.translator.WORTH_PREPACKING", len(sentences))
+    monkeypatch.setattr("transformer_lib.fast.prepacking.LARGE", 1)
     translations = trained.translate(sentences, beam_size)
     assert [t.text for t in translations] == [t.text for t in expected]
     assert [t.log_prob for t in translations] == pytest.approx([t.log_prob for t in expected], rel=1e-4, abs=1e-5)
@@ -112,15 +112,15 @@ def test_the_twin_does_the_work(trained, monkeypatch, beam_size):
     silent = copy.deepcopy(trained.model)
     with torch.no_grad():
         silent.output.bias[trained.tgt_field.eos_id] = 1000.0
-    monkeypatch.setattr("transformer_lib.translator.prepack", lambda model: silent)
-    monkeypatch.setattr("transformer_lib.translator.WORTH_PREPACKING", 2)
+    monkeypatch.setattr("transformer_lib.inference.translator.prepack", lambda model: silent)
+    monkeypatch.setattr("transformer_lib.inference.translator.WORTH_PREPACKING", 2)
     assert trained(["Ein Hund schläft."] * 2, beam_size) == ["", ""]
     assert trained(["Ein Hund schläft."], beam_size) == ["a dog is sleeping."]
 
 
 def test_many_sentences_are_translated_with_the_weights_of_today(trained, pairs, monkeypatch):
-    monkeypatch.setattr("transformer_lib.translator.WORTH_PREPACKING", 1)
-    monkeypatch.setattr("transformer_lib.prepacking.LARGE", 1)
+    monkeypatch.setattr("transformer_lib.inference.translator.WORTH_PREPACKING", 1)
+    monkeypatch.setattr("transformer_lib.fast.prepacking.LARGE", 1)
     translator = Translator(copy.deepcopy(trained.model), trained.src_field, trained.tgt_field)
     sentences = [pair.src for pair in pairs]
     assert translator(sentences) == trained(sentences)
@@ -140,7 +140,7 @@ def test_memory_does_not_grow_with_the_beam(trained, monkeypatch, beam_size, exp
         one = Hypothesis([trained.tgt_field.eos_id], 0.0, 0.0)
         return [one if beam_size == 1 else [one]] * len(src)
 
-    monkeypatch.setattr(f"transformer_lib.translator.{'greedy' if beam_size == 1 else 'beam'}_search", search)
+    monkeypatch.setattr(f"transformer_lib.inference.translator.{'greedy' if beam_size == 1 else 'beam'}_search", search)
     trained.translate(["Ein Hund schläft."] * (4 * expected), beam_size)
     assert max(most) == expected
 
@@ -193,7 +193,7 @@ def test_translating_changes_nothing(trained):
 def test_a_gpu_gives_the_same_translations(trained, pairs):
     import copy
 
-    from transformer_lib.translator import Translator
+    from transformer_lib.inference.translator import Translator
 
     on_gpu = Translator(copy.deepcopy(trained.model).cuda(), trained.src_field, trained.tgt_field)
     assert on_gpu([pair.src for pair in pairs], beam_size=4) == [pair.tgt.lower() for pair in pairs]

@@ -18,13 +18,13 @@ from files_to_break import attack_subwords, read_broken
 
 import transformer_lib
 from transformer_lib import LanguageModelConfig, Transformer, TransformerLanguageModel, cli
-from transformer_lib.batching import make_dataset, make_stream
 from transformer_lib.checkpoint import STATE_FILE, CheckpointError, load_model, load_training_state, save_model
-from transformer_lib.recipes import Recipe
-from transformer_lib.subwords import SubwordField, train_subwords
-from transformer_lib.text import RunningTextField, tokenizer
-from transformer_lib.training import fit
-from transformer_lib.translator import Translator
+from transformer_lib.data.batches import make_dataset, make_stream
+from transformer_lib.data.subwords import SubwordField, train_subwords
+from transformer_lib.data.tokenizers import RunningTextField, tokenizer
+from transformer_lib.inference.translator import Translator
+from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import fit
 
 LIBRARY = Path(transformer_lib.__file__).parent
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc to measure memory")

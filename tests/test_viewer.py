@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from transformer_lib.viewer import AttentionViewer, readable
+from transformer_lib.notebook.attention_viewer import AttentionViewer, readable
 
 HOSTILE = ["</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "&lt;b&gt;", '"', "'", "$a$", "\u2028"]
 

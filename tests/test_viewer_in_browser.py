@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transformer_lib.viewer import AttentionViewer
+from transformer_lib.notebook.attention_viewer import AttentionViewer
 
 PAGE = (
     '<!doctype html><html {html}><meta charset="utf-8"><title>a page</title><style>{css}</style><body {body}>{viewers}'

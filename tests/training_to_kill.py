@@ -10,11 +10,11 @@ from conftest import PAIRS
 
 import transformer_lib
 from transformer_lib import Transformer, TransformerConfig
-from transformer_lib.batching import make_dataset
 from transformer_lib.checkpoint import STATE_FILE
-from transformer_lib.recipes import Recipe
-from transformer_lib.subwords import SubwordField, train_subwords
-from transformer_lib.training import fit, seed_everything
+from transformer_lib.data.batches import make_dataset
+from transformer_lib.data.subwords import SubwordField, train_subwords
+from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import fit, seed_everything
 
 LIBRARY = str(Path(transformer_lib.__file__).parent)
 RECIPE = Recipe(

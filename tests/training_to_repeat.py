@@ -11,9 +11,9 @@ import torch
 from conftest import PAIRS
 
 from transformer_lib.checkpoint import load_training_state
-from transformer_lib.corpora import Corpus
-from transformer_lib.pipeline import train_translator
-from transformer_lib.recipes import Recipe
+from transformer_lib.data.corpora import Corpus
+from transformer_lib.training.pipeline import train_translator
+from transformer_lib.training.recipe import Recipe
 
 
 def main(output: str, seed: int, threads: int, **recipe) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 import torch
 from conftest import PAIRS
 
-from transformer_lib import Transformer, TransformerConfig, parallel
-from transformer_lib.batching import Batches, make_dataset
-from transformer_lib.precision import MixedPrecision
-from transformer_lib.recipes import Recipe
-from transformer_lib.text import TextField, build_vocabularies
-from transformer_lib.training import evaluate, fit, seed_everything, train_epoch
+from transformer_lib import Transformer, TransformerConfig
+from transformer_lib.data.batches import Batches, make_dataset
+from transformer_lib.data.tokenizers import TextField, build_vocabularies
+from transformer_lib.fast.precision import MixedPrecision
+from transformer_lib.training import distributed
+from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import evaluate, fit, seed_everything, train_epoch
 
 # Muon, whose work processes share, where PyTorch has it
 OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adam"
@@ -43,11 +44,11 @@ def one_epoch(dataset, precision):
 
 
 def main(folder):
-    dataset, rank, found = make_data(), parallel.rank(), {}
-    with parallel.together(torch.device("cpu")):
-        found["world size"] = parallel.world_size()
-        found["from first"] = parallel.from_first(lambda: rank)
-        found["halves"] = parallel.from_first(lambda: torch.arange(6).split(3))
+    dataset, rank, found = make_data(), distributed.rank(), {}
+    with distributed.together(torch.device("cpu")):
+        found["world size"] = distributed.world_size()
+        found["from first"] = distributed.from_first(lambda: rank)
+        found["halves"] = distributed.from_first(lambda: torch.arange(6).split(3))
         for precision in ("float32", "bfloat16"):
             found[precision] = one_epoch(dataset, precision)
 

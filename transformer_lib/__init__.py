@@ -1,97 +1,83 @@
 """The Transformer of "Attention Is All You Need", step by step: a small library to read and to reuse.
 
-Importing it loads the model half, which needs nothing but torch. The other modules (``transformer_lib.text``,
-``transformer_lib.training`` …) and their packages load when they are first asked for.
+The names below are loaded when they are first asked for; everything else is imported from its module, such as
+``transformer_lib.model.attention``. ``transformer_lib.model`` needs nothing but torch.
 """
 
 import importlib
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
-from transformer_lib.add_norm import AddNorm
-from transformer_lib.attention import MultiHeadAttention, scaled_dot_product_attention
-from transformer_lib.conversion import from_torch, to_torch
-from transformer_lib.decoder import Decoder, DecoderLayer
-from transformer_lib.embeddings import Embedding, LearnedPositions, SinusoidalPositions, TokenEmbedding
-from transformer_lib.encoder import Encoder, EncoderLayer
-from transformer_lib.feed_forward import PositionwiseFeedForward
-from transformer_lib.language_model import LanguageModelConfig, TransformerLanguageModel
-from transformer_lib.masks import causal_mask, local_mask, padding_mask, target_mask
-from transformer_lib.transformer import AttentionMaps, Transformer, TransformerConfig
+if TYPE_CHECKING:  # what type checkers and editors see
+    from transformer_lib.checkpoint import load_model as load_model
+    from transformer_lib.checkpoint import save_model as save_model
+    from transformer_lib.data.corpora import load_corpus as load_corpus
+    from transformer_lib.data.corpora import load_text as load_text
+    from transformer_lib.inference.translator import Translator as Translator
+    from transformer_lib.interop.pytorch import from_torch as from_torch
+    from transformer_lib.interop.pytorch import to_torch as to_torch
+    from transformer_lib.language_model.generator import TextGenerator as TextGenerator
+    from transformer_lib.language_model.model import LanguageModelConfig as LanguageModelConfig
+    from transformer_lib.language_model.model import TransformerLanguageModel as TransformerLanguageModel
+    from transformer_lib.model.attention import MultiHeadAttention as MultiHeadAttention
+    from transformer_lib.model.attention import scaled_dot_product_attention as scaled_dot_product_attention
+    from transformer_lib.model.config import TransformerConfig as TransformerConfig
+    from transformer_lib.model.decoder import Decoder as Decoder
+    from transformer_lib.model.decoder import DecoderLayer as DecoderLayer
+    from transformer_lib.model.embeddings import Embedding as Embedding
+    from transformer_lib.model.embeddings import LearnedPositions as LearnedPositions
+    from transformer_lib.model.embeddings import SinusoidalPositions as SinusoidalPositions
+    from transformer_lib.model.embeddings import TokenEmbedding as TokenEmbedding
+    from transformer_lib.model.encoder import Encoder as Encoder
+    from transformer_lib.model.encoder import EncoderLayer as EncoderLayer
+    from transformer_lib.model.masks import causal_mask as causal_mask
+    from transformer_lib.model.masks import local_mask as local_mask
+    from transformer_lib.model.masks import padding_mask as padding_mask
+    from transformer_lib.model.masks import target_mask as target_mask
+    from transformer_lib.model.sublayers import AddNorm as AddNorm
+    from transformer_lib.model.sublayers import PositionwiseFeedForward as PositionwiseFeedForward
+    from transformer_lib.model.transformer import AttentionMaps as AttentionMaps
+    from transformer_lib.model.transformer import Transformer as Transformer
+    from transformer_lib.notebook.attention_viewer import AttentionViewer as AttentionViewer
+    from transformer_lib.notebook.live_translator import LiveTranslator as LiveTranslator
+    from transformer_lib.training.pipeline import train_language_model as train_language_model
+    from transformer_lib.training.pipeline import train_translator as train_translator
 
 try:
     __version__ = version("transformer-lib")
 except PackageNotFoundError:  # the folder was copied, not installed
     __version__ = "unknown"
 
-_LAZY_MODULES = (
-    "batching",
-    "bleu",
-    "checkpoint",
-    "cli",
-    "corpora",
-    "generator",
-    "live",
-    "losses",
-    "optimization",
-    "parallel",
-    "pipeline",
-    "plots",
-    "precision",
-    "recipes",
-    "search",
-    "series",
-    "subwords",
-    "text",
-    "training",
-    "translator",
-    "viewer",
-)
-_LAZY_NAMES = {
-    "AttentionViewer": "viewer",
-    "LiveTranslator": "live",
-    "TextGenerator": "generator",
-    "Translator": "translator",
-    "load_corpus": "corpora",
-    "load_text": "corpora",
-    "train_language_model": "pipeline",
-    "train_translator": "pipeline",
+_ADDRESSES = {
+    "checkpoint": ("load_model", "save_model"),
+    "data.corpora": ("load_corpus", "load_text"),
+    "inference.translator": ("Translator",),
+    "interop.pytorch": ("from_torch", "to_torch"),
+    "language_model.generator": ("TextGenerator",),
+    "language_model.model": ("LanguageModelConfig", "TransformerLanguageModel"),
+    "model.attention": ("MultiHeadAttention", "scaled_dot_product_attention"),
+    "model.config": ("TransformerConfig",),
+    "model.decoder": ("Decoder", "DecoderLayer"),
+    "model.embeddings": ("Embedding", "LearnedPositions", "SinusoidalPositions", "TokenEmbedding"),
+    "model.encoder": ("Encoder", "EncoderLayer"),
+    "model.masks": ("causal_mask", "local_mask", "padding_mask", "target_mask"),
+    "model.sublayers": ("AddNorm", "PositionwiseFeedForward"),
+    "model.transformer": ("AttentionMaps", "Transformer"),
+    "notebook.attention_viewer": ("AttentionViewer",),
+    "notebook.live_translator": ("LiveTranslator",),
+    "training.pipeline": ("train_language_model", "train_translator"),
 }
+_MODULE_OF = {name: module for module, names in _ADDRESSES.items() for name in names}
 
-__all__ = [
-    "AddNorm",
-    "AttentionMaps",
-    "Decoder",
-    "DecoderLayer",
-    "Embedding",
-    "Encoder",
-    "EncoderLayer",
-    "LanguageModelConfig",
-    "LearnedPositions",
-    "MultiHeadAttention",
-    "PositionwiseFeedForward",
-    "SinusoidalPositions",
-    "TokenEmbedding",
-    "Transformer",
-    "TransformerConfig",
-    "TransformerLanguageModel",
-    "causal_mask",
-    "from_torch",
-    "local_mask",
-    "padding_mask",
-    "scaled_dot_product_attention",
-    "target_mask",
-    "to_torch",
-]
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name):
-    """Load a module of the other half when it is first asked for (PEP 562)."""
-    if name in _LAZY_MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
-    if name in _LAZY_NAMES:
-        return getattr(importlib.import_module(f"{__name__}.{_LAZY_NAMES[name]}"), name)
+    """Load a name, or a module, when it is first asked for (PEP 562)."""
+    if name in _MODULE_OF:
+        return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__():
-    return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES})
+    return sorted({*globals(), *_MODULE_OF})

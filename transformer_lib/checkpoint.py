@@ -16,11 +16,11 @@ import safetensors
 import safetensors.torch
 import torch
 
-from transformer_lib.configuration import Configuration
-from transformer_lib.language_model import LanguageModelConfig, TransformerLanguageModel
-from transformer_lib.subwords import SubwordField
-from transformer_lib.text import RunningTextField, TextField
-from transformer_lib.transformer import Transformer, TransformerConfig
+from transformer_lib.data.subwords import SubwordField
+from transformer_lib.data.tokenizers import RunningTextField, TextField
+from transformer_lib.language_model.model import LanguageModelConfig, TransformerLanguageModel
+from transformer_lib.model.config import Configuration, TransformerConfig
+from transformer_lib.model.transformer import Transformer
 
 MODEL_FILE = "model.safetensors"
 STATE_FILE = "training_state.pt"

@@ -12,8 +12,6 @@ from pathlib import Path
 import torch
 
 import transformer_lib
-from transformer_lib import bleu, parallel
-from transformer_lib.batching import Batches, Chunks, make_dataset, make_stream
 from transformer_lib.checkpoint import (
     MODEL_FILE,
     SHIPPED_MODEL,
@@ -22,16 +20,19 @@ from transformer_lib.checkpoint import (
     replace_file,
     save_model,
 )
-from transformer_lib.corpora import CORPORA, TEXTS, CorpusError, Pair, cache_folder, load_corpus, load_text
-from transformer_lib.generator import TextGenerator
-from transformer_lib.language_model import LanguageModelConfig, TransformerLanguageModel
-from transformer_lib.pipeline import train_language_model, train_translator
-from transformer_lib.precision import INFERENCE_PRECISIONS
-from transformer_lib.recipes import LANGUAGE_MODEL_RECIPES, PRECISIONS, RECIPES, Recipe
-from transformer_lib.text import UNK
-from transformer_lib.training import evaluate, perplexity, pick_device
-from transformer_lib.transformer import PRESETS, TransformerConfig
-from transformer_lib.translator import Translator
+from transformer_lib.data.batches import Batches, Chunks, make_dataset, make_stream
+from transformer_lib.data.corpora import CORPORA, TEXTS, CorpusError, Pair, cache_folder, load_corpus, load_text
+from transformer_lib.data.tokenizers import UNK
+from transformer_lib.fast.precision import INFERENCE_PRECISIONS
+from transformer_lib.inference import bleu
+from transformer_lib.inference.translator import Translator
+from transformer_lib.language_model.generator import TextGenerator
+from transformer_lib.language_model.model import LanguageModelConfig, TransformerLanguageModel
+from transformer_lib.model.config import PRESETS, TransformerConfig
+from transformer_lib.training import distributed
+from transformer_lib.training.pipeline import train_language_model, train_translator
+from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, PRECISIONS, RECIPES, Recipe
+from transformer_lib.training.trainer import evaluate, perplexity, pick_device
 
 DEFAULT_LM_OUTPUT = Path("runs/wikitext-2-valid-tutorial-lm")
 EXAMPLES = {
@@ -107,7 +108,7 @@ def train(options: argparse.Namespace) -> None:
     translator = train_translator(
         corpus, options.preset, recipe, output, options.resume, options.device, options.min_freq, notes=own, log=_log
     )
-    if not parallel.is_first():
+    if not distributed.is_first():
         return
     for split in corpus.splits[2:3]:
         pairs = corpus[split]
@@ -134,7 +135,7 @@ def translate(options: argparse.Namespace) -> None:
         translation = next(remaining)
         print(_one_line(translation.text) + (f"\t{translation.log_prob:.3f}" if options.scores else ""))
     if with_attention:
-        from transformer_lib import plots  # matplotlib takes a while to load
+        from transformer_lib.notebook import plots  # matplotlib takes a while to load
 
         plots.save(plots.attention_heads(translations[0]), options.attention)
         print(f"attention of the last layer: {options.attention}", file=sys.stderr)
@@ -153,7 +154,7 @@ def train_lm(options: argparse.Namespace) -> None:
     generator = train_language_model(
         text, options.preset, recipe, output, options.resume, options.device, options.min_freq, notes=own, log=_log
     )
-    if not parallel.is_first():
+    if not distributed.is_first():
         return
     for split in text.splits[2:3]:
         _print_perplexity(generator, text[split], f"{text.name} {split}", recipe.batch_size)

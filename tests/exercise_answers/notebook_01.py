@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from transformer_lib.masks import local_mask
+from transformer_lib.model.masks import local_mask
 
 
 def multiplications(projections=4, mixing=2, feed_forward=2):

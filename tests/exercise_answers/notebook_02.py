@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 import torch
 
-from transformer_lib.text import TextField, tokenizer
+from transformer_lib.data.tokenizers import TextField, tokenizer
 
 SPECIALS = ["<unk>", "<pad>", "<sos>", "<eos>"]
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from transformer_lib.embeddings import SinusoidalPositions
+from transformer_lib.model.embeddings import SinusoidalPositions
 
 
 def sinusoids(start=0, exponent=lambda i: 2 * (i // 2), first=math.sin, second=math.cos, order=lambda table: table):

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.optim.lr_scheduler import LambdaLR
 
-from transformer_lib.corpora import load_corpus
+from transformer_lib.data.corpora import load_corpus
 
 
 def shift(before=lambda ids, sos, eos: [sos, *ids], after=lambda ids, sos, eos: [*ids, eos], end=()):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from transformer_lib.search import greedy_search
+from transformer_lib.inference.search import greedy_search
 
 
 def greedy(banned=True, first=None, last=-1, whole=True, room=0):

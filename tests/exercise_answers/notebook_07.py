@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 import torch
 
-from transformer_lib import bleu
+from transformer_lib.inference import bleu
 
 
 def ngrams(tokens, order):

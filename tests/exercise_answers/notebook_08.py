@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from transformer_lib import from_torch
-from transformer_lib.encoder import EncoderLayer
+from transformer_lib.model.encoder import EncoderLayer
 
 
 def additive(mask, num_heads, hidden=-torch.inf):

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from transformer_lib.attention import MultiHeadAttention
-from transformer_lib.corpora import load_corpus
-from transformer_lib.embeddings import SinusoidalPositions
-from transformer_lib.encoder import Encoder
+from transformer_lib.data.corpora import load_corpus
+from transformer_lib.model.attention import MultiHeadAttention
+from transformer_lib.model.embeddings import SinusoidalPositions
+from transformer_lib.model.encoder import Encoder
 
 PEAK = 512**-0.5 * 4000**-0.5
 MATRIX = 37_000 * 512

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from transformer_lib.losses import sequence_loss
-from transformer_lib.training import predict_targets
+from transformer_lib.training.loss import sequence_loss
+from transformer_lib.training.trainer import predict_targets
 
 
 def operations(length, d_model, d_ff, projections=4, attention=2, feed_forward=2, each=2):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from transformer_lib.exercises import Wrong, as_letters, as_list, as_number, call, exercise, expect, expect_number
-from transformer_lib.translator import Translator
+from transformer_lib.inference.translator import Translator
 
 
 @exercise("00.1")

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from transformer_lib.corpora import Pair
+from transformer_lib.data.corpora import Pair
+from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK
 from transformer_lib.exercises import Wrong, as_number, call, exercise, expect, expect_number
-from transformer_lib.text import EOS, PAD, SOS, UNK
 
 _SPECIALS = [UNK, PAD, SOS, EOS]
 

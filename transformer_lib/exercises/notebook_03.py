@@ -49,7 +49,7 @@ def padding_and_causal_mask(my_target_mask: Callable[[Tensor, int], Tensor]) -> 
     other = torch.tensor([[[[True, False, False], [True, True, False], [True, True, False]]]])
     hint = "the id of padding is an argument; it need not be 1."
     expect_tensor(call(my_target_mask, torch.tensor([[7, 1, 0]]), 0), other, hint)
-    return "compare it with `transformer_lib.masks.target_mask`, which is two lines."
+    return "compare it with `transformer_lib.model.masks.target_mask`, which is two lines."
 
 
 @exercise("03.2")

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from transformer_lib.exercises import Unsolved, Wrong, as_letters, as_number, call, exercise, expect, expect_number
-from transformer_lib.search import greedy_search
-from transformer_lib.transformer import Transformer, TransformerConfig
+from transformer_lib.inference.search import greedy_search
+from transformer_lib.model.config import TransformerConfig
+from transformer_lib.model.transformer import Transformer
 
 
 @exercise("06.1")

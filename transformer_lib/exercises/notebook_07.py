@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import sacrebleu
 
-from transformer_lib import bleu
+from transformer_lib.data.tokenizers import tokenizer
 from transformer_lib.exercises import Unsolved, Wrong, as_list, as_number, call, exercise, expect, expect_number
-from transformer_lib.text import tokenizer
+from transformer_lib.inference import bleu
 
 Tokens = list[str]
 

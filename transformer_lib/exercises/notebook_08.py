@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.encoder import EncoderLayer
 from transformer_lib.exercises import Wrong, as_number, call, close, exercise, expect, expect_number
-from transformer_lib.masks import causal_mask, padding_mask, target_mask
+from transformer_lib.model.encoder import EncoderLayer
+from transformer_lib.model.masks import causal_mask, padding_mask, target_mask
 
 
 @exercise("08.1")

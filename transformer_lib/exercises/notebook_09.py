@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.corpora import load_corpus
+from transformer_lib.data.corpora import load_corpus
 from transformer_lib.exercises import Unsolved, Wrong, as_number, call, close, exercise, expect, expect_number
-from transformer_lib.transformer import Transformer, TransformerConfig
+from transformer_lib.model.config import TransformerConfig
+from transformer_lib.model.transformer import Transformer
 
 WORD = re.compile(r"\([^\s()]+ [^\s()]+\)")  # a leaf, such as (DT The)
 EXACT = 0.9  # share of the test trees that a parser must get right

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lib.exercises import Wrong, as_number, call, close, exercise, expect, expect_number
-from transformer_lib.losses import sequence_loss
-from transformer_lib.training import predict_targets
-from transformer_lib.transformer import Transformer, TransformerConfig
+from transformer_lib.model.config import TransformerConfig
+from transformer_lib.model.transformer import Transformer
+from transformer_lib.training.loss import sequence_loss
+from transformer_lib.training.trainer import predict_targets
 
 
 @exercise("10.1")

@@ -1,0 +1,145 @@
+"""Text ⇄ subword ids: words that are rare in pieces, so that none is unknown (section 5.1's byte-pair encoding)."""
+
+import base64
+import io
+import itertools
+import random
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import sentencepiece
+
+from transformer_lib.data.corpora import Pair
+from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, TextField, tokenizer, vocabulary
+
+
+class SubwordField(TextField):
+    """A torchtext ``Field`` for sentences in subwords, which sentencepiece cuts, between ``<sos>`` and ``<eos>``.
+
+    A piece that begins a word begins with ``▁``. Sentences are not cut into words before, so nothing has to be guessed
+    to put them together again. The vocabulary comes with the pieces.
+
+    Args:
+        language: a language code, such as ``"de"``.
+        model: what ``train_subwords`` returned.
+        lower: make everything lower case.
+
+    Raises:
+        ValueError: ``model`` is not a sentencepiece model whose first pieces are this library's specials.
+    """
+
+    whole_words = False
+
+    def __init__(self, language: str, model: bytes, lower: bool = True):
+        super().__init__(language, lower, self._pieces)
+        self.model = model
+        try:
+            self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+            pieces = [self.processor.id_to_piece(i) for i in range(len(self.processor))]
+        except (RuntimeError, UnicodeDecodeError) as error:
+            raise ValueError(f"model is not a sentencepiece model ({error})") from None
+        if tuple(pieces[: len(self.specials)]) != self.specials:
+            raise ValueError(
+                f"model begins with the pieces {', '.join(pieces[: len(self.specials)])}, expected "
+                f"{', '.join(self.specials)}: train it with train_subwords"
+            )
+        self.vocab = vocabulary(pieces)
+        specials = len(self.specials)
+        self.scores = {piece: self.processor.get_score(i) for i, piece in enumerate(pieces[specials:], specials)}
+
+    def _pieces(self, sentence: str) -> list[str]:
+        try:
+            return self.processor.encode(sentence.lower() if self.lower else sentence, out_type=str)
+        except UnicodeDecodeError as error:  # its rules for replacing letters make something that is no text
+            raise ValueError(f"model is a damaged sentencepiece model ({error})") from None
+
+    def words(self, sentence: str) -> list[str]:
+        """Cut a sentence into what BLEU counts, lower-cased spaCy tokens."""
+        words = tokenizer(self.language)(sentence.strip())
+        return [word.lower() for word in words] if self.lower else words
+
+    def join(self, tokens: Iterable[str]) -> str:
+        """Put pieces together to a sentence."""
+        return self.processor.decode(list(tokens))
+
+    def resample(self, tokens: Sequence[str], dropout: float, rng: random.Random) -> list[str]:
+        """Cut a sentence anew, each possible merge left out with probability ``dropout`` at each step (BPE-dropout).
+
+        This is algorithm 1 of Provilkov et al. 2020. sentencepiece has it too, but whatever its seed, it draws other
+        numbers in each process, so that a training could be neither repeated nor resumed.
+
+        Args:
+            tokens: the sentence's pieces.
+            dropout: 0 for the pieces as they are.
+            rng: where random numbers come from.
+        """
+        words = re.findall("▁[^▁]*|[^▁]+", "".join(tokens))
+        return [piece for word in words for piece in self._merge(list(word), dropout, rng)]
+
+    def _merge(self, symbols: list[str], dropout: float, rng: random.Random) -> list[str]:
+        """Merge the two neighbours whose merge was learnt first, until no merge is left, or all are left out."""
+        while True:
+            merges = [
+                (self.scores[a + b], -i)
+                for i, (a, b) in enumerate(itertools.pairwise(symbols))
+                if a + b in self.scores and rng.random() >= dropout
+            ]
+            if not merges:
+                break
+            i = -max(merges)[1]
+            symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
+        return [  # as sentencepiece has it, unknown letters in a row are one piece
+            piece
+            for known, run in itertools.groupby(symbols, key=self.scores.__contains__)
+            for piece in (run if known else ["".join(run)])
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``from_dict`` needs to build this field again, as plain values."""
+        return {"language": self.language, "lower": self.lower, "subwords": base64.b64encode(self.model).decode()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "SubwordField":
+        """Build the field that ``to_dict`` described.
+
+        Raises:
+            ValueError: there is no sentencepiece model in it.
+        """
+        language, lower = cls.language_and_case(values)
+        return cls(language, base64.b64decode(values["subwords"], validate=True), lower)
+
+
+def train_subwords(pairs: Iterable[Pair], size: int, lower: bool = True) -> bytes:
+    """Learn one vocabulary of subwords over both languages by byte-pair encoding (Sennrich et al. 2016).
+
+    Beginning with letters, the two neighbouring pieces that occur together most often become a new piece, until there
+    are enough.
+
+    Args:
+        pairs: the training split, and nothing else.
+        size: number of pieces, ``<unk>``, ``<pad>``, ``<sos>`` and ``<eos>`` included.
+        lower: make everything lower case.
+
+    Returns:
+        A sentencepiece model, for ``SubwordField``.
+
+    Raises:
+        ValueError: there are too few or too many letters or words for so many pieces.
+    """
+    sentences = (sentence.lower() if lower else sentence for pair in pairs for sentence in pair)
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=sentences,
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=size,
+            character_coverage=1.0,
+            **{"unk_id": 0, "unk_piece": UNK, "pad_id": 1, "pad_piece": PAD},
+            **{"bos_id": 2, "bos_piece": SOS, "eos_id": 3, "eos_piece": EOS},
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise ValueError(f"subwords is {size}, which does not suit the {'training split'} ({error})") from None
+    return model.getvalue()

@@ -1,0 +1,236 @@
+"""Finding a good translation: greedy and beam search, batched, with a key/value cache (section 6.1)."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transformer_lib.model.decoder import LayerCache, concatenate_padded
+from transformer_lib.model.masks import padding_mask
+from transformer_lib.model.transformer import Transformer
+
+NO_NUMBERS = "the model predicts nan: are its weights damaged, or too large for the precision that it computes in?"
+ENCODED_AT_ONCE = 32  # sentences; a CPU's cache holds their vectors from one layer to the next
+EXTRA_LENGTH = 50  # the paper lets an output be this much longer than its input
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation of one sentence.
+
+    Attributes:
+        ids: target ids without ``<sos>``; the last is ``<eos>``, unless the length ran out before.
+        log_prob: natural logarithm of the probability that the model gives them, once ``<pad>`` and ``<sos>``, which
+            are never written, are ruled out.
+        score: what beam search maximises: ``log_prob`` divided by the length penalty.
+    """
+
+    ids: list[int]
+    log_prob: float
+    score: float
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """Compute GNMT's lp = ((5 + length) / 6)^α (Wu et al. 2016, equation 14), which keeps beams from being terse.
+
+    Args:
+        length: target tokens, ``<eos>`` included.
+        alpha: 0 for no penalty; the paper uses 0.6.
+    """
+    return ((5 + length) / 6) ** alpha
+
+
+@torch.inference_mode()
+def greedy_search(
+    model: Transformer, src: Tensor, sos_id: int, eos_id: int, max_len: int | None = None, use_cache: bool = True
+) -> list[Hypothesis]:
+    """Take the most probable token at each step, for all sentences at once; finished ones leave the batch.
+
+    Args:
+        model: in evaluation mode.
+        src: source ids, ``[batch, src_len]``, padded with ``model.config.pad_id``.
+        sos_id, eos_id: ids of the target's ``<sos>`` and ``<eos>``.
+        max_len: most tokens of an output, ``<eos>`` included; by default a source's length + 50 (section 6.1), as
+            far as there are positions.
+        use_cache: keep keys and values instead of computing them again at every step; the result is the same.
+
+    Returns:
+        One hypothesis a sentence, in order.
+
+    Raises:
+        ValueError: ``src`` or ``max_len`` does not fit the model.
+        FloatingPointError: the model's predictions are no numbers.
+    """
+    decoder = _StepDecoder(model, src, use_cache)
+    limits = _length_limits(model, src, max_len)
+    sentences = torch.arange(len(src), device=src.device)  # which sentence each row of the batch translates
+    tgt = torch.full((len(src), 1), sos_id, device=src.device)
+    log_probs = torch.zeros(len(src), device=src.device)
+    finished: dict[int, Hypothesis] = {}
+    while len(sentences):
+        step = decoder.next_log_probs(tgt, sos_id)  # [rows, tgt_vocab_size]
+        token = _most_probable(step)
+        log_probs = log_probs + step.gather(1, token[:, None])[:, 0]
+        tgt = torch.cat([tgt, token[:, None]], dim=1)  # [rows, length + 1]
+        done = (token == eos_id) | (tgt.shape[1] > limits[sentences])
+        if done.any():
+            for sentence, ids, log_prob in zip(
+                sentences[done].tolist(), tgt[done, 1:].tolist(), log_probs[done].tolist(), strict=True
+            ):
+                finished[sentence] = Hypothesis(ids, log_prob, log_prob)
+            rows = (~done).nonzero().flatten()
+            sentences, tgt, log_probs = sentences[rows], tgt[rows], log_probs[rows]
+            decoder.select(rows, rows)
+    if not all(math.isfinite(hypothesis.log_prob) for hypothesis in finished.values()):
+        raise FloatingPointError(NO_NUMBERS)
+    return [finished[sentence] for sentence in range(len(src))]
+
+
+@torch.inference_mode()
+def beam_search(
+    model: Transformer,
+    src: Tensor,
+    sos_id: int,
+    eos_id: int,
+    beam_size: int = 4,
+    alpha: float = 0.6,
+    max_len: int | None = None,
+    use_cache: bool = True,
+) -> list[list[Hypothesis]]:
+    """Follow the ``beam_size`` most probable beginnings of each sentence, for all sentences at once.
+
+    A beginning that is among the best ``beam_size`` and ends in ``<eos>`` is finished; the others fill the beam. A
+    sentence is done when ``beam_size`` of its hypotheses are finished and one of them scores at least as well as the
+    best open one does so far. With a beam of 1 this is greedy search.
+
+    Args:
+        model: in evaluation mode.
+        src: source ids, ``[batch, src_len]``, padded with ``model.config.pad_id``.
+        sos_id, eos_id: ids of the target's ``<sos>`` and ``<eos>``.
+        beam_size: the paper uses 4.
+        alpha: exponent of the ``length_penalty``; the paper uses 0.6.
+        max_len: as in ``greedy_search``.
+        use_cache: as in ``greedy_search``.
+
+    Returns:
+        For each sentence, in order, its ``beam_size`` best finished hypotheses, best score first.
+
+    Raises:
+        ValueError: an argument does not fit.
+    """
+    if not 0 <= alpha < math.inf:
+        raise ValueError(f"alpha is {alpha}, expected 0 (no length penalty) or more, such as 0.6")
+    vocab_size = model.config.tgt_vocab_size
+    if not 1 <= beam_size <= vocab_size:
+        raise ValueError(f"beam_size is {beam_size}, expected 1 to {vocab_size}, the size of the target vocabulary")
+    decoder = _StepDecoder(model, src, use_cache)
+    limits = _length_limits(model, src, max_len)
+    sentences = torch.arange(len(src), device=src.device)  # those still in the batch; each has `width` rows
+    width = 1  # the beam holds one beginning, <sos>, before the first step
+    tgt = torch.full((len(src), 1), sos_id, device=src.device)
+    log_probs = torch.zeros(len(src), 1, device=src.device)  # [sentences, width]
+    finished: list[list[Hypothesis]] = [[] for _ in range(len(src))]
+
+    while len(sentences):
+        step = decoder.next_log_probs(tgt, sos_id).unflatten(0, (-1, width))  # [sentences, width, tgt_vocab_size]
+        candidates = (log_probs[:, :, None] + step).flatten(1)  # [sentences, width · tgt_vocab_size]
+        # twice the beam: even if half of them end here, the other half fills it again
+        candidate_log_probs, index = candidates.topk(min(2 * beam_size, candidates.shape[1]), dim=1)
+        first_rows = torch.arange(len(sentences), device=src.device)[:, None] * width
+        candidate_rows = first_rows + index // vocab_size  # [sentences, candidates]: the row that each continues
+        token = index % vocab_size
+        length = tgt.shape[1]  # of a candidate, without <sos>
+        is_eos = token == eos_id
+        out_of_length = (length >= limits[sentences])[:, None]
+        ends = ((is_eos | out_of_length) & candidate_log_probs.isfinite())[:, :beam_size]
+        for i, j in ends.nonzero().tolist():
+            ids = [*tgt[candidate_rows[i, j], 1:].tolist(), token[i, j].item()]
+            log_prob = candidate_log_probs[i, j].item()
+            finished[sentences[i]].append(Hypothesis(ids, log_prob, log_prob / length_penalty(length, alpha)))
+
+        open_candidates = candidate_log_probs.masked_fill(is_eos, -torch.inf)
+        log_probs, chosen = open_candidates.topk(beam_size, dim=1)  # [sentences, beam]
+        best_open = (log_probs[:, 0] / length_penalty(length, alpha)).tolist()
+        done = [
+            len(finished[sentence]) >= beam_size and max(h.score for h in finished[sentence]) >= score
+            for sentence, score in zip(sentences.tolist(), best_open, strict=True)
+        ]
+        going_on = (~(torch.tensor(done, device=src.device) | out_of_length[:, 0])).nonzero().flatten()
+        rows = candidate_rows.gather(1, chosen)[going_on].flatten()  # [sentences · beam]
+        token = token.gather(1, chosen)[going_on].flatten()
+        tgt = torch.cat([tgt[rows], token[:, None]], dim=1)
+        log_probs, sentences, width = log_probs[going_on], sentences[going_on], beam_size
+        decoder.select(rows, going_on)
+    if not all(finished):
+        raise FloatingPointError(NO_NUMBERS)
+    return [sorted(hypotheses, key=lambda h: -h.score)[:beam_size] for hypotheses in finished]
+
+
+class _StepDecoder:
+    """Predicts the next token of every row, with a cache or without; rows of one sentence stand side by side."""
+
+    def __init__(self, model: Transformer, src: Tensor, use_cache: bool):
+        self.model = model
+        memories, self.memory_mask = _encode(model, src)
+        self.cache: list[LayerCache] | None = model.start_cache(*memories) if use_cache else None
+        self.memory = None if use_cache else concatenate_padded(memories)  # a cache has all that is needed of it
+
+    def next_log_probs(self, tgt: Tensor, sos_id: int) -> Tensor:
+        """Return log-probabilities of what follows ``tgt``, ``[rows, length]``: ``[rows, tgt_vocab_size]``.
+
+        Padding and ``<sos>`` are ruled out: no training target ever was one.
+        """
+        if self.cache is not None:
+            logits = self.model.decode(tgt[:, -1:], self.memory, self.memory_mask, self.cache)[:, -1]
+        else:
+            width = len(tgt) // len(self.memory)
+            memory = self.memory.repeat_interleave(width, dim=0)  # [rows, src_len, d_model]
+            memory_mask = self.memory_mask.repeat_interleave(width, dim=0)
+            logits = self.model.decode(tgt, memory, memory_mask)[:, -1]
+        logits[:, [self.model.config.pad_id, sos_id]] = -torch.inf
+        return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
+
+    def select(self, rows: Tensor, sentences: Tensor) -> None:
+        """Go on with these rows, of these sentences, in this order."""
+        sentences_left = len(sentences) < len(self.memory_mask)
+        if sentences_left:
+            self.memory_mask = self.memory_mask.index_select(0, sentences)
+            if self.memory is not None:
+                self.memory = self.memory.index_select(0, sentences)
+        for layer_cache in self.cache or []:
+            layer_cache.select_rows(rows)
+            if sentences_left:
+                layer_cache.select_sentences(sentences)
+
+
+def _encode(model: Transformer, src: Tensor) -> tuple[list[Tensor], Tensor]:
+    """Encode; on a CPU a few sentences at a time, as long as the longest of these few.
+
+    Returns:
+        Their memories, ``[few, length, d_model]`` each, and the mask of all, ``[batch, 1, 1, longest length]``.
+    """
+    mask = padding_mask(src, model.config.pad_id)  # [batch, 1, 1, src_len]
+    few = ENCODED_AT_ONCE if src.device.type == "cpu" else max(1, len(src))
+    memories = []
+    for some, real in zip(src.split(few), mask.split(few), strict=True):
+        length = 1 + max(real.any(dim=0).flatten().nonzero().flatten().tolist(), default=0)
+        memories.append(model.encode(some[:, :length])[0])
+    return memories, mask[..., : max(memory.shape[1] for memory in memories)]
+
+
+def _most_probable(log_probs: Tensor) -> Tensor:
+    """Do what ``log_probs.argmax(dim=1)`` does; on a CPU, with NumPy's, which compares many numbers at a time."""
+    if log_probs.device.type != "cpu":
+        return log_probs.argmax(dim=1)
+    return torch.from_numpy(log_probs.numpy().argmax(axis=1))
+
+
+def _length_limits(model: Transformer, src: Tensor, max_len: int | None) -> Tensor:
+    """Return how many tokens each sentence's output may have, ``[batch]``."""
+    positions = model.config.max_len
+    if max_len is not None and not 1 <= max_len <= positions:
+        raise ValueError(f"max_len is {max_len}, expected 1 to the model's {positions} positions")
+    src_lengths = (src != model.config.pad_id).sum(dim=1)  # [batch]
+    limits = src_lengths + EXTRA_LENGTH if max_len is None else torch.full_like(src_lengths, max_len)
+    return limits.clamp(max=positions)

@@ -1,0 +1,249 @@
+"""Text in, text out: tokenise, search, detokenise, with scores and attention."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from transformer_lib.checkpoint import SHIPPED_MODEL, CheckpointError, SavedModel, check_vocabularies, load_model
+from transformer_lib.data.tokenizers import EOS, SOS, TextField
+from transformer_lib.fast.precision import in_precision
+from transformer_lib.fast.prepacking import prepack
+from transformer_lib.inference.search import NO_NUMBERS, Hypothesis, beam_search, greedy_search
+from transformer_lib.model.transformer import AttentionMaps, Transformer
+
+T = TypeVar("T")
+R = TypeVar("R")
+WORTH_A_WORKER = 32  # sentences; fewer are sooner done in one batch, which all of a CPU's cores share
+WORTH_PREPACKING = 64  # sentences; fewer are sooner done than it pays
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translated sentence, and how it came about.
+
+    Attributes:
+        text: the translation as people write it (in lower case, if the model knows nothing else).
+        src_tokens: what the encoder saw, from ``<sos>`` to ``<eos>``; an unknown word stands here as it was written.
+        tgt_tokens: what the decoder wrote, without ``<sos>``; ends in ``<eos>``, unless the length ran out before.
+        log_prob: natural logarithm of the probability that the model gives it.
+        score: what the search maximised.
+        attention: what every head attended to, ``[1, heads, rows, columns]`` for each layer (see ``AttentionMaps``);
+            None unless it was asked for. Row i of the decoder's maps is the step that wrote ``tgt_tokens[i]``, so
+            that the columns of its self-attention are its inputs, ``<sos>`` and ``tgt_tokens[:-1]``.
+    """
+
+    text: str
+    src_tokens: list[str]
+    tgt_tokens: list[str]
+    log_prob: float
+    score: float
+    attention: AttentionMaps | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def tokens(self) -> list[str]:
+        """The translation's tokens, without ``<eos>``."""
+        return self.tgt_tokens[:-1] if self.tgt_tokens[-1] == EOS else self.tgt_tokens
+
+
+class Translator:
+    """A trained model with its tokenisers and vocabularies.
+
+    Args:
+        model: trained; it is put into evaluation mode.
+        src_field, tgt_field: the fields that it was trained with.
+        beam_size, alpha: how ``translate`` searches if it is not told otherwise.
+
+    Raises:
+        ValueError: their vocabularies do not have the model's sizes.
+    """
+
+    def __init__(
+        self, model: Transformer, src_field: TextField, tgt_field: TextField, beam_size: int = 1, alpha: float = 0.6
+    ):
+        check_vocabularies(model.config, {"src": src_field, "tgt": tgt_field})
+        self.model = model.eval()
+        self.src_field = src_field
+        self.tgt_field = tgt_field
+        self.beam_size = beam_size
+        self.alpha = alpha
+
+    @classmethod
+    def load(
+        cls, path: str | Path = SHIPPED_MODEL, device: torch.device | str = "cpu", precision: str = "float32"
+    ) -> "Translator":
+        """Load a model; without a path, the one that comes with this library (its card: ``assets/MODEL_CARD.md``).
+
+        Args:
+            path: the folder that training wrote to, or a ``.safetensors`` file (see ``load_model``).
+            device: where to translate.
+            precision: what to compute in; see ``in_precision``.
+
+        Raises:
+            FileNotFoundError, CheckpointError: as ``load_model``; also if it is a language model.
+            ValueError: as ``in_precision``.
+        """
+        saved = load_model(path, device)
+        if not isinstance(saved.model, Transformer):
+            raise CheckpointError(
+                f"{path} holds a language model, expected a translator; see `transformer-lib generate`"
+            )
+        return cls.from_saved(saved, precision)
+
+    @classmethod
+    def from_saved(cls, saved: SavedModel, precision: str = "float32") -> "Translator":
+        """Make a translator of what ``load_model`` returned, which searches as its notes say.
+
+        Raises:
+            ValueError: as ``in_precision``.
+        """
+        model = in_precision(saved.model, precision)
+        return cls(model, saved.fields["src"], saved.fields["tgt"], **saved.notes.get("search", {}))
+
+    def __call__(self, sentences: str | Sequence[str], beam_size: int | None = None) -> str | list[str]:
+        """Translate one sentence to a string, or several to a list of strings; see ``translate``."""
+        if isinstance(sentences, str):
+            return self.translate([sentences], beam_size)[0].text
+        return [translation.text for translation in self.translate(sentences, beam_size)]
+
+    def translate(
+        self,
+        sentences: Sequence[str],
+        beam_size: int | None = None,
+        alpha: float | None = None,
+        attention: bool = False,
+        batch_size: int | None = None,
+        use_cache: bool = True,
+    ) -> list[Translation]:
+        """Translate sentences; those of similar length go through the model together.
+
+        On a CPU of several cores, several batches are on their way at a time, since a single one is too small to share.
+
+        Args:
+            sentences: at least one word each.
+            beam_size: 1 for greedy search; the paper uses 4. By default, the translator's own.
+            alpha: exponent of beam search's length penalty; the paper uses 0.6. By default, the translator's own.
+            attention: also return the attention maps.
+            batch_size: most sentences to translate at a time. By default 256, or as many as have 512 hypotheses, so
+                that memory does not grow with the beam.
+            use_cache: see ``greedy_search``.
+
+        Returns:
+            One translation a sentence, in order.
+
+        Raises:
+            ValueError: a sentence has no words or more tokens than the model has positions; the message says which.
+            TypeError: ``sentences`` is one string.
+        """
+        if isinstance(sentences, str):
+            raise TypeError("sentences is one string, expected a list of them; for one, call the translator itself")
+        beam_size = self.beam_size if beam_size is None else beam_size
+        batch_size = max(1, min(256, 512 // max(1, beam_size))) if batch_size is None else batch_size
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}, expected a positive number")
+        alpha = self.alpha if alpha is None else alpha
+        sources = [self._source_tokens(sentence, number) for number, sentence in enumerate(sentences, start=1)]
+        translations: dict[int, Translation] = {}
+        batches = self._batches(sources, batch_size)
+        model = prepack(self.model) if len(sources) >= WORTH_PREPACKING else self.model
+
+        def search(batch: list[int]) -> list[Hypothesis]:
+            return self._search(model, self._batch([sources[i] for i in batch]), beam_size, alpha, use_cache)
+
+        for batch, hypotheses in zip(batches, self._side_by_side(search, batches), strict=True):
+            for i, hypothesis in zip(batch, hypotheses, strict=True):
+                translations[i] = self._translation(sources[i], hypothesis, attention)
+        return [translations[i] for i in range(len(sources))]
+
+    def _batches(self, sources: list[list[str]], batch_size: int) -> list[list[int]]:
+        """Put sentences of similar length together, as many tokens in each batch, so that workers end together."""
+        number = math.ceil(len(sources) / batch_size)
+        if (workers := self._workers) > 1:  # as many for each; a batch of short sentences holds more than the average
+            rounds = math.ceil(len(sources) / (0.75 * batch_size * workers))
+            number = max(number, min(rounds * workers, len(sources) // WORTH_A_WORKER))
+        share = sum(map(len, sources)) / max(1, number)
+        batches: list[list[int]] = []
+        tokens = math.inf  # of the last batch; there is none yet
+        for i in sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True):
+            if tokens >= share or len(batches[-1]) == batch_size:
+                batches.append([])
+                tokens = 0
+            batches[-1].append(i)
+            tokens += len(sources[i])
+        return batches
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
+    def _workers(self) -> int:
+        """How many batches can be on their way at a time."""
+        return torch.get_num_threads() if self._device.type == "cpu" else 1
+
+    def _side_by_side(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+        """Do what ``map`` does; on a CPU, in several threads, which share PyTorch's own."""
+        threads = torch.get_num_threads()
+        workers = min(self._workers, len(items))
+        if workers < 2:
+            yield from map(function, items)
+            return
+        try:
+            with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,)) as pool:
+                yield from pool.map(function, items)
+        finally:
+            torch.set_num_threads(threads)
+
+    def _source_tokens(self, sentence: str, number: int) -> list[str]:
+        try:
+            tokens = [SOS, *self.src_field.tokens(sentence), EOS]
+        except ValueError as error:
+            raise ValueError(f"sentence {number}: {error}") from None
+        if len(tokens) > (max_len := self.model.config.max_len):
+            raise ValueError(
+                f"sentence {number} has {len(tokens)} tokens with <sos> and <eos>, expected at most {max_len}, the "
+                "positions that the model has: translate it in parts"
+            )
+        return tokens
+
+    def _batch(self, sentences: list[list[str]]) -> torch.Tensor:
+        """Return padded ids, ``[batch, src_len]``."""
+        ids = [torch.tensor([self.src_field.vocab[token] for token in tokens]) for tokens in sentences]
+        return pad_sequence(ids, batch_first=True, padding_value=self.src_field.pad_id).to(self._device)
+
+    def _search(
+        self, model: Transformer, src: torch.Tensor, beam_size: int, alpha: float, use_cache: bool
+    ) -> list[Hypothesis]:
+        sos_id, eos_id = self.tgt_field.sos_id, self.tgt_field.eos_id
+        try:
+            if beam_size == 1:
+                return greedy_search(model, src, sos_id, eos_id, use_cache=use_cache)
+            beams = beam_search(model, src, sos_id, eos_id, beam_size, alpha, use_cache=use_cache)
+        except RuntimeError as error:
+            if "ChooseQuantizationParams" in str(error):  # what cannot be rounded to 8 bits is no number
+                raise FloatingPointError(NO_NUMBERS) from None
+            raise
+        return [hypotheses[0] for hypotheses in beams]
+
+    def _translation(self, src_tokens: list[str], hypothesis: Hypothesis, attention: bool) -> Translation:
+        maps = None
+        if attention:
+            src = self._batch([src_tokens])
+            tgt = torch.tensor([[self.tgt_field.sos_id, *hypothesis.ids[:-1]]], device=src.device)
+            maps = self.model.attention_maps(src, tgt)
+        return Translation(
+            text=self.tgt_field.join(self.tgt_field.decode(hypothesis.ids)),
+            src_tokens=src_tokens,
+            tgt_tokens=[self.tgt_field.vocab.itos[i] for i in hypothesis.ids],
+            log_prob=hypothesis.log_prob,
+            score=hypothesis.score,
+            attention=maps,
+        )

@@ -1,0 +1,196 @@
+"""PyTorch's own layers and this library's are the same thing: weights and settings go both ways.
+
+Their masks mean the opposite of each other; ``transformer_lib.model.masks`` converts those.
+"""
+
+import copy
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from transformer_lib.model.attention import MultiHeadAttention
+from transformer_lib.model.decoder import Decoder, DecoderLayer
+from transformer_lib.model.encoder import Encoder, EncoderLayer
+from transformer_lib.model.transformer import Transformer
+
+# what this library calls a part of a layer, and what PyTorch calls it
+ENCODER_LAYER = {
+    "self_attention": "self_attn",
+    "self_attention_add_norm.norm": "norm1",
+    "self_attention_add_norm.dropout": "dropout1",
+    "feed_forward.expand": "linear1",
+    "feed_forward.dropout": "dropout",
+    "feed_forward.contract": "linear2",
+    "feed_forward_add_norm.norm": "norm2",
+    "feed_forward_add_norm.dropout": "dropout2",
+}
+DECODER_LAYER = {
+    **ENCODER_LAYER,
+    "cross_attention": "multihead_attn",
+    "cross_attention_add_norm.norm": "norm2",
+    "cross_attention_add_norm.dropout": "dropout2",
+    "feed_forward_add_norm.norm": "norm3",
+    "feed_forward_add_norm.dropout": "dropout3",
+}
+
+
+def to_torch(ours: nn.Module) -> nn.Module:
+    """Build PyTorch's counterpart of a module of this library, with a copy of its weights and settings.
+
+    The counterpart takes ``[batch, seq_len, d_model]`` (``batch_first=True``), is on the same device and in the same
+    mode (training or evaluation), and computes the same.
+
+    Args:
+        ours: ``MultiHeadAttention``, ``EncoderLayer``, ``DecoderLayer``, ``Encoder``, ``Decoder``, or ``Transformer``,
+            whose encoder and decoder become an ``nn.Transformer``; there are no embeddings and no output layer in one.
+
+    Raises:
+        TypeError: it is none of these, or a subclass.
+        ValueError: queries, keys and values are not all frozen or all trainable.
+    """
+    if type(ours) is MultiHeadAttention:  # a subclass may compute something else from the same weights
+        theirs = _pack(ours)
+    elif type(ours) is EncoderLayer:
+        theirs = _layer_to_torch(ours, nn.TransformerEncoderLayer, ENCODER_LAYER)
+    elif type(ours) is DecoderLayer:
+        theirs = _layer_to_torch(ours, nn.TransformerDecoderLayer, DECODER_LAYER)
+    elif type(ours) in (Encoder, Decoder):
+        layers = nn.ModuleList(map(to_torch, ours.layers))
+        if isinstance(ours, Encoder):  # its nested tensors would put zeros where padding is, in evaluation mode
+            theirs = nn.TransformerEncoder(layers[0], num_layers=0, enable_nested_tensor=False)
+        else:
+            theirs = nn.TransformerDecoder(layers[0], num_layers=0)
+        theirs.layers, theirs.num_layers = layers, len(layers)
+        theirs.norm = None if isinstance(ours.norm, nn.Identity) else copy.deepcopy(ours.norm)
+    elif isinstance(ours, Transformer):
+        nothing = nn.Identity()  # nn.Transformer draws new weights for whatever it is built of, so ours come after that
+        d_model, num_heads = ours.config.d_model, ours.config.num_heads
+        theirs = nn.Transformer(d_model, num_heads, custom_encoder=nothing, custom_decoder=nothing, batch_first=True)
+        theirs.encoder, theirs.decoder = to_torch(ours.encoder), to_torch(ours.decoder)
+    else:
+        raise TypeError(
+            f"ours is a {_name(ours)}, expected this library's MultiHeadAttention, EncoderLayer, DecoderLayer, "
+            "Encoder, Decoder or Transformer, and no subclass: that may compute something else from the same weights"
+        )
+    return theirs.train(ours.training)
+
+
+def from_torch(theirs: nn.Module) -> nn.Module | tuple[Encoder, Decoder]:
+    """Build this library's counterpart of a PyTorch module, with a copy of its weights and settings.
+
+    Args:
+        theirs: ``nn.MultiheadAttention``, ``nn.TransformerEncoderLayer``, ``nn.TransformerDecoderLayer``,
+            ``nn.TransformerEncoder``, ``nn.TransformerDecoder`` or ``nn.Transformer``. Its counterpart takes
+            ``[batch, seq_len, d_model]`` even if ``theirs`` was built with ``batch_first=False``.
+
+    Returns:
+        The counterpart, on the same device and in the same mode (training or evaluation). An ``nn.Transformer`` has no
+        embeddings and no output layer, so it gives an encoder and a decoder, to be put into a ``Transformer``:
+        ``model.encoder, model.decoder = from_torch(theirs)``. Both end in one more norm, post-LN or not, unless
+        ``theirs`` was built of stacks that do not.
+
+    Raises:
+        TypeError: it is none of these, or a subclass.
+        ValueError: it was built with an option that this library does not have, such as ``activation="gelu"``.
+    """
+    if type(theirs) is nn.MultiheadAttention:  # there are subclasses that do not use the weights they inherit
+        ours = _unpack(theirs)
+    elif type(theirs) is nn.TransformerEncoderLayer:
+        ours = _layer_from_torch(theirs, EncoderLayer, ENCODER_LAYER)
+    elif type(theirs) is nn.TransformerDecoderLayer:
+        ours = _layer_from_torch(theirs, DecoderLayer, DECODER_LAYER)
+    elif type(theirs) in (nn.TransformerEncoder, nn.TransformerDecoder):
+        attention = theirs.layers[0].self_attn
+        stack = Encoder if type(theirs) is nn.TransformerEncoder else Decoder
+        ours = stack(num_layers=0, d_model=attention.embed_dim, num_heads=attention.num_heads, d_ff=1)
+        ours.layers = nn.ModuleList(map(from_torch, theirs.layers))
+        ours.norm = nn.Identity() if theirs.norm is None else copy.deepcopy(theirs.norm)
+    elif isinstance(theirs, nn.Transformer):
+        return from_torch(theirs.encoder), from_torch(theirs.decoder)
+    else:
+        raise TypeError(
+            f"theirs is a {_name(theirs)}, expected PyTorch's MultiheadAttention, TransformerEncoderLayer, "
+            "TransformerDecoderLayer, TransformerEncoder, TransformerDecoder or Transformer, and no subclass: that may "
+            "compute something else from the same weights"
+        )
+    return ours.train(theirs.training)
+
+
+def _name(module: nn.Module) -> str:
+    return f"{type(module).__module__}.{type(module).__name__}"
+
+
+@torch.no_grad()
+def _pack(ours: MultiHeadAttention) -> nn.MultiheadAttention:
+    """Put the projections of queries, keys and values on top of each other, in this order."""
+    projections = (ours.query_projection, ours.key_projection, ours.value_projection)
+    weight = torch.cat([projection.weight for projection in projections])  # [3 · d_model, d_model]
+    theirs = nn.MultiheadAttention(weight.shape[1], ours.num_heads, ours.dropout, batch_first=True)
+    theirs.to(weight)  # its device and precision
+    theirs.in_proj_weight.copy_(weight)
+    theirs.in_proj_bias.copy_(torch.cat([projection.bias for projection in projections]))  # [3 · d_model]
+    theirs.out_proj.load_state_dict(ours.output_projection.state_dict())
+    for name, packed in (("weight", theirs.in_proj_weight), ("bias", theirs.in_proj_bias)):
+        trainable = {getattr(projection, name).requires_grad for projection in projections}
+        if len(trainable) > 1:
+            raise ValueError(
+                f"ours has a {name} that is frozen in some of its query, key and value projections only, expected in "
+                "all or none: PyTorch keeps the three in one parameter"
+            )
+        packed.requires_grad_(trainable.pop())
+    _freeze_alike(ours.output_projection, theirs.out_proj)
+    return theirs
+
+
+@torch.no_grad()
+def _unpack(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
+    """Cut the packed projection into those of queries, keys and values."""
+    usual = theirs.in_proj_weight is not None and theirs.in_proj_bias is not None
+    if not usual or theirs.bias_k is not None or theirs.add_zero_attn:
+        raise ValueError(
+            "theirs is an nn.MultiheadAttention with kdim, vdim, bias=False, add_bias_kv or add_zero_attn, expected "
+            "one without: this library's attention has no such options"
+        )
+    ours = MultiHeadAttention(theirs.embed_dim, theirs.num_heads, theirs.dropout).to(theirs.in_proj_weight)
+    projections = (ours.query_projection, ours.key_projection, ours.value_projection)
+    parts = zip(projections, theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True)
+    for projection, weight, bias in parts:  # [d_model, d_model] and [d_model]
+        projection.weight.copy_(weight).requires_grad_(theirs.in_proj_weight.requires_grad)
+        projection.bias.copy_(bias).requires_grad_(theirs.in_proj_bias.requires_grad)
+    ours.output_projection.load_state_dict(theirs.out_proj.state_dict())
+    _freeze_alike(theirs.out_proj, ours.output_projection)
+    return ours
+
+
+def _freeze_alike(source: nn.Linear, copied: nn.Linear) -> None:
+    for one, other in zip(source.parameters(), copied.parameters(), strict=True):
+        other.requires_grad_(one.requires_grad)
+
+
+def _layer_to_torch(ours: EncoderLayer | DecoderLayer, counterpart: type, names: dict[str, str]) -> nn.Module:
+    expand = ours.feed_forward.expand
+    num_heads, norm_first = ours.self_attention.num_heads, ours.self_attention_add_norm.norm_first
+    theirs = counterpart(expand.in_features, num_heads, expand.out_features, batch_first=True, norm_first=norm_first)
+    for our_name, their_name in names.items():
+        part = ours.get_submodule(our_name)
+        setattr(theirs, their_name, to_torch(part) if isinstance(part, MultiHeadAttention) else copy.deepcopy(part))
+    return theirs
+
+
+def _layer_from_torch(theirs: nn.Module, counterpart: type, names: dict[str, str]) -> EncoderLayer | DecoderLayer:
+    if theirs.activation not in (F.relu, torch.relu) and not isinstance(theirs.activation, nn.ReLU):
+        activation = getattr(theirs.activation, "__name__", theirs.activation)
+        raise ValueError(f"theirs has activation={activation}, expected relu: this library has no other")
+    if theirs.linear1.bias is None:
+        raise ValueError("theirs was built with bias=False, expected biases: this library's layers have them")
+    attention = theirs.self_attn
+    ours = counterpart(
+        attention.embed_dim, attention.num_heads, theirs.linear1.out_features, norm_first=theirs.norm_first
+    )
+    for our_name, their_name in names.items():
+        part = theirs.get_submodule(their_name)
+        parent, _, child = our_name.rpartition(".")
+        part = from_torch(part) if isinstance(part, nn.MultiheadAttention) else copy.deepcopy(part)
+        setattr(ours.get_submodule(parent), child, part)
+    return ours

@@ -1,0 +1,67 @@
+"""Text in, more text out: a language model with its vocabulary."""
+
+from pathlib import Path
+
+import torch
+
+from transformer_lib.checkpoint import CheckpointError, check_vocabularies, load_model
+from transformer_lib.data.tokenizers import EOS, PAD, UNK, RunningTextField, detokenize
+from transformer_lib.language_model.model import TransformerLanguageModel
+
+
+class TextGenerator:
+    """A trained language model with its tokeniser and vocabulary.
+
+    Args:
+        model: trained; it is put into evaluation mode.
+        field: the field that it was trained with.
+
+    Raises:
+        ValueError: the vocabulary does not have the model's size.
+    """
+
+    def __init__(self, model: TransformerLanguageModel, field: RunningTextField):
+        check_vocabularies(model.config, {"text": field})
+        self.model = model.eval()
+        self.field = field
+
+    @classmethod
+    def load(cls, path: str | Path, device: torch.device | str = "cpu") -> "TextGenerator":
+        """Load a language model that training wrote: its folder, or its ``.safetensors`` file (see ``load_model``).
+
+        Raises:
+            FileNotFoundError, CheckpointError: as ``load_model``; also if it is a translator.
+        """
+        saved = load_model(path, device)
+        if not isinstance(saved.model, TransformerLanguageModel):
+            raise CheckpointError(
+                f"{path} holds a translator, expected a language model; see `transformer-lib translate`"
+            )
+        return cls(saved.model, saved.fields["text"])
+
+    def __call__(
+        self, prompt: str, length: int = 50, temperature: float = 1.0, top_k: int | None = None, seed: int | None = None
+    ) -> str:
+        """Go on with a text.
+
+        Args:
+            prompt: how it begins; words of the vocabulary.
+            length: tokens to add, ends of lines included.
+            temperature, top_k: see ``TransformerLanguageModel.generate``.
+            seed: makes the text repeatable; by default, torch's global random numbers decide.
+
+        Returns:
+            Prompt and continuation. The model ends lines where it likes; ``<unk>`` is never written unless the prompt
+            has it.
+
+        Raises:
+            ValueError: the prompt is empty or holds a word outside the vocabulary, or an argument is impossible.
+        """
+        device = next(self.model.parameters()).device
+        ids = torch.tensor([self.field.encode(prompt)], device=device)  # [1, prompt_len]
+        excluded = tuple(self.field.vocab.stoi[token] for token in (UNK, PAD))
+        generator = None if seed is None else torch.Generator(device).manual_seed(seed)
+        ids = self.model.generate(ids, length, temperature, top_k, excluded, generator)  # [1, prompt_len + length]
+        tokens = self.field.decode(ids[0].tolist())
+        lines = " ".join(tokens).split(EOS)
+        return "\n".join(detokenize(line.split()) if self.field.language else line.strip() for line in lines).rstrip()

@@ -1,0 +1,215 @@
+"""A language model: one stack of layers under a causal mask that predicts the next token of a text."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from transformer_lib.interop.pytorch import from_torch
+from transformer_lib.model.config import Configuration
+from transformer_lib.model.embeddings import Embedding, SinusoidalPositions, TokenEmbedding
+from transformer_lib.model.masks import causal_mask, to_attn_mask
+
+
+@dataclass(frozen=True)
+class LanguageModelConfig(Configuration):
+    """Every choice that shapes the language model.
+
+    The defaults are those of PyTorch's well-known tutorial, except that there are only as many positions as a chunk has
+    tokens.
+
+    Attributes:
+        vocab_size: number of token types, special tokens included.
+        d_model: size of the vectors that flow through the model (the tutorial's emsize).
+        num_heads: heads of every attention; divides ``d_model``.
+        d_ff: inner size of the feed-forward networks (the tutorial's nhid).
+        num_layers: layers of the stack.
+        dropout: probability of dropout, wherever ``nn.TransformerEncoderLayer`` has one, and after the embedding.
+        norm_first: pre-LN instead of post-LN, with a norm at the end of the stack.
+        tie_embeddings: the output layer shares the matrix of the embedding (section 3.4).
+        max_len: number of positions: how many tokens the model can look back on.
+        own_encoder: this library's ``Encoder`` instead of PyTorch's ``nn.TransformerEncoder``.
+        pad_id: the id of padding.
+
+    Raises:
+        ValueError: a value is impossible, or two do not go together.
+    """
+
+    vocab_size: int
+    d_model: int = 200
+    num_heads: int = 2
+    d_ff: int = 200
+    num_layers: int = 2
+    dropout: float = 0.2
+    norm_first: bool = False
+    tie_embeddings: bool = False
+    max_len: int = 35
+    own_encoder: bool = False
+    pad_id: int = 1
+
+    def __post_init__(self):
+        self._check_sizes("vocab_size", "d_model", "num_heads", "d_ff", "num_layers", "max_len")
+        if not 0 <= self.pad_id < self.vocab_size:
+            raise ValueError(f"pad_id is {self.pad_id!r}, expected an id below vocab_size={self.vocab_size}")
+
+    def num_parameters(self) -> int:
+        """Compute how many trainable numbers the model has, without building it; a tied matrix counts once."""
+        embeddings = (1 if self.tie_embeddings else 2) * self.vocab_size * self.d_model
+        layers = self.num_layers * self._layer_parameters(attentions=1)
+        norm = 2 * self.d_model if self.norm_first else 0
+        return embeddings + layers + norm + self.vocab_size
+
+
+class TransformerLanguageModel(nn.Module):
+    """Embeddings and positions, ``nn.TransformerEncoder`` under a causal mask, and a linear layer on top.
+
+    ``nn.TransformerEncoder`` copies one layer, so that all its layers start with the same weights. With the same seed,
+    ``own_encoder`` gives the same model: its layers are converted, weights and all.
+
+    Args:
+        config: every choice that shapes it.
+    """
+
+    def __init__(self, config: LanguageModelConfig):
+        super().__init__()
+        self.config = config
+        tokens = TokenEmbedding(config.vocab_size, config.d_model)
+        self.embedding = Embedding(tokens, SinusoidalPositions(config.max_len, config.d_model), config.dropout)
+        layer = nn.TransformerEncoderLayer(
+            config.d_model,
+            config.num_heads,
+            config.d_ff,
+            config.dropout,
+            batch_first=True,
+            norm_first=config.norm_first,
+        )
+        norm = nn.LayerNorm(config.d_model) if config.norm_first else None
+        self.encoder = nn.TransformerEncoder(layer, config.num_layers, norm, enable_nested_tensor=False)
+        self.output = nn.Linear(config.d_model, config.vocab_size)
+        nn.init.zeros_(self.output.bias)
+        if config.tie_embeddings:
+            self.output.weight = tokens.table.weight
+            nn.init.normal_(self.output.weight, std=config.d_model**-0.5)
+        else:
+            nn.init.uniform_(tokens.table.weight, -0.1, 0.1)
+            nn.init.uniform_(self.output.weight, -0.1, 0.1)
+        if config.own_encoder:  # last, so that it takes no random numbers from what stands above
+            self.encoder = from_torch(self.encoder)
+
+    @torch.no_grad()
+    def start_from_counts(self, counts: Tensor) -> None:
+        """Let an untrained model begin by expecting every token as often as it occurs, whatever comes before it.
+
+        The output's biases become the logarithms of the tokens' shares (each count raised by one, so that none is
+        zero), and its weights zero. Starting from equal biases, Adam would take thousands of steps to get there.
+
+        Args:
+            counts: how often each token occurs in the training text, ``[vocab_size]``.
+
+        Raises:
+            ValueError: the number of counts is not ``vocab_size``, or the output layer is tied to the embedding, which
+                must not be zero.
+        """
+        if list(counts.shape) != [self.config.vocab_size]:
+            raise ValueError(
+                f"counts has shape {list(counts.shape)}, expected [vocab_size], [{self.config.vocab_size}]"
+            )
+        if self.config.tie_embeddings:
+            raise ValueError("start_from_counts needs an output layer of its own, but tie_embeddings is True")
+        self.output.bias.copy_(((counts + 1) / (counts + 1).sum()).log())
+        self.output.weight.zero_()
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Predict, at every position, the token that comes next.
+
+        Args:
+            ids: ``[batch, seq_len]``.
+
+        Returns:
+            Logits over the vocabulary, ``[batch, seq_len, vocab_size]``. Those of position i depend on
+            ``ids[:, : i + 1]`` only.
+
+        Raises:
+            ValueError: ``ids`` is not ``[batch, seq_len]``, is longer than ``max_len``, or holds an id outside the
+                vocabulary.
+        """
+        return self.output(self.features(ids))
+
+    def features(self, ids: Tensor) -> Tensor:
+        """Do what ``forward`` does, up to the output layer: return ``[batch, seq_len, d_model]``."""
+        x = self.embedding(ids)  # [batch, seq_len, d_model]
+        mask = causal_mask(ids.shape[1], ids.device)
+        if isinstance(self.encoder, nn.TransformerEncoder):
+            x = self.encoder(x, mask=to_attn_mask(mask), is_causal=True)
+        else:
+            x, _ = self.encoder(x, mask)
+        return x
+
+    @torch.no_grad()
+    def generate(
+        self,
+        prompt: Tensor,
+        length: int,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        excluded: tuple[int, ...] = (),
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Go on with a text, one token at a time, each drawn from what the model expects; dropout is off.
+
+        The model sees the last ``max_len`` tokens of what there is so far.
+
+        Args:
+            prompt: what the text begins with, ``[batch, prompt_len]``.
+            length: how many tokens to add.
+            temperature: what logits are divided by: below 1, likely tokens become likelier; 0 takes the likeliest.
+            top_k: draw from so many of the likeliest tokens only.
+            excluded: ids that are never drawn.
+            generator: where random numbers come from; by default, the global generator.
+
+        Returns:
+            Prompt and continuation, ``[batch, prompt_len + length]``.
+
+        Raises:
+            ValueError: an argument is impossible, or the prompt is not ``[batch, prompt_len]`` or holds an id outside
+                the vocabulary.
+            FloatingPointError: the model's predictions are no numbers.
+        """
+        if prompt.dim() != 2 or prompt.shape[1] == 0:
+            raise ValueError(f"prompt has shape {list(prompt.shape)}, expected [batch, prompt_len], one token or more")
+        if length < 0:
+            raise ValueError(f"length is {length!r}, expected 0 or more tokens")
+        if not 0 <= temperature < float("inf"):
+            raise ValueError(f"temperature is {temperature!r}, expected 0 (the likeliest token) or a positive number")
+        if impossible := [i for i in excluded if not 0 <= i < self.config.vocab_size]:
+            raise ValueError(f"excluded holds {impossible[0]}, expected 0 to {self.config.vocab_size - 1}")
+        choices = self.config.vocab_size - len(set(excluded))
+        if choices == 0:
+            raise ValueError("excluded holds all ids, expected at least one to be left to draw")
+        if top_k is not None and not 1 <= top_k <= choices:
+            raise ValueError(f"top_k is {top_k!r}, expected 1 to {choices}, the number of tokens to choose from")
+        self.embedding.tokens(prompt)  # looks at all ids, also where the prompt is longer than the positions
+        was_training = self.training
+        self.eval()
+        try:
+            ids = prompt
+            for _ in range(length):
+                logits = self(ids[:, -self.config.max_len :])[:, -1].float()  # [batch, vocab_size]
+                if not logits.isfinite().all():
+                    raise FloatingPointError("the model predicts nan: are its weights damaged?")
+                logits[:, list(excluded)] = -torch.inf
+                if temperature == 0:
+                    chosen = logits.argmax(dim=-1, keepdim=True)  # [batch, 1]
+                else:
+                    likeliest, candidates = logits.topk(top_k or choices)  # [batch, top_k]
+                    scaled = (likeliest - likeliest[:, :1]) / temperature  # no overflow, however low the temperature
+                    drawn = torch.multinomial(scaled.softmax(dim=-1), 1, generator=generator)
+                    chosen = candidates.gather(1, drawn)  # [batch, 1]
+                ids = torch.cat([ids, chosen], dim=1)
+        finally:
+            self.train(was_training)
+        return ids
+
+    def num_parameters(self) -> int:
+        """Count the trainable numbers; a tied matrix counts once."""
+        return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)

@@ -1,0 +1,32 @@
+"""Figure 1 of the paper, one box a file. Needs nothing but torch.
+
+::
+
+                                                   logits [batch, tgt_len, vocab]
+                                                               ▲
+                                                         ┌───────────┐
+                                                         │  Linear   │  transformer.py
+                                                         └───────────┘
+                                                               ▲
+                                            ┌─────────────────────────────────────┐
+                                            │             Add & Norm              │
+                                            │            Feed-forward             │  sublayers.py
+             memory [batch, src_len, d_model]                                     │
+        ┌───────────────────────────────────┼──► Add & Norm                       │
+        │                                   │    Multi-head attention             │  attention.py
+  ┌─────────────────────────────┐           │    over the memory                  │
+  │        Add & Norm           │           │                                     │
+  │        Feed-forward         │           │    Add & Norm                       │
+  │                             │           │    Masked multi-head attention      │  masks.py
+  │        Add & Norm           │           │                                     │
+  │        Multi-head attention │           │             decoder.py  × N         │
+  │                             │           └─────────────────────────────────────┘
+  │        encoder.py  × N      │                              ▲
+  └─────────────────────────────┘                              │
+                 ▲                                             │
+   Embedding + positional encoding               Embedding + positional encoding      embeddings.py
+                 ▲                                             ▲
+        src [batch, src_len]                         tgt [batch, tgt_len]
+
+``config.py`` holds every choice that shapes the model, and the named ones (``PRESETS``).
+"""

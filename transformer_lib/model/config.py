@@ -1,0 +1,167 @@
+"""What the configurations of both models share: checking their numbers, and going through JSON."""
+
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import Any
+
+_KINDS = {int: int, float: int | float, bool: bool, str: str}
+_WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "a name"}
+
+
+class Configuration:
+    """The base of ``TransformerConfig`` and ``LanguageModelConfig``, which are frozen dataclasses."""
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Configuration":
+        """Rebuild a configuration that ``to_dict`` wrote.
+
+        Raises:
+            ValueError: a field is unknown or missing.
+        """
+        known = {field.name: field.default is MISSING for field in fields(cls)}
+        if unknown := sorted(set(values) - set(known)):
+            raise ValueError(f"unknown configuration fields {unknown}: was this written by a newer version?")
+        if missing := sorted(name for name, required in known.items() if required and name not in values):
+            raise ValueError(f"missing configuration fields {missing}")
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as a dictionary of plain values."""
+        return asdict(self)
+
+    def _layer_parameters(self, attentions: int) -> int:
+        """Count the weights of a layer with so many attentions, and with a norm for each and for the feed-forward."""
+        attention = 4 * (self.d_model**2 + self.d_model)
+        feed_forward = 2 * self.d_model * self.d_ff + self.d_ff + self.d_model
+        return attentions * attention + feed_forward + (attentions + 1) * 2 * self.d_model
+
+    def _check_sizes(self, *names: str) -> None:
+        """Raise a ValueError unless all fields are of their kind, these positive, and heads and dropout possible."""
+        for name in names:
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} is {value!r}, expected a positive whole number")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) != (field.type is bool) or not isinstance(value, _KINDS[field.type]):
+                raise ValueError(f"{field.name} is {value!r}, expected {_WORDS[field.type]}")
+        if self.d_model % self.num_heads:
+            raise ValueError(
+                f"d_model={self.d_model} is not divisible by num_heads={self.num_heads}: "
+                "every head gets d_model / num_heads dimensions"
+            )
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout!r}, expected a probability from 0 up to, but not including, 1")
+
+
+POSITIONS = ("learned", "sinusoidal")
+
+_MULTI30K = {"num_heads": 4, "norm_first": True, "positions": "sinusoidal", "max_len": 256, "tie_embeddings": True}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    # the model that the tutorials teach; it is what the fields of TransformerConfig default to
+    "tutorial": {},
+    # for the sample corpus: learns it in two minutes on two cores
+    "small": {
+        "d_model": 128,
+        "num_heads": 4,
+        "d_ff": 256,
+        "num_layers": 2,
+        "norm_first": True,
+        "positions": "sinusoidal",
+    },
+    # for Multi30k: 5 million parameters with 4,000 subwords, and 1.9 million, which a few epochs cannot overfit
+    "multi30k_best": {**_MULTI30K, "dropout": 0.2},
+    "multi30k_fast": {**_MULTI30K, "d_model": 128, "dropout": 0.0},
+    # the paper's models (Table 3, rows "base" and "big")
+    "paper_base": {
+        "d_model": 512,
+        "num_heads": 8,
+        "d_ff": 2048,
+        "num_layers": 6,
+        "inner_dropout": False,
+        "positions": "sinusoidal",
+        "max_len": 1024,
+        "tie_embeddings": True,
+    },
+    "paper_big": {
+        "d_model": 1024,
+        "num_heads": 16,
+        "d_ff": 4096,
+        "num_layers": 6,
+        "dropout": 0.3,
+        "inner_dropout": False,
+        "positions": "sinusoidal",
+        "max_len": 1024,
+        "tie_embeddings": True,
+    },
+}
+
+
+@dataclass(frozen=True)
+class TransformerConfig(Configuration):
+    """Every choice that shapes the model. The defaults are the tutorials' model; ``PRESETS`` names other choices.
+
+    Attributes:
+        src_vocab_size, tgt_vocab_size: number of token types a side, special tokens included.
+        d_model: size of the vectors that flow through the model.
+        num_heads: heads of every attention; divides ``d_model``.
+        d_ff: inner size of the feed-forward networks.
+        num_layers: layers of the encoder, and of the decoder.
+        dropout: probability of residual and embedding dropout (section 5.4).
+        inner_dropout: also drop attention weights and inner activations, as the tutorials and ``nn.Transformer`` do.
+        norm_first: pre-LN instead of the paper's post-LN.
+        positions: ``"learned"`` or ``"sinusoidal"`` (section 3.5).
+        max_len: number of positions; no sentence may be longer, ``<sos>`` and ``<eos>`` included.
+        tie_embeddings: source, target and output share one matrix (section 3.4); needs a joint vocabulary.
+        pad_id: the id of padding, on both sides.
+
+    Raises:
+        ValueError: a value is impossible, or two do not go together.
+    """
+
+    src_vocab_size: int
+    tgt_vocab_size: int
+    d_model: int = 256
+    num_heads: int = 8
+    d_ff: int = 512
+    num_layers: int = 3
+    dropout: float = 0.1
+    inner_dropout: bool = True
+    norm_first: bool = False
+    positions: str = "learned"
+    max_len: int = 100
+    tie_embeddings: bool = False
+    pad_id: int = 1
+
+    def __post_init__(self):
+        self._check_sizes("src_vocab_size", "tgt_vocab_size", "d_model", "num_heads", "d_ff", "num_layers", "max_len")
+        if self.positions not in POSITIONS:
+            raise ValueError(f"positions is {self.positions!r}, expected one of {', '.join(map(repr, POSITIONS))}")
+        if self.tie_embeddings and self.src_vocab_size != self.tgt_vocab_size:
+            raise ValueError(
+                f"tie_embeddings=True needs one joint vocabulary, but src_vocab_size={self.src_vocab_size} and "
+                f"tgt_vocab_size={self.tgt_vocab_size}"
+            )
+        if not 0 <= self.pad_id < min(self.src_vocab_size, self.tgt_vocab_size):
+            raise ValueError(f"pad_id is {self.pad_id!r}, expected an id that both vocabularies have")
+
+    def num_parameters(self) -> int:
+        """Compute how many trainable numbers the model has, without building it; a tied matrix counts once."""
+        embeddings = self.src_vocab_size * self.d_model
+        if not self.tie_embeddings:
+            embeddings += 2 * self.tgt_vocab_size * self.d_model  # the target's, and the output's
+        positions = 2 * self.max_len * self.d_model if self.positions == "learned" else 0
+        layers = self.num_layers * (self._layer_parameters(attentions=1) + self._layer_parameters(attentions=2))
+        norms = 2 * 2 * self.d_model if self.norm_first else 0
+        return embeddings + positions + layers + norms + self.tgt_vocab_size
+
+    @classmethod
+    def preset(cls, name: str, src_vocab_size: int, tgt_vocab_size: int, **changes: Any) -> "TransformerConfig":
+        """Build a named configuration, with ``changes`` to any of its fields.
+
+        Raises:
+            ValueError: there is no preset of that name.
+        """
+        if name not in PRESETS:
+            raise ValueError(f"preset is {name!r}, expected one of {', '.join(PRESETS)}")
+        return cls(src_vocab_size, tgt_vocab_size, **{**PRESETS[name], **changes})

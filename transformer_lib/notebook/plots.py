@@ -1,0 +1,463 @@
+"""Every picture of the series, in one style. Each function returns a matplotlib figure and shows nothing by itself."""
+
+import io
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import LogLocator, NullFormatter
+from torch import Tensor
+
+from transformer_lib.checkpoint import replace_file
+from transformer_lib.data.tokenizers import SOS
+from transformer_lib.inference.translator import Translation
+from transformer_lib.training.trainer import History
+
+COLOUR_MAP = "viridis"  # even steps in brightness, readable for colour-blind people and in print
+STYLE = {
+    "figure.dpi": 110,
+    "figure.facecolor": "white",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+}
+_INCHES_PER_TOKEN = 0.34
+_NO_SIGN = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # letters that cannot be drawn, nor stand in an SVG
+_MASK_COLOURS = ListedColormap(["#e4e4ea", "#31568c"])
+_TREE_LOOKS = {  # text, box, line, line width
+    "best": ("white", "#31568c", "#31568c", 2.5),
+    "kept": ("black", "white", "#31568c", 1.2),
+    "cut": ("#8a8a94", "white", "#d0d0d8", 1.0),
+}
+_DASHES = ("-", "--", "-.", ":")  # curves can be told apart without their colours
+
+
+def attention_map(
+    weights: Tensor,
+    columns: Sequence[str],
+    rows: Sequence[str],
+    title: str = "",
+    marks: Collection[tuple[int, int]] = (),
+) -> Figure:
+    """Draw one head's attention: each row shows where one query looks.
+
+    Args:
+        weights: ``[query_len, key_len]``.
+        columns: a label for each key, ``key_len`` of them.
+        rows: a label for each query, ``query_len`` of them.
+        title: what stands above it.
+        marks: squares to frame, each as its row and its column, such as the links of a word alignment.
+
+    Raises:
+        ValueError: the labels do not fit the weights, or a mark lies outside them.
+    """
+    figure = _grid(weights[None], columns, rows, [title], columns_of_panels=1)
+    for row, column in marks:
+        if not (0 <= row < len(rows) and 0 <= column < len(columns)):
+            raise ValueError(f"marks holds {(row, column)}, but weights has shape {list(weights.shape)}")
+        for colour, linewidth in (("black", 3.5), ("white", 1.5)):  # seen on every colour of the map
+            figure.axes[0].add_patch(
+                Rectangle((column - 0.42, row - 0.42), 0.84, 0.84, fill=False, edgecolor=colour, linewidth=linewidth)
+            )
+    return figure
+
+
+def attention_heads(
+    translation: Translation, kind: str = "cross", layer: int = -1, columns_of_panels: int = 4
+) -> Figure:
+    """Draw all heads of one layer for one translated sentence.
+
+    Args:
+        translation: made with ``attention=True``.
+        kind: ``"cross"`` (target looks at source), ``"encoder"`` or ``"decoder"`` (each looks at itself).
+        layer: index of the layer; the last by default.
+        columns_of_panels: panels side by side.
+
+    Raises:
+        ValueError: the translation has no attention, or there is no such kind or layer.
+    """
+    if translation.attention is None:
+        raise ValueError("translation has no attention: translate with attention=True")
+    if kind not in translation.attention._fields:
+        raise ValueError(f"kind is {kind!r}, expected one of {', '.join(translation.attention._fields)}")
+    layers = getattr(translation.attention, kind)
+    if not -len(layers) <= layer < len(layers):
+        raise ValueError(f"layer is {layer}, expected {-len(layers)} to {len(layers) - 1}")
+    inputs = [SOS, *translation.tgt_tokens[:-1]]
+    columns = inputs if kind == "decoder" else translation.src_tokens
+    rows = {"encoder": translation.src_tokens, "decoder": inputs, "cross": translation.tgt_tokens}[kind]
+    weights = layers[layer][0]  # [heads, rows, columns]
+    titles = [f"head {head}" for head in range(1, len(weights) + 1)]
+    axis_labels = {
+        "encoder": ("source word looked at", "source word"),
+        "decoder": ("target word looked at", "target word"),
+        "cross": ("source word looked at", "target word being written"),
+    }[kind]
+    return _grid(weights, columns, rows, titles, columns_of_panels, axis_labels)
+
+
+def masks(
+    masks: Mapping[str, Tensor],
+    columns: Sequence[str],
+    rows: Sequence[str] | None = None,
+    axis_labels: tuple[str, str] = ("key", "query"),
+    columns_of_panels: int | None = None,
+) -> Figure:
+    """Draw masks side by side: a filled square where the row's token may attend to the column's.
+
+    Args:
+        masks: each mask's title, and the mask, boolean, ``[query_len, key_len]``; True means "may attend".
+        columns: a label for each key.
+        rows: a label for each query; those of the keys by default.
+        axis_labels: what columns and rows are.
+        columns_of_panels: panels side by side; all of them by default.
+
+    Raises:
+        ValueError: the labels do not fit a mask.
+    """
+    stacked = torch.stack(list(masks.values()))  # [panels, rows, columns]
+    return _grid(
+        stacked,
+        columns,
+        rows or columns,
+        list(masks),
+        columns_of_panels or len(masks),
+        axis_labels,
+        _MASK_COLOURS,
+        ("hidden", "seen"),
+    )
+
+
+def padding(ids: Tensor, pad_id: int, title: str = "") -> Figure:
+    """Draw a batch of ids, ``[batch, seq_len]``, one sentence a row: dark where there is a token, light for padding."""
+    with plt.rc_context({**STYLE, "axes.grid": False}):
+        figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
+        axes.imshow(
+            (ids != pad_id).cpu().numpy(), aspect="auto", interpolation="none", cmap=_MASK_COLOURS, vmin=0, vmax=1
+        )
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.yaxis.get_major_locator().set_params(integer=True)
+        axes.set(xlabel="position", ylabel="sentence in the batch", title=title)
+        axes.set_facecolor("white")
+    return _close(figure)
+
+
+def positions(table: Tensor, title: str = "") -> Figure:
+    """Draw a table of position vectors, ``[positions, d_model]``, as a heat map."""
+    values = table.detach().float().cpu().numpy()
+    limit = float(abs(values).max())
+    with plt.rc_context({**STYLE, "axes.grid": False}):
+        figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
+        image = axes.imshow(values, aspect="auto", interpolation="none", cmap="RdBu_r", vmin=-limit, vmax=limit)
+        axes.set(xlabel="dimension", ylabel="position", title=title)
+        figure.colorbar(image, ax=axes, label="value")
+    return _close(figure)
+
+
+def waves(table: Tensor, dimensions: Sequence[int]) -> Figure:
+    """Draw some columns of a table of position vectors, ``[positions, d_model]``, one below the other."""
+    values = table.detach().float().cpu()
+    limit = 1.15 * float(values[:, list(dimensions)].abs().max())
+    with plt.rc_context(STYLE):
+        size = (6.4, 0.9 + 0.95 * len(dimensions))
+        figure, panels = plt.subplots(len(dimensions), sharex=True, sharey=True, squeeze=False, figsize=size)
+        figure.set_layout_engine("constrained")
+        for axes, dimension in zip(panels.flat, dimensions, strict=True):
+            axes.plot(values[:, dimension], marker=".", markersize=3, linewidth=1.2)
+            axes.set_title(f"dimension {dimension}", fontsize=10)
+            axes.set_ylim(-limit, limit)
+        panels.flat[-1].set_xlabel("position")
+        figure.supylabel("value", fontsize=10)
+    return _close(figure)
+
+
+def vectors(vectors: Mapping[str, Sequence[float]], title: str = "") -> Figure:
+    """Draw two-dimensional vectors as arrows from the origin, each with its name at its tip.
+
+    Args:
+        vectors: each vector's name, and its two numbers.
+        title: what stands above it.
+    """
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+        for number, (name, (x, y)) in enumerate(vectors.items()):
+            length = math.hypot(x, y)
+            arrow = {"arrowstyle": "-|>", "color": f"C{number}", "linewidth": 1.8, "shrinkA": 0, "shrinkB": 0}
+            axes.annotate("", xy=(x, y), xytext=(0, 0), arrowprops=arrow, zorder=2 + 1 / (1 + length))
+            axes.annotate(
+                name,
+                (x, y),
+                xytext=(7 * y / (length or 1), -7 * x / (length or 1)),  # on the arrow's right-hand side
+                textcoords="offset points",
+                ha="left" if y >= 0 else "right",
+                va="top" if x >= 0 else "bottom",
+                parse_math=False,
+            )
+        ends = np.array([(0, 0), *vectors.values()], dtype=float)
+        (left, bottom), (right, top) = ends.min(0), ends.max(0)
+        margin = 0.25 * max(right - left, top - bottom)
+        axes.set(xlim=(left - 1.6 * margin, right + 1.6 * margin), ylim=(bottom - margin, top + margin))
+        axes.set(xlabel="first number", ylabel="second number", title=title)
+        axes.set_aspect("equal")
+    return _close(figure)
+
+
+def lines(
+    x: Sequence[float],
+    curves: Mapping[str, Sequence[float]],
+    xlabel: str,
+    ylabel: str,
+    log: str = "",
+    title: str = "",
+) -> Figure:
+    """Draw curves over a common x.
+
+    Args:
+        x: where they were measured or computed.
+        curves: each curve's name, and its values.
+        xlabel, ylabel: what the axes show, with the unit.
+        log: the axes that are logarithmic: ``""``, ``"x"``, ``"y"`` or ``"xy"``.
+        title: what stands above it.
+    """
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
+        for number, (name, values) in enumerate(curves.items()):
+            style = _DASHES[number % len(_DASHES)]
+            axes.plot(x, values, linestyle=style, marker="o" if len(x) <= 20 else None, markersize=4, label=name)
+        axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+        axes.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
+        _label_ticks(axes, x, log)
+        if len(curves) > 1:
+            axes.legend(frameon=False)
+    return _close(figure)
+
+
+def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str = "{:.1f}") -> Figure:
+    """Draw one horizontal bar for each value, from top to bottom, with its number written beside it.
+
+    Args:
+        values: each bar's name, and its length.
+        xlabel: what the lengths are, with the unit.
+        title: what stands above it.
+        label: how the numbers are written.
+    """
+    with plt.rc_context({**STYLE, "axes.grid": False}):
+        figure, axes = plt.subplots(figsize=(6.4, 0.7 + 0.38 * len(values)), layout="constrained")
+        drawn = axes.barh(list(values), list(values.values()), height=0.65, color="C0")
+        axes.bar_label(drawn, labels=[label.format(value) for value in values.values()], padding=4)
+        axes.invert_yaxis()
+        axes.margins(x=0.15)
+        axes.tick_params(axis="y", length=0)
+        axes.set(xlabel=xlabel, title=title)
+    return _close(figure)
+
+
+def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, bins: int | Sequence = 30) -> Figure:
+    """Draw how often values occur, several samples over each other, each as an outline.
+
+    Args:
+        samples: each sample's name, and its values.
+        xlabel, ylabel: what the axes show, with the unit.
+        bins: how many, or their edges.
+    """
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
+        edges = np.histogram_bin_edges(np.concatenate([np.asarray(values) for values in samples.values()]), bins)
+        for number, (name, values) in enumerate(samples.items()):
+            style = _DASHES[number % len(_DASHES)]
+            axes.hist(values, edges, histtype="step", linewidth=1.8, linestyle=style, label=name)
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+        if len(samples) > 1:
+            axes.legend(frameon=False)
+    return _close(figure)
+
+
+def beam_tree(log_probs: Mapping[tuple[str, ...], float], kept: Collection[tuple[str, ...]], best: tuple) -> Figure:
+    """Draw a beam search as a tree that grows from left to right, one column a step.
+
+    Args:
+        log_probs: every beginning to draw, as a tuple of its tokens, and its log-probability. The beginnings of a
+            beginning must be there too; the empty one, ``<sos>``, is drawn anyway.
+        kept: those that stayed in the beam or were finished; the others are pale.
+        best: the one that won; the path to it is dark, and runs along the top.
+
+    Raises:
+        ValueError: a beginning hangs in the air, or ``best`` is not there.
+    """
+    for path in (*log_probs, best):
+        for length in range(1, len(path) + 1):
+            if path[:length] not in log_probs:
+                raise ValueError(f"log_probs lacks {path[:length]}, the beginning of {path}")
+    children: dict[tuple[str, ...], list[tuple[str, ...]]] = {path: [] for path in ((), *log_probs)}
+    for path in sorted(log_probs, key=lambda path: (path != best[: len(path)], -log_probs[path])):
+        children[path[:-1]].append(path)
+    rows = _tree_rows(children)
+    widest = max(len(token) for path in log_probs for token in path)
+    pitch = 0.085 * max(widest, len(SOS)) + 0.4  # inches from one column to the next
+    steps, depth = max(map(len, log_probs)), max(rows.values())
+    with plt.rc_context({**STYLE, "axes.grid": False, "axes.spines.left": False}):
+        figure, axes = plt.subplots(figsize=(pitch * (steps + 1) + 0.3, 0.5 * (depth + 1) + 0.9), layout="constrained")
+        for path, row in rows.items():
+            look = "best" if path == best[: len(path)] else "kept" if path in kept else "cut"
+            text, fill, line, linewidth = _TREE_LOOKS[look]
+            if path:
+                axes.plot(*_branch(len(path), rows[path[:-1]], row), color=line, linewidth=linewidth, zorder=1)
+            axes.text(
+                len(path),
+                row,
+                f"{path[-1]}\n{round(log_probs[path], 2) + 0.0:.2f}" if path else SOS,
+                ha="center",
+                va="center",
+                fontsize=9,
+                linespacing=1.05,
+                color=text,
+                bbox={"boxstyle": "round,pad=0.25", "facecolor": fill, "edgecolor": line},
+                parse_math=False,
+            )
+        axes.set(xlim=(-0.55, steps + 0.55), ylim=(depth + 0.6, -0.6), yticks=[], xticks=range(1, steps + 1))
+        axes.set_xlabel("step (below each token: log-probability of the beginning that ends in it)")
+        handles = [Patch(facecolor=_TREE_LOOKS[look][1], edgecolor=_TREE_LOOKS[look][2]) for look in _TREE_LOOKS]
+        figure.legend(handles, ["best", "in the beam", "cut"], loc="outside upper right", ncols=3, frameon=False)
+    return _close(figure)
+
+
+def learning_curve(history: History) -> Figure:
+    """Draw training and validation loss over the epochs, and mark the epoch that validated best."""
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
+        epochs = range(1, len(history.val_loss) + 1)
+        axes.plot(epochs, history.train_loss, marker="o", markersize=3, label="training")
+        axes.plot(epochs, history.val_loss, marker="s", markersize=3, label="validation")
+        if history.val_loss:
+            best = history.best_epoch
+            loss = history.val_loss[best - 1]
+            axes.plot(best, loss, "o", markersize=11, fillstyle="none", color="C1", label="best epoch")
+        axes.set(xlabel="epoch", ylabel="loss (nats per token)", yscale="log")
+        _label_ticks(axes, epochs, log="y")
+        axes.legend(frameon=False)
+    return _close(figure)
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure to a file, in the format of its ending, or leave what was there untouched.
+
+    Raises:
+        ValueError: the ending is not a format that matplotlib writes.
+        OSError: the file cannot be written.
+    """
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=Path(path).suffix.removeprefix("."), bbox_inches="tight")
+    replace_file(path, buffer.getvalue())
+
+
+def _grid(
+    weights: Tensor,
+    columns: Sequence[str],
+    rows: Sequence[str],
+    titles: Sequence[str],
+    columns_of_panels: int,
+    axis_labels: tuple[str, str] = ("what is looked at", "what looks"),
+    colour_map: str | ListedColormap = COLOUR_MAP,
+    key: tuple[str, str] | None = None,
+) -> Figure:
+    """Draw one panel for each map in ``weights``, ``[panels, rows, columns]``, all on the colour scale 0 to 1.
+
+    A ``key`` names the two colours of maps that hold nothing but 0 and 1; without it, there is a colour bar.
+    """
+    panels, num_rows, num_columns = weights.shape
+    if (len(rows), len(columns)) != (num_rows, num_columns):
+        raise ValueError(
+            f"rows has {len(rows)} and columns {len(columns)} labels, but weights has shape {[num_rows, num_columns]}"
+        )
+    rows, columns = ([_NO_SIGN.sub("\ufffd", label) for label in labels] for labels in (rows, columns))
+    columns_of_panels = min(columns_of_panels, panels)
+    rows_of_panels = -(-panels // columns_of_panels)
+    width = columns_of_panels * (num_columns * _INCHES_PER_TOKEN + 0.6) + 1.2
+    height = rows_of_panels * (num_rows * _INCHES_PER_TOKEN + 0.7) + 0.8
+    with plt.rc_context({**STYLE, "axes.grid": False}):
+        figure, grid = plt.subplots(
+            rows_of_panels,
+            columns_of_panels,
+            figsize=(width, height),
+            sharex=True,
+            sharey=True,
+            squeeze=False,
+            layout="constrained",
+        )
+        for axes in grid.flat[panels:]:
+            axes.remove()
+        for axes, panel, title in zip(grid.flat, weights.detach().float().cpu().numpy(), titles, strict=False):
+            image = axes.imshow(panel, vmin=0, vmax=1, cmap=colour_map)
+            axes.set_title(title, fontsize=10)
+            axes.set_xticks(np.arange(num_columns), columns, rotation=60, ha="right", rotation_mode="anchor")
+            axes.set_yticks(np.arange(num_rows), rows)
+            axes.tick_params(length=0)
+            for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+                label.set_parse_math(False)  # a $ in a sentence is a dollar
+            if key:
+                axes.set_xticks(np.arange(-0.5, num_columns), minor=True)
+                axes.set_yticks(np.arange(-0.5, num_rows), minor=True)
+                axes.grid(which="minor", color="white", linewidth=1.5)
+                axes.tick_params(which="minor", length=0)
+        figure.supxlabel(axis_labels[0])
+        figure.supylabel(axis_labels[1])
+        if key:
+            handles = [Patch(color=colour_map(value), label=name) for value, name in enumerate(key)]
+            figure.legend(handles=handles, loc="outside right upper", frameon=False)
+        else:
+            figure.colorbar(image, ax=grid, label="attention weight", shrink=0.6, aspect=30, pad=0.01)
+    return _close(figure)
+
+
+def _tree_rows(children: Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]) -> dict[tuple[str, ...], int]:
+    """Place a tree's nodes on rows: a first child beside its parent, its siblings below as closely as they fit."""
+
+    def place(path: tuple[str, ...]) -> tuple[dict[tuple[str, ...], int], dict[int, int]]:
+        """Return the rows of a node and all below it, counted from its own, and the lowest of each column."""
+        rows, lowest = {path: 0}, {len(path): 0}
+        for child in children[path]:
+            its_rows, its_lowest = place(child)
+            shift = max((lowest[column] + 1 for column in its_lowest if column in lowest), default=0)
+            rows |= {node: row + shift for node, row in its_rows.items()}
+            lowest |= {column: row + shift for column, row in its_lowest.items()}
+        return rows, lowest
+
+    return place(())[0]
+
+
+def _branch(column: int, parent_row: int, row: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the points of a line that leaves its parent's box level, bends between the columns, and comes in level."""
+    bend = np.linspace(0, 1, 20)
+    x = np.concatenate([[column - 1], column - 0.62 + 0.24 * bend, [column]])
+    y = np.concatenate([[parent_row], parent_row + (row - parent_row) * (3 * bend**2 - 2 * bend**3), [row]])
+    return x, y
+
+
+def _label_ticks(axes: Axes, x: Sequence[float], log: str) -> None:
+    """Write plain numbers, at the values of ``x`` if they are few, and whole ones if those are whole."""
+    for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+        if name in log:
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(NullFormatter())
+    if all(isinstance(value, int) for value in x):
+        if len(x) <= 12:
+            axes.set_xticks(x)
+        elif "x" not in log:
+            axes.xaxis.get_major_locator().set_params(integer=True)
+
+
+def _close(figure: Figure) -> Figure:
+    """Take the figure off pyplot's list, so that a notebook shows it once: as the value of its cell."""
+    plt.close(figure)
+    return figure

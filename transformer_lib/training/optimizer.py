@@ -1,0 +1,149 @@
+"""How weights change: optimisers, the learning rate over time, and an average of the weights (section 5.3)."""
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.swa_utils import AveragedModel
+
+from transformer_lib.training import distributed
+from transformer_lib.training.recipe import Recipe
+
+
+def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
+    """Return the optimiser that a recipe names, for all parameters of a model.
+
+    ``"muon"`` is two: Muon (Jordan et al. 2024) for the matrices of encoder and decoder, which replaces each step by
+    the nearest one that turns and stretches in all directions alike, and Adam for all else. Muon's steps are scaled to
+    be as large as Adam's (Liu et al. 2025), so that both follow one learning rate. They take long to compute, so of
+    several processes (see ``parallel``), each does so for a share of the matrices.
+
+    Args:
+        model: with an ``encoder``, and maybe a ``decoder``.
+        recipe: how to train.
+
+    Raises:
+        ValueError: this version of PyTorch has no Muon (2.9 was the first).
+    """
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(model.parameters(), lr=recipe.learning_rate)
+    matrices = []
+    if recipe.optimizer == "muon":
+        if not hasattr(torch.optim, "Muon"):
+            raise ValueError(
+                f"recipe.optimizer is 'muon', which needs PyTorch 2.9 or newer; this is {torch.__version__}"
+            )
+        layers = ("encoder.", "decoder.")
+        matrices = [p for name, p in model.named_parameters() if name.startswith(layers) and p.dim() == 2]
+    others = [p for p in model.parameters() if all(p is not matrix for matrix in matrices)]
+    groups = [  # biases and norms do not decay
+        {"params": [p for p in others if p.dim() > 1], "weight_decay": recipe.weight_decay},
+        {"params": [p for p in others if p.dim() == 1], "weight_decay": 0.0},
+    ]
+    fused = others[0].device.type in ("cpu", "cuda") or None  # one pass over each parameter instead of a dozen
+    adam = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9, fused=fused)
+    adam.register_load_state_dict_pre_hook(  # the state may come from another kind of device
+        lambda _, state: {**state, "param_groups": [{**group, "fused": fused} for group in state["param_groups"]]}
+    )
+    if not matrices:
+        return adam
+    options = {"lr": recipe.learning_rate, "weight_decay": recipe.weight_decay, "adjust_lr_fn": "match_rms_adamw"}
+    if distributed.world_size() == 1:
+        return _Combined(torch.optim.Muon(matrices, **options), adam)
+    from torch.distributed.optim import ZeroRedundancyOptimizer  # takes a while to load
+
+    # as a view, what a process has computed travels as one tensor, and not matrix by matrix
+    muon = ZeroRedundancyOptimizer(matrices, torch.optim.Muon, parameters_as_bucket_view=True, **options)
+    return _Combined(muon, adam)
+
+
+class _Combined(Optimizer):
+    """Several optimisers that look like one."""
+
+    def __init__(self, *optimizers: Optimizer):
+        self.optimizers = optimizers
+        super().__init__([group for optimizer in optimizers for group in optimizer.param_groups], {})
+        self._share_groups()
+
+    def _share_groups(self) -> None:
+        """Let a learning rate that is changed here change there."""
+        self.param_groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
+
+    def step(self, closure: None = None) -> None:
+        with distributed.others_there():
+            for optimizer in self.optimizers:
+                optimizer.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all states, in the first of several processes; all of them have to ask."""
+        for optimizer in self.optimizers:
+            if hasattr(optimizer, "consolidate_state_dict"):
+                with distributed.others_there():
+                    optimizer.consolidate_state_dict()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # it copies from the GPUs without waiting
+        return {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers if distributed.is_first()]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        for optimizer, state in zip(self.optimizers, state_dict["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
+        self._share_groups()
+
+
+def learning_rate_schedule(
+    optimizer: Optimizer, kind: str, warmup_steps: int, total_steps: int, epochs: int = 1, decay: float = 1.0
+) -> LambdaLR:
+    """Grow the learning rate in a straight line to the optimiser's, then let it go on as ``kind`` says.
+
+    ``"inverse_sqrt"`` is the paper's (section 5.3, equation 3), which writes the peak as
+    ``d_model^-0.5 · warmup_steps^-0.5``.
+
+    Args:
+        optimizer: its learning rate is the highest that will be reached.
+        kind: ``"constant"``, ``"inverse_sqrt"``, ``"linear"`` or ``"exponential"``; see ``Recipe``.
+        warmup_steps: the step at which it is reached; 0 starts with it.
+        total_steps: how long the training is, which is when ``"linear"`` reaches zero.
+        epochs, decay: ``"exponential"`` cuts the training into so many parts and multiplies by ``decay`` after each.
+    """
+
+    def factor(steps_taken: int) -> float:
+        step = steps_taken + 1
+        if step < warmup_steps:
+            return step / warmup_steps
+        if kind == "inverse_sqrt":
+            return math.sqrt(max(warmup_steps, 1) / step)
+        if kind == "linear":
+            return max(0.0, (total_steps - steps_taken) / max(1, total_steps - warmup_steps + 1))
+        if kind == "exponential":
+            return decay ** (epochs * steps_taken // total_steps)
+        return 1.0
+
+    return LambdaLR(optimizer, factor)
+
+
+class MovingAverage(AveragedModel):
+    """An exponential moving average of a model's weights: the n-th update keeps (1 + n) / (10 + n) of the old average.
+
+    So it forgets the random beginning quickly, and reaches back over about the last tenth of the training. (PyTorch's
+    ``AveragedModel``, which it is otherwise, makes a GPU wait at every update.)
+
+    Args:
+        model: what to average; the average, ``.module``, starts as a copy of it.
+        decay: the most that an update keeps.
+    """
+
+    def __init__(self, model: nn.Module, decay: float):
+        super().__init__(model)
+        self.decay = decay
+
+    @torch.no_grad()
+    def update_parameters(self, model: nn.Module) -> None:
+        """Take in the weights of ``model`` after a step; the first ones are copied."""
+        updates = self.n_averaged.item()
+        keep = min(self.decay, (1 + updates) / (10 + updates)) if updates else 0.0
+        for average, weights in zip(self.module.parameters(), model.parameters(), strict=True):
+            average.lerp_(weights, 1 - keep)
+        self.n_averaged += 1
