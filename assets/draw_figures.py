@@ -283,7 +283,7 @@ def encoder_layer() -> Figure:
         figure,
         bottom - 8,
         "Multi-head self-attention",
-        "y = self_attention(x, x, x)",
+        "y = self_attn(x, x, x)",
         shape,
         ("source padding mask", "[batch, 1, 1, src_len]"),
     )
@@ -317,7 +317,7 @@ def decoder_layer() -> Figure:
         figure,
         bottom - 8,
         "Masked multi-head self-attention",
-        "y = self_attention(x, x, x)",
+        "y = self_attn(x, x, x)",
         shape,
         ("target mask", "[batch, 1, tgt_len, tgt_len]"),
     )
@@ -325,7 +325,7 @@ def decoder_layer() -> Figure:
         figure,
         box.top,
         "Multi-head cross-attention",
-        "y = cross_attention(x, memory, memory)",
+        "y = cross_attn(x, memory, memory)",
         shape,
         ("source padding mask", "[batch, 1, 1, src_len]"),
         memory=True,
@@ -520,7 +520,7 @@ def multi_head_attention() -> Figure:
     concatenate = figure.box("operation", middle, panel.top - 56, 270, 32, "Concatenate heads")
     figure.up(weighted, concatenate)
     figure.text(middle + 10, concatenate.bottom + 20, "[batch, heads, query_len, d_k]", code=True)
-    projection = figure.box("linear", middle, concatenate.top - 34, 270, 46, "Linear", "output_projection")
+    projection = figure.box("linear", middle, concatenate.top - 34, 270, 46, "Linear", "out_proj")
     figure.up(concatenate, projection, "[batch, query_len, d_model]")
     output = figure.box("data", middle, projection.top - 28, 270, 46, "output", "[batch, query_len, d_model]")
     figure.up(projection, output)

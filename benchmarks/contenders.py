@@ -19,9 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_lib import Transformer
-from transformer_lib.checkpoint import replace_file
 from transformer_lib.fast.dropout import Dropout
 from transformer_lib.fast.precision import half_precision
+from transformer_lib.files import replace_file
 from transformer_lib.interop.pytorch import to_torch
 from transformer_lib.model.attention import MultiHeadAttention
 
@@ -33,13 +33,13 @@ class PlainAttention(MultiHeadAttention):
 
     def attend(self, query, keys, values, mask=None, need_weights=False):
         """Do what the library's own does."""
-        queries = self._split_heads(self.query_projection(query))
+        queries = self._split_heads(self.q_proj(query))
         scores = queries @ keys.transpose(-2, -1) / math.sqrt(queries.shape[-1])
         if mask is not None:
             scores = scores.masked_fill(~mask, -1e10)
         weights = scores.softmax(dim=-1)
         heads = F.dropout(weights, self.dropout, self.training) @ values
-        return self.output_projection(heads.transpose(1, 2).flatten(2)), weights
+        return self.out_proj(heads.transpose(1, 2).flatten(2)), weights
 
 
 def as_the_tutorials_do(model: Transformer) -> Transformer:

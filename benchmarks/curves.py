@@ -21,14 +21,15 @@ import torch
 from contenders import as_the_tutorials_do, machine, write
 from training import BATCH_SIZE, LEARNING_RATE, endlessly, load, train_plainly
 
-from transformer_lib.data.batches import Batches, make_dataset
+from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.corpora import load_corpus
-from transformer_lib.fast.precision import MixedPrecision
+from transformer_lib.fast.worker import Worker
 from transformer_lib.model.config import PRESETS
 from transformer_lib.training import distributed
+from transformer_lib.training.device import pick_device
+from transformer_lib.training.loop import evaluate, train_epoch
 from transformer_lib.training.optimizer import make_optimizer
 from transformer_lib.training.recipe import Recipe
-from transformer_lib.training.trainer import evaluate, pick_device, train_epoch
 
 EVERY = 10  # batches between two points of a curve
 TWO = "two processes"
@@ -37,14 +38,12 @@ TWO = "two processes"
 def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device) -> dict[str, Any]:
     """Train in one way, and return the mean training loss of every few batches and the validation loss at the end."""
     model, dataset = load(corpus, preset, device)
-    val_set = make_dataset(load_corpus(corpus)["val"], *dataset.fields.values())
+    val_set = make_dataset(load_corpus(corpus)["val"], *dataset.tokenizers.values())
     theirs = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, eps=1e-9)  # the library's eps: only the way differs
     optimizer = make_optimizer(model, Recipe(learning_rate=LEARNING_RATE))
 
     def library(*computing: Any) -> Callable[[Iterable[Any]], float]:
-        return lambda some: (
-            train_epoch(model, some, optimizer, mixed=MixedPrecision(model, *computing), progress=False).loss
-        )
+        return lambda some: train_epoch(model, some, optimizer, worker=Worker(model, *computing), progress=False).loss
 
     def tutorials(some: Iterable[Any]) -> float:
         return train_plainly(as_the_tutorials_do(model), some, theirs)
@@ -59,11 +58,11 @@ def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device
         TWO: library(),
     }
     torch.manual_seed(2 if "other" in way else 1 + 1_000_000 * distributed.rank())
-    points, stream = [], endlessly(lambda: Batches(dataset, BATCH_SIZE, train=True, device=device))
-    with distributed.together(device):
+    points, stream = [], endlessly(lambda: BucketBatches(dataset, BATCH_SIZE, train=True, device=device))
+    with distributed.process_group(device):
         for start in range(0, batches, EVERY):
             points.append(ways[way](list(itertools.islice(stream, min(EVERY, batches - start)))))
-        val_loss = evaluate(model, Batches(val_set, BATCH_SIZE, device=device), progress=False)
+        val_loss = evaluate(model, BucketBatches(val_set, BATCH_SIZE, device=device), progress=False)
     return {"way": way, "train_loss": points, "val_loss": val_loss}
 
 

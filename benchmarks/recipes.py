@@ -25,13 +25,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from transformer_lib.checkpoint import STATE_FILE, load_model, replace_file
+from transformer_lib.checkpoint import load_model
 from transformer_lib.data.corpora import load_corpus
+from transformer_lib.files import STATE_FILE, replace_file
 from transformer_lib.inference import bleu
 from transformer_lib.model.config import PRESETS
-from transformer_lib.training.pipeline import train_translator, tune_length_penalty
+from transformer_lib.training.loop import perplexity
 from transformer_lib.training.recipe import Recipe
-from transformer_lib.training.trainer import perplexity
+from transformer_lib.training.train_translator import train_translator, tune_length_penalty
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -69,7 +70,7 @@ STEPS = one_after_the_other(
         "tokens": Row({}, {"max_tokens": 3072}),
         "schedule": Row({}, {"learning_rate": 2e-3, "warmup_steps": 60, "schedule": "linear", "betas": (0.9, 0.98)}),
         "smoothing": Row({}, {"label_smoothing": 0.1}),
-        "average": Row({}, {"average": 0.998}),
+        "average": Row({}, {"ema_decay": 0.998}),
         "muon": Row({}, {"optimizer": "muon", "learning_rate": 4e-3, "weight_decay": 0.1}),
         "base": Row({"num_heads": 4}),
     }
@@ -94,7 +95,7 @@ MORE = {
     name: STEPS["base"] + change
     for name, change in {
         "subword-dropout": Row({}, {"subword_dropout": 0.1}),
-        "consistency": Row({}, {"consistency": 1.5, "epochs": 2}),
+        "rdrop_weight": Row({}, {"rdrop_weight": 1.5, "epochs": 2}),
     }.items()
 }
 ROWS = {**STEPS, **TABLE_3, **MORE}
@@ -120,8 +121,8 @@ def run(name: str, seed: int) -> None:
     )
     cpu_seconds = time.process_time() - started
     sources, references = ([pair[side] for pair in corpus["val"]] for side in (0, 1))
-    greedy = bleu.score(translator.translate(sources, beam_size=1), references, translator.tgt_field)[0].value
-    beam = tune_length_penalty(translator, corpus["val"], alphas=(0.0, 1.0, 2.0))
+    greedy = bleu.score(translator.translate(sources, beam_size=1), references, translator.tgt_tokenizer)[0].value
+    beam = tune_length_penalty(translator, corpus["val"], length_penalties=(0.0, 1.0, 2.0))
     history = load_model(output).notes["history"]
     result = {
         "row": name,
@@ -133,7 +134,7 @@ def run(name: str, seed: int) -> None:
         "val_perplexity": perplexity(min(history["val_loss"])),
         "val_bleu_greedy": greedy,
         "val_bleu_beam_4": max(beam.values()),
-        "alpha": translator.alpha,
+        "length_penalty": translator.length_penalty,
         "cpu_seconds": None if resume else cpu_seconds,
         "config": translator.model.config.to_dict(),
         "recipe": asdict(recipe),

@@ -43,15 +43,16 @@ from torch.utils.flop_counter import FlopCounterMode
 from torchtext.data import BucketIterator, Dataset
 
 from transformer_lib import Transformer, TransformerConfig
-from transformer_lib.data.batches import Batches, make_dataset
+from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset
 from transformer_lib.data.corpora import load_corpus
-from transformer_lib.data.tokenizers import TextField, build_vocabularies
-from transformer_lib.fast.precision import MixedPrecision
+from transformer_lib.data.tokenizers import WordTokenizer
+from transformer_lib.fast.worker import Worker
 from transformer_lib.model.config import PRESETS
 from transformer_lib.model.embeddings import ids_are_known
+from transformer_lib.training.device import pick_device, seed_everything
+from transformer_lib.training.loop import train_epoch
 from transformer_lib.training.optimizer import make_optimizer
 from transformer_lib.training.recipe import Recipe
-from transformer_lib.training.trainer import pick_device, seed_everything, train_epoch
 
 BATCH_SIZE = 128
 LEARNING_RATE = 5e-4
@@ -101,20 +102,20 @@ def make_contender(name: str, model: Transformer, dataset: Dataset | None, devic
                 return train_plainly(theirs, batches, adam)
 
         if name == "nn.Transformer":
-            return Contender(lambda: Batches(dataset, BATCH_SIZE, train=True, device=device), train)
+            return Contender(lambda: BucketBatches(dataset, BATCH_SIZE, train=True, device=device), train)
         by_source = {"sort_key": lambda example: len(example.src), "train": True, "device": device}
         return Contender(lambda: BucketIterator(dataset, BATCH_SIZE, **by_source), train)
 
     precision = "bfloat16" if "bfloat16" in name else "float32"
     optimizer = make_optimizer(model, Recipe(learning_rate=LEARNING_RATE))
     with ids_are_known(model):  # as in fit
-        mixed = MixedPrecision(model, precision, "compiled" in name)
+        mixed = Worker(model, precision, "compiled" in name)
 
     def train(batches: Iterable[Any]) -> float:
         with ids_are_known(model):
-            return train_epoch(model, batches, optimizer, mixed=mixed, progress=False).loss
+            return train_epoch(model, batches, optimizer, worker=mixed, progress=False).loss
 
-    return Contender(lambda: Batches(dataset, BATCH_SIZE, train=True, device=device), train, precision)
+    return Contender(lambda: BucketBatches(dataset, BATCH_SIZE, train=True, device=device), train, precision)
 
 
 def endlessly(batches: Callable[[], Iterable[Any]]) -> Iterator[Any]:
@@ -152,7 +153,7 @@ def operations(model: Transformer, dataset: Dataset, device: torch.device, sente
 def load(corpus_name: str, preset: str, device: torch.device) -> tuple[Transformer, Dataset]:
     """Make the model of a preset, untrained, and the data that all contenders train on: words, as in the tutorials."""
     corpus = load_corpus(corpus_name)
-    fields = TextField(corpus.src), TextField(corpus.tgt)
+    fields = WordTokenizer(corpus.src), WordTokenizer(corpus.tgt)
     config = PRESETS[preset]
     dataset = make_dataset(corpus["train"], *fields, config.get("max_len", TransformerConfig.max_len))
     build_vocabularies(dataset, joint=config.get("tie_embeddings", False))
@@ -207,7 +208,7 @@ def main() -> None:
     model, dataset = load(options.corpus, options.preset, device)
     contenders = {name: make_contender(name, model, dataset, device) for name in names(options.compile)}
     streams = {name: endlessly(contender.batches) for name, contender in contenders.items()}
-    epoch_tokens = count_tokens(Batches(dataset, BATCH_SIZE))
+    epoch_tokens = count_tokens(BucketBatches(dataset, BATCH_SIZE))
     per_token: dict[str, list[float]] = {name: [] for name in contenders}  # seconds
     for round_number in range(options.rounds + 1):
         for name, contender in contenders.items():

@@ -51,7 +51,7 @@ from transformer_lib.inference.search import greedy_search
 from transformer_lib.inference.translator import Translation, Translator
 from transformer_lib.model.masks import padding_mask
 from transformer_lib.model.transformer import Transformer
-from transformer_lib.training.trainer import pick_device
+from transformer_lib.training.device import pick_device
 
 
 class Written(NamedTuple):
@@ -69,11 +69,11 @@ TURNS = 4  # in a round; see above
 @torch.no_grad()
 def translate_like_the_tutorials(translator: Translator, sentences: list[str]) -> list[Written]:
     """Translate one sentence after the other, as the tutorials' ``translate_sentence`` does."""
-    model, field = translator.model, translator.tgt_field
+    model, field = translator.model, translator.tgt_tokenizer
     device = next(model.parameters()).device
     written = []
     for sentence in sentences:
-        src = torch.tensor([translator.src_field.encode(sentence)], device=device)
+        src = torch.tensor([translator.src_tokenizer.encode(sentence)], device=device)
         memory, memory_mask = model.encode(src)
         ids = [field.sos_id]
         for _ in range(min(src.shape[1] + 50, model.config.max_len)):
@@ -138,7 +138,7 @@ def take_turn(name: str, path: str, device: torch.device, sentences: list[str]) 
 
 def choose(corpus_name: str, split: str | None, number: int | None, translator: Translator) -> list[Pair]:
     """Pick sentences evenly."""
-    corpus = load_corpus(corpus_name, translator.src_field.language, translator.tgt_field.language)
+    corpus = load_corpus(corpus_name, translator.src_tokenizer.language, translator.tgt_tokenizer.language)
     pairs = corpus[split or corpus.splits[2 if len(corpus.splits) > 2 else 1]]
     number = min(number or len(pairs), len(pairs))
     return [pairs[i * len(pairs) // number] for i in range(number)]
@@ -150,10 +150,12 @@ def operations(path: str, translations: Sequence[Translation]) -> float:
     model = as_the_tutorials_do(translator.model)  # a CPU's fused attention is not counted
     total = 0
     for one in translations:
-        src = torch.tensor([[translator.src_field.vocab[token] for token in one.src_tokens]])
-        ids = [translator.tgt_field.vocab[token] for token in one.tgt_tokens]
+        src = torch.tensor([[translator.src_tokenizer.vocab[token] for token in one.src_tokens]])
+        ids = [translator.tgt_tokenizer.vocab[token] for token in one.tgt_tokens]
         with FlopCounterMode(display=False) as counter, torch.no_grad():
-            model(src, torch.tensor([[translator.tgt_field.sos_id, *ids[:-1]]]))  # the inputs of the decoder's steps
+            model(
+                src, torch.tensor([[translator.tgt_tokenizer.sos_id, *ids[:-1]]])
+            )  # the inputs of the decoder's steps
         total += counter.get_total_flops()
     return total
 
@@ -176,21 +178,21 @@ def timed(run: Callable[[], Any], device: torch.device) -> tuple[Any, float]:
 
 def growth(translator: Translator, sentences: list[str], device: torch.device) -> dict[str, dict[str, float]]:
     """Measure greedy search's milliseconds a sentence, one batch after another, by their size and by length."""
-    src_field, tgt_field = translator.src_field, translator.tgt_field
+    src_tokenizer, tgt_tokenizer = translator.src_tokenizer, translator.tgt_tokenizer
 
     def length(sentence: str) -> int:
-        return len(src_field.tokens(sentence))
+        return len(src_tokenizer.tokens(sentence))
 
     def milliseconds(some: list[str], size: int) -> float:
-        ids = [torch.tensor(src_field.encode(sentence)) for sentence in some]
+        ids = [torch.tensor(src_tokenizer.encode(sentence)) for sentence in some]
         batches = [
-            pad_sequence(ids[start : start + size], True, src_field.pad_id).to(device)
+            pad_sequence(ids[start : start + size], True, src_tokenizer.pad_id).to(device)
             for start in range(0, len(ids), size)
         ]
 
         def search() -> None:
             for batch in batches:
-                greedy_search(translator.model, batch, tgt_field.sos_id, tgt_field.eos_id)
+                greedy_search(translator.model, batch, tgt_tokenizer.sos_id, tgt_tokenizer.eos_id)
 
         runs = [timed(search, device)[1] for _ in range(3)]
         return 1000 * statistics.median(runs) / len(some)
@@ -258,7 +260,7 @@ def main() -> None:
                 **spread(values),
                 "times_as_fast": slowest / median,
                 "same_text": sum(a == b for a, b in zip(texts[name], texts[TUTORIALS], strict=True)),
-                "bleu": bleu.score(written[name], references, translator.tgt_field)[0].value,
+                "bleu": bleu.score(written[name], references, translator.tgt_tokenizer)[0].value,
                 "share_of_limit": work / median / rate if "greedy" in name and "int8" not in name else None,
                 "memory_mb": own_memory(translate_alone, (name, options.model, str(device), few), device),
             }
@@ -268,7 +270,7 @@ def main() -> None:
         "corpus": options.corpus,
         "sentences": len(sentences),
         "tokens": sum(len(one.tgt_tokens) for one in written["greedy"]),
-        "alpha": translator.alpha,
+        "length_penalty": translator.length_penalty,
         "rounds": options.rounds,
         **machine(device),
         "operations": work,

@@ -11,12 +11,13 @@ import torch
 from browser import _chromium, browser  # noqa: F401 - fixtures
 
 from transformer_lib import Transformer, TransformerConfig
-from transformer_lib.data.batches import make_dataset
+from transformer_lib.data.batches import build_vocabularies, make_dataset
 from transformer_lib.data.corpora import Pair
-from transformer_lib.data.tokenizers import TextField, build_vocabularies
+from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.inference.translator import Translator
+from transformer_lib.training.device import seed_everything
 from transformer_lib.training.recipe import Recipe
-from transformer_lib.training.trainer import fit, seed_everything
+from transformer_lib.training.trainer import fit
 
 try:
     import resource
@@ -153,9 +154,9 @@ def pairs():
 @pytest.fixture
 def fields():
     """German and English fields with the tiny corpus's vocabularies."""
-    src_field, tgt_field = TextField("de"), TextField("en")
-    build_vocabularies(make_dataset(PAIRS, src_field, tgt_field), min_freq=1)
-    return src_field, tgt_field
+    src_tokenizer, tgt_tokenizer = WordTokenizer("de"), WordTokenizer("en")
+    build_vocabularies(make_dataset(PAIRS, src_tokenizer, tgt_tokenizer), min_freq=1)
+    return src_tokenizer, tgt_tokenizer
 
 
 @pytest.fixture
@@ -165,23 +166,23 @@ def dataset(fields):
 
 @pytest.fixture
 def tiny_config(fields):
-    src_field, tgt_field = fields
+    src_tokenizer, tgt_tokenizer = fields
     return TransformerConfig(
-        len(src_field.vocab), len(tgt_field.vocab), d_model=32, num_heads=4, d_ff=64, num_layers=2, max_len=40
+        len(src_tokenizer.vocab), len(tgt_tokenizer.vocab), d_model=32, num_heads=4, d_ff=64, num_layers=2, max_len=40
     )
 
 
 @pytest.fixture(scope="session")
 def trained():
     """A translator that knows the tiny corpus by heart. Shared by all tests: do not train it further."""
-    src_field, tgt_field = TextField("de"), TextField("en")
-    dataset = make_dataset(PAIRS, src_field, tgt_field)
+    src_tokenizer, tgt_tokenizer = WordTokenizer("de"), WordTokenizer("en")
+    dataset = make_dataset(PAIRS, src_tokenizer, tgt_tokenizer)
     build_vocabularies(dataset, min_freq=1)
     seed_everything(0)
     config = TransformerConfig(
-        len(src_field.vocab), len(tgt_field.vocab), d_model=32, num_heads=4, d_ff=64, num_layers=2, dropout=0.0
+        len(src_tokenizer.vocab), len(tgt_tokenizer.vocab), d_model=32, num_heads=4, d_ff=64, num_layers=2, dropout=0.0
     )
     model = Transformer(config)
     recipe = Recipe(epochs=60, batch_size=4, learning_rate=3e-3, warmup_steps=0, schedule="constant")
     fit(model, dataset, dataset, recipe, log=lambda line: None)
-    return Translator(model, src_field, tgt_field)
+    return Translator(model, src_tokenizer, tgt_tokenizer)

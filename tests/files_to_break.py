@@ -7,8 +7,9 @@ from pathlib import Path
 
 import torch
 
-from transformer_lib.checkpoint import CheckpointError, load_model, load_training_state
-from transformer_lib.data.subwords import SubwordField
+from transformer_lib.checkpoint import load_model
+from transformer_lib.data.subwords import SubwordTokenizer
+from transformer_lib.files import CheckpointError, load_training_state
 from transformer_lib.inference.translator import Translator
 from transformer_lib.language_model.generator import TextGenerator
 from transformer_lib.model.transformer import Transformer
@@ -29,7 +30,7 @@ def read(path: Path) -> str:
         if isinstance(saved.model, Transformer):
             Translator.from_saved(saved).translate(["Ein Hund schläft.", "Das ist"])
         else:
-            TextGenerator(saved.model, saved.fields["text"])("a", length=3, seed=1)
+            TextGenerator(saved.model, saved.tokenizers["text"])("a", length=3, seed=1)
         return "loaded"
     except CheckpointError as error:
         return f"out of memory: {error}" if "allocate memory" in str(error) else "refused"
@@ -114,7 +115,7 @@ def attack_subwords(proto: bytes, first: int, last: int) -> None:
                 start = table + 1 + 4 + 4 * unit
                 broken[start : start + 4] = rng.randbytes(4)
         try:
-            field = SubwordField("de", bytes(broken))
+            field = SubwordTokenizer("de", bytes(broken))
             for sentence in ("Zwei junge Männer ﬁ ½ Ａ 😀", "\u3300"):
                 field.join(field.tokens(sentence))
         except ValueError:

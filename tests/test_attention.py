@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from weights import shake
 
 from transformer_lib import MultiHeadAttention, causal_mask, padding_mask, scaled_dot_product_attention, to_torch
-from transformer_lib.model import masks
+from transformer_lib.interop import pytorch
 
 
 def test_attention_by_hand():
@@ -62,7 +62,7 @@ def test_a_row_with_nothing_to_attend_to_gives_zeros_not_nan(need_weights):
     x = torch.randn(1, 3, 8, requires_grad=True)
     mask = torch.tensor([[True, True, True], [False, False, False], [True, False, False]])
     output, weights = attention(x, x, x, mask, need_weights)
-    torch.testing.assert_close(output[0, 1], attention.output_projection.bias)  # zeros, then the last projection
+    torch.testing.assert_close(output[0, 1], attention.out_proj.bias)  # zeros, then the last projection
     if need_weights:
         assert weights[0, :, 1].eq(0).all()
     output.sum().backward()
@@ -85,8 +85,8 @@ def test_equals_torch_multihead_attention(kind, need_weights):
         x,
         x,
         x,
-        key_padding_mask=masks.to_key_padding_mask(padding) if kind in ("padding", "both") else None,
-        attn_mask=masks.to_attn_mask(causal) if kind in ("causal", "both") else None,
+        key_padding_mask=pytorch.to_key_padding_mask(padding) if kind in ("padding", "both") else None,
+        attn_mask=pytorch.to_attn_mask(causal) if kind in ("causal", "both") else None,
         average_attn_weights=False,
     )
     torch.testing.assert_close(output, expected)

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torchtext.datasets import LanguageModelingDataset
 
-from transformer_lib.data.batches import Batches, Chunks, make_dataset, make_stream, prefetch
+from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset, prefetch
 from transformer_lib.data.corpora import Pair, read_text
-from transformer_lib.data.tokenizers import RunningTextField, TextField, build_vocabularies
+from transformer_lib.data.tokenizers import WordTokenizer
+from transformer_lib.language_model.stream import BPTTBatches, StreamTokenizer, make_stream
 
 PAD = 1
 
@@ -19,7 +20,7 @@ PAD = 1
 def long_dataset():
     """2,000 pairs of random lengths, the two sides related as in a real corpus."""
     rng = random.Random(0)
-    fields = TextField("de"), TextField("en")
+    fields = WordTokenizer("de"), WordTokenizer("en")
     pairs = []
     for i in range(2000):
         length = rng.randint(3, 30)
@@ -34,11 +35,11 @@ def contents(batches):
 
 
 def test_batches_are_batch_first_between_sos_and_eos(dataset):
-    batch = next(iter(Batches(dataset, 3)))
-    src_field = dataset.fields["src"]
+    batch = next(iter(BucketBatches(dataset, 3)))
+    src_tokenizer = dataset.tokenizers["src"]
     assert batch.src.shape[0] == batch.tgt.shape[0] == 3
-    assert batch.src[:, 0].eq(src_field.sos_id).all()
-    assert batch.src.eq(src_field.eos_id).sum(dim=1).eq(1).all()
+    assert batch.src[:, 0].eq(src_tokenizer.sos_id).all()
+    assert batch.src.eq(src_tokenizer.eos_id).sum(dim=1).eq(1).all()
 
 
 @pytest.mark.parametrize("arguments", [{"batch_size": 64}, {"max_tokens": 1000}])
@@ -46,7 +47,7 @@ def test_batches_are_batch_first_between_sos_and_eos(dataset):
 def test_every_pair_comes_once_and_stays_a_pair(long_dataset, arguments, train):
     seen = []
     src_words, tgt_words = (long_dataset.fields[side].vocab.itos for side in ("src", "tgt"))
-    for batch in Batches(long_dataset, **arguments, train=train):
+    for batch in BucketBatches(long_dataset, **arguments, train=train):
         for src, tgt in zip(batch.src.tolist(), batch.tgt.tolist(), strict=True):
             assert src_words[src[1]][1:] == tgt_words[tgt[1]][1:]
             seen.append(src[1])
@@ -56,7 +57,7 @@ def test_every_pair_comes_once_and_stays_a_pair(long_dataset, arguments, train):
 @pytest.mark.parametrize("arguments", [{"batch_size": 64}, {"max_tokens": 1000}])
 def test_little_is_padding(long_dataset, arguments):
     padding = positions = 0
-    for batch in Batches(long_dataset, **arguments, train=True):
+    for batch in BucketBatches(long_dataset, **arguments, train=True):
         padding += batch.src.eq(PAD).sum().item() + batch.tgt.eq(PAD).sum().item()
         positions += batch.src.numel() + batch.tgt.numel()
     assert padding / positions < 0.1
@@ -64,47 +65,49 @@ def test_little_is_padding(long_dataset, arguments):
 
 def test_small_batches_by_tokens_come_from_one_pool(long_dataset):
     """torchtext's pools of a hundred such batches would hold a few hundred sentences each, and pad twice as much."""
-    batches = list(Batches(long_dataset, max_tokens=150, train=True))
+    batches = list(BucketBatches(long_dataset, max_tokens=150, train=True))
     shares = [torch.cat([b.src.eq(PAD).flatten(), b.tgt.eq(PAD).flatten()]).float().mean() for b in batches]
     assert sum(shares) / len(shares) < 0.03
 
 
 def test_no_batch_has_more_tokens_than_asked_for(long_dataset):
-    sizes = [max(batch.src.numel(), batch.tgt.numel()) for batch in Batches(long_dataset, max_tokens=500, train=True)]
+    sizes = [
+        max(batch.src.numel(), batch.tgt.numel()) for batch in BucketBatches(long_dataset, max_tokens=500, train=True)
+    ]
     assert max(sizes) <= 500
     assert sum(sizes) / len(sizes) > 400  # and most are nearly full
 
 
 def test_the_number_of_batches_is_known_beforehand(long_dataset):
     for arguments in ({"batch_size": 64}, {"max_tokens": 1000}):
-        sorted_batches = Batches(long_dataset, **arguments)
+        sorted_batches = BucketBatches(long_dataset, **arguments)
         assert len(sorted_batches) == len(list(sorted_batches))
-        shuffled = Batches(long_dataset, **arguments, train=True)
+        shuffled = BucketBatches(long_dataset, **arguments, train=True)
         assert len(shuffled) == len(list(shuffled))
 
 
 def test_the_order_follows_from_seed_and_epoch(long_dataset):
-    batches = Batches(long_dataset, 64, train=True, seed=5)
+    batches = BucketBatches(long_dataset, 64, train=True, seed=5)
     first = contents(batches)
     batches.set_epoch(2)
     second = contents(batches)
     assert first != second
     assert sorted(itertools.chain(*first)) == sorted(itertools.chain(*second))
     assert {tuple(b) for b in first} != {tuple(b) for b in second}  # not only the order: other sentences meet
-    again = Batches(long_dataset, 64, train=True, seed=5)
+    again = BucketBatches(long_dataset, 64, train=True, seed=5)
     again.set_epoch(2)
     assert contents(again) == second
-    assert contents(Batches(long_dataset, 64, train=True, seed=6)) != first
+    assert contents(BucketBatches(long_dataset, 64, train=True, seed=6)) != first
 
 
 def test_training_order_is_not_sorted_by_length(long_dataset):
-    widths = [batch.src.shape[1] for batch in Batches(long_dataset, 64, train=True)]
+    widths = [batch.src.shape[1] for batch in BucketBatches(long_dataset, 64, train=True)]
     steps_up = sum(b > a for a, b in itertools.pairwise(widths))
     assert 0.25 < steps_up / (len(widths) - 1) < 0.75
 
 
 def test_evaluation_always_has_the_same_order(long_dataset):
-    batches = Batches(long_dataset, 64)
+    batches = BucketBatches(long_dataset, 64)
     assert contents(batches) == contents(batches)
 
 
@@ -119,12 +122,12 @@ def test_evaluation_always_has_the_same_order(long_dataset):
 )
 def test_impossible_sizes_are_refused(dataset, arguments, message):
     with pytest.raises(ValueError, match=message):
-        Batches(dataset, **arguments)
+        BucketBatches(dataset, **arguments)
 
 
 def test_an_empty_dataset_is_refused(fields):
     with pytest.raises(ValueError, match="dataset is empty"):
-        Batches(make_dataset([], *fields), 4)
+        BucketBatches(make_dataset([], *fields), 4)
 
 
 def test_a_sentence_that_cannot_be_used_is_named(pairs, fields):
@@ -137,7 +140,7 @@ def test_a_sentence_that_cannot_be_used_is_named(pairs, fields):
 @pytest.fixture
 def alphabet():
     """The letters A to Z on one line, and the field that reads them."""
-    field = RunningTextField()
+    field = StreamTokenizer()
     dataset = make_stream([" ".join(string.ascii_uppercase)], field)
     field.build_vocab(dataset)
     return dataset, field
@@ -146,7 +149,7 @@ def alphabet():
 def test_a_text_is_cut_into_rows_and_the_target_comes_one_token_later(alphabet):
     """27 tokens with <eos>: four rows of seven, the last one filled up with padding."""
     dataset, field = alphabet
-    chunks = Chunks(dataset, batch_size=4, bptt=4)
+    chunks = BPTTBatches(dataset, batch_size=4, bptt=4)
     assert len(chunks) == 2
 
     def letters(ids):
@@ -164,15 +167,15 @@ def test_a_text_is_cut_into_rows_and_the_target_comes_one_token_later(alphabet):
 
 
 def test_every_token_but_the_first_of_each_row_is_a_target_once():
-    field = RunningTextField()
+    field = StreamTokenizer()
     dataset = make_stream(["a b c d e f g", "", "h i j k l m n o p q"], field)
     field.build_vocab(dataset)
     tokens = len(dataset[0].text)
     assert tokens == 17 + 3
     for batch_size, bptt in itertools.product((1, 2, 3, 7), (1, 2, 3, 100)):
-        chunks = list(Chunks(dataset, batch_size, bptt))
+        chunks = list(BPTTBatches(dataset, batch_size, bptt))
         rows = torch.cat([chunk.target for chunk in chunks], dim=1)
-        assert len(chunks) == len(Chunks(dataset, batch_size, bptt))
+        assert len(chunks) == len(BPTTBatches(dataset, batch_size, bptt))
         row_len = -(-tokens // batch_size)
         assert rows.shape == (batch_size, row_len - 1)
         begun = [row for row in range(batch_size) if row * row_len < tokens]  # the others are padding
@@ -182,7 +185,7 @@ def test_every_token_but_the_first_of_each_row_is_a_target_once():
 def test_a_stream_is_what_torchtext_makes_of_a_file(tmp_path):
     lines = [" = Title = ", " ", " One two . ", ""]
     (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf-8")
-    field = RunningTextField()
+    field = StreamTokenizer()
     theirs = LanguageModelingDataset(str(tmp_path / "text.txt"), field)
     assert make_stream(read_text(tmp_path / "text.txt"), field)[0].text == theirs[0].text
     assert theirs[0].text == ["=", "Title", "=", "<eos>", "<eos>", "One", "two", ".", "<eos>"]
@@ -199,7 +202,7 @@ def test_a_stream_is_what_torchtext_makes_of_a_file(tmp_path):
 def test_impossible_chunks_are_refused(alphabet, options, message):
     dataset, _ = alphabet
     with pytest.raises(ValueError, match=message):
-        Chunks(dataset, **{"batch_size": 2, "bptt": 3, **options})
+        BPTTBatches(dataset, **{"batch_size": 2, "bptt": 3, **options})
 
 
 def test_batches_prefetch_are_the_same_and_one_ahead():
@@ -241,6 +244,6 @@ def test_the_order_leaves_the_random_numbers_of_the_process_alone(dataset, monke
     """Even for a moment: batches are made in a thread."""
     monkeypatch.setattr(random, "setstate", lambda state: pytest.fail("the process's random numbers were changed"))
     before = random.getstate()
-    orders = [[batch.tgt.tolist() for batch in Batches(dataset, 2, train=True, seed=seed)] for seed in (1, 1, 2)]
+    orders = [[batch.tgt.tolist() for batch in BucketBatches(dataset, 2, train=True, seed=seed)] for seed in (1, 1, 2)]
     assert orders[0] == orders[1] != orders[2]
     assert random.getstate() == before

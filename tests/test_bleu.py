@@ -67,8 +67,8 @@ def test_references_are_the_raw_texts_tokens_never_words_looked_up(trained):
 
     translation = Translation("a <unk> is sleeping.", [], ["a", "<unk>", "is", "sleeping", ".", "<eos>"], 0.0, 0.0)
     reference = "A zebra is sleeping."
-    assert "zebra" not in trained.tgt_field.vocab.stoi
-    score, _ = bleu.score([translation] * 2, [reference] * 2, trained.tgt_field)
+    assert "zebra" not in trained.tgt_tokenizer.vocab.stoi
+    score, _ = bleu.score([translation] * 2, [reference] * 2, trained.tgt_tokenizer)
     assert score.value == 0.0  # no 4-gram without the unknown word; 100 if the reference were looked up
 
 
@@ -85,8 +85,10 @@ def test_counts_add_up_to_the_score_of_any_part_of_the_test_set():
     assert counts.shape == (60, 9)
     for part in (slice(0, 60), slice(10, 30)):
         expected = bleu.by_definition(hypotheses[part], references[part])
-        assert bleu.from_counts(counts[part].sum(axis=0)) == pytest.approx(expected)
-    assert bleu.from_counts(counts).shape == (60,)  # sentence by sentence: 0 where a precision is 0, without a warning
+        assert bleu.bleu_from_ngram_counts(counts[part].sum(axis=0)) == pytest.approx(expected)
+    assert bleu.bleu_from_ngram_counts(counts).shape == (
+        60,
+    )  # sentence by sentence: 0 where a precision is 0, without a warning
     assert bleu.by_definition([[], ["a"]], [["a"], ["a"]]) == 0.0
 
 

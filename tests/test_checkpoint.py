@@ -10,20 +10,14 @@ import safetensors.torch
 import torch
 
 from transformer_lib import Transformer, checkpoint
-from transformer_lib.checkpoint import (
-    CheckpointError,
-    load_model,
-    load_training_state,
-    replace_file,
-    save_model,
-    save_training_state,
-)
-from transformer_lib.data.subwords import SubwordField, train_subwords
+from transformer_lib.checkpoint import load_model, save_model
+from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
+from transformer_lib.files import CheckpointError, load_training_state, replace_file, save_training_state
 from transformer_lib.inference.translator import Translator
 
 
 def fields_of(translator):
-    return {"src": translator.src_field, "tgt": translator.tgt_field}
+    return {"src": translator.src_tokenizer, "tgt": translator.tgt_tokenizer}
 
 
 @pytest.fixture
@@ -40,7 +34,7 @@ def test_a_model_comes_back_as_it_was(model_file, trained):
     assert saved.notes == {"corpus": "tiny"}
     for name, weights in trained.model.state_dict().items():
         assert saved.model.state_dict()[name].equal(weights), name
-    assert saved.fields["src"].vocab.itos == trained.src_field.vocab.itos
+    assert saved.tokenizers["src"].vocab.itos == trained.src_tokenizer.vocab.itos
     assert load_model(model_file.parent).model.config == trained.model.config  # the folder will do
 
 
@@ -57,11 +51,11 @@ def test_another_process_gives_the_same_translations(model_file, trained, pairs)
 
 
 def test_tied_weights_are_stored_once_and_tied_again(tmp_path, fields, tiny_config):
-    src_field, tgt_field = fields
-    tgt_field.vocab = src_field.vocab
+    src_tokenizer, tgt_tokenizer = fields
+    tgt_tokenizer.vocab = src_tokenizer.vocab
     config = dataclasses.replace(tiny_config, tie_embeddings=True, tgt_vocab_size=tiny_config.src_vocab_size)
     model = Transformer(config)
-    save_model(tmp_path / "tied", model, {"src": src_field, "tgt": tgt_field})
+    save_model(tmp_path / "tied", model, {"src": src_tokenizer, "tgt": tgt_tokenizer})
     matrix = model.output.weight
     assert sum(t.shape == matrix.shape for t in safetensors.torch.load_file(tmp_path / "tied").values()) == 1
     loaded = load_model(tmp_path / "tied").model
@@ -98,17 +92,21 @@ def set_config(metadata, **values):
         (None, lambda m: m.pop("config"), "does not hold a model that fits together .*config"),
         (None, lambda m: m.update(config="{"), "does not hold a model that fits together"),
         (None, lambda m: set_config(m, d_ff=128), r"shape \[32, 64\], expected \[32, 128\]"),
-        (None, lambda m: set_config(m, tgt_vocab_size=9999), "tgt_field has .* types, but .*tgt_vocab_size is 9999"),
+        (
+            None,
+            lambda m: set_config(m, tgt_vocab_size=9999),
+            "tgt_tokenizer has .* types, but .*tgt_vocab_size is 9999",
+        ),
         (None, lambda m: set_config(m, num_layers=10**9), r"promises [\d,]+ weights in 1,000,000,000 layers, but"),
         (None, lambda m: set_config(m, d_ff=10**18), "does not hold a model that fits together"),
         (None, lambda m: m.update(notes="[1]"), "does not hold a model that fits together"),
         (
             None,
-            lambda m: m.update(src_field='{"language": "de", "lower": true, "tokens": ["a", "a"]}'),
+            lambda m: m.update(src_tokenizer='{"language": "de", "lower": true, "tokens": ["a", "a"]}'),
             "no type twice",
         ),
         (None, lambda m: set_config(m, num_heads=5), "not divisible by num_heads=5"),
-        (None, lambda m: m.update(src_field='{"language": "de"}'), "does not hold a model that fits together"),
+        (None, lambda m: m.update(src_tokenizer='{"language": "de"}'), "does not hold a model that fits together"),
         (lambda t: t.pop("output.bias"), None, r"'output\.bias': shape None, expected"),
         (lambda t: t.update(extra=torch.zeros(2)), None, r"'extra': shape \[2\], expected None"),
     ],
@@ -186,8 +184,8 @@ def test_what_is_no_training_state_is_refused(tmp_path, content):
 
 
 def test_a_model_with_other_vocabularies_is_not_saved(tmp_path, trained):
-    with pytest.raises(ValueError, match="src_field has a vocabulary of"):
-        save_model(tmp_path / "model", trained.model, {"src": trained.tgt_field, "tgt": trained.src_field})
+    with pytest.raises(ValueError, match="src_tokenizer has a vocabulary of"):
+        save_model(tmp_path / "model", trained.model, {"src": trained.tgt_tokenizer, "tgt": trained.src_tokenizer})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -260,17 +258,17 @@ def test_half_precision_halves_the_file_and_hardly_changes_the_weights(tmp_path,
 
 def test_subwords_come_back_with_the_model(tmp_path, pairs, tiny_config):
     pieces = train_subwords(pairs, 80)
-    fields = {"src": SubwordField("de", pieces), "tgt": SubwordField("en", pieces)}
+    fields = {"src": SubwordTokenizer("de", pieces), "tgt": SubwordTokenizer("en", pieces)}
     model = Transformer(dataclasses.replace(tiny_config, src_vocab_size=80, tgt_vocab_size=80, tie_embeddings=True))
     save_model(tmp_path / "model", model, fields)
-    again = load_model(tmp_path / "model").fields
-    assert isinstance(again["src"], SubwordField) and again["tgt"].language == "en"
+    again = load_model(tmp_path / "model").tokenizers
+    assert isinstance(again["src"], SubwordTokenizer) and again["tgt"].language == "en"
     assert again["src"].encode(pairs[0].src) == fields["src"].encode(pairs[0].src)
 
 
 def test_broken_subwords_are_named(tmp_path, pairs, tiny_config):
     pieces = train_subwords(pairs, 80)
-    fields = {"src": SubwordField("de", pieces), "tgt": SubwordField("en", pieces)}
+    fields = {"src": SubwordTokenizer("de", pieces), "tgt": SubwordTokenizer("en", pieces)}
     model = Transformer(dataclasses.replace(tiny_config, src_vocab_size=80, tgt_vocab_size=80, tie_embeddings=True))
     fields["src"].model = b"broken"
     save_model(tmp_path / "model", model, fields)

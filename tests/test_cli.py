@@ -78,7 +78,7 @@ def test_the_best_recipe_on_a_corpus_of_ones_own(corpus_folder, tmp_path, capsys
         scores.append([line for line in capsys.readouterr().out.splitlines() if line.startswith("BLEU")])
     assert scores[0] == [line for line in output.splitlines() if line.startswith("BLEU")]
     assert [line.split(":")[0] for line in scores[1]] == [line.split(":")[0] for line in scores[0]]
-    assert cli.main(["evaluate", model, "--beam-size", "2", "--alpha", "0.4"]) == 0
+    assert cli.main(["evaluate", model, "--beam-size", "2", "--length-penalty", "0.4"]) == 0
     assert "BLEU, beam 2, length penalty 0.4" in capsys.readouterr().out
 
 

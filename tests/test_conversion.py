@@ -18,8 +18,8 @@ from transformer_lib import (
     padding_mask,
     to_torch,
 )
+from transformer_lib.interop import pytorch
 from transformer_lib.interop.pytorch import DECODER_LAYER, ENCODER_LAYER
-from transformer_lib.model import masks
 
 SRC_IDS = torch.tensor([[5, 6, 7, 8], [9, 4, 1, 1]])
 TGT_IDS = torch.tensor([[2, 5, 6], [2, 7, 1]])
@@ -27,9 +27,9 @@ SRC_MASK = padding_mask(SRC_IDS, pad_id=1)
 TGT_PADDING = padding_mask(TGT_IDS, pad_id=1)
 TGT_MASK = TGT_PADDING & causal_mask(3)
 THEIR_TGT_MASKS = {
-    "tgt_mask": masks.to_attn_mask(causal_mask(3)),
-    "tgt_key_padding_mask": masks.to_key_padding_mask(TGT_PADDING),
-    "memory_key_padding_mask": masks.to_key_padding_mask(SRC_MASK),
+    "tgt_mask": pytorch.to_attn_mask(causal_mask(3)),
+    "tgt_key_padding_mask": pytorch.to_key_padding_mask(TGT_PADDING),
+    "memory_key_padding_mask": pytorch.to_key_padding_mask(SRC_MASK),
 }
 SIZES = {"d_model": 16, "num_heads": 4, "d_ff": 32}
 THEIR_SIZES = (16, 4, 32)
@@ -69,7 +69,7 @@ def call_ours(kind, module, x, memory):
 
 
 def call_theirs(kind, module, x, memory):
-    padding = masks.to_key_padding_mask(SRC_MASK)
+    padding = pytorch.to_key_padding_mask(SRC_MASK)
     if kind == "attention":
         return module(x, memory, memory, key_padding_mask=padding)[0]
     if kind.startswith("encoder"):
@@ -150,7 +150,7 @@ def their_forward(theirs, model):
     decoded = theirs(
         model.src_embedding(SRC_IDS),
         model.tgt_embedding(TGT_IDS),
-        src_key_padding_mask=masks.to_key_padding_mask(SRC_MASK),
+        src_key_padding_mask=pytorch.to_key_padding_mask(SRC_MASK),
         **THEIR_TGT_MASKS,
     )
     return model.output(decoded)
@@ -200,10 +200,10 @@ def test_precision_stays_and_what_is_frozen_stays_frozen(frozen):
 
 def test_queries_keys_and_values_are_frozen_together_or_not_at_all():
     ours = our_module("attention", False)
-    ours.output_projection.requires_grad_(False)
+    ours.out_proj.requires_grad_(False)
     assert not to_torch(ours).out_proj.weight.requires_grad and to_torch(ours).in_proj_weight.requires_grad
-    assert not from_torch(to_torch(ours)).output_projection.bias.requires_grad
-    ours.key_projection.bias.requires_grad_(False)
+    assert not from_torch(to_torch(ours)).out_proj.bias.requires_grad
+    ours.k_proj.bias.requires_grad_(False)
     with pytest.raises(
         ValueError, match="ours has a bias that is frozen in some of its query, key and value projections"
     ):

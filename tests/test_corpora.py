@@ -301,16 +301,16 @@ def test_sides_of_different_length_are_refused(tmp_path):
 
 @needs_multi30k
 def test_the_real_multi30k(monkeypatch):
-    from transformer_lib.data.batches import Batches, make_dataset
-    from transformer_lib.data.tokenizers import TextField, build_vocabularies
+    from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset
+    from transformer_lib.data.tokenizers import WordTokenizer
 
     monkeypatch.setenv("TRANSFORMER_LIB_DATA", str(SHARED_DATA))
     corpus = load_corpus("multi30k")
     assert [len(corpus[split]) for split in ("train", "val", "test_2016_flickr")] == [29_000, 1_014, 1_000]
-    src_field, tgt_field = TextField("de"), TextField("en")
-    train = make_dataset(corpus["train"], src_field, tgt_field, max_len=100)
+    src_tokenizer, tgt_tokenizer = WordTokenizer("de"), WordTokenizer("en")
+    train = make_dataset(corpus["train"], src_tokenizer, tgt_tokenizer, max_len=100)
     build_vocabularies(train, min_freq=2)
-    assert (len(src_field.vocab), len(tgt_field.vocab)) == (7_853, 5_893)
+    assert (len(src_tokenizer.vocab), len(tgt_tokenizer.vocab)) == (7_853, 5_893)
     assert train[0].src == [
         *("zwei", "junge", "weiße", "männer", "sind", "im", "freien"),
         *("in", "der", "nähe", "vieler", "büsche", "."),
@@ -320,7 +320,7 @@ def test_the_real_multi30k(monkeypatch):
     ]
 
     padding, positions = [0, 0], [0, 0]
-    for batch in Batches(train, 128, train=True):
+    for batch in BucketBatches(train, 128, train=True):
         for side, ids in enumerate((batch.src, batch.tgt)):
             padding[side] += ids.eq(1).sum().item()
             positions[side] += ids.numel()

@@ -8,18 +8,13 @@ import torch
 from conftest import PAIRS, as_guest
 
 from transformer_lib import Transformer, cli
-from transformer_lib.checkpoint import (
-    MODEL_FILE,
-    STATE_FILE,
-    CheckpointError,
-    load_model,
-    load_training_state,
-    save_training_state,
-)
+from transformer_lib.checkpoint import MODEL_FILE, load_model
 from transformer_lib.data.corpora import Corpus
+from transformer_lib.files import STATE_FILE, CheckpointError, load_training_state, save_training_state
 from transformer_lib.training import trainer
+from transformer_lib.training.device import seed_everything
 from transformer_lib.training.recipe import Recipe
-from transformer_lib.training.trainer import fit, seed_everything
+from transformer_lib.training.trainer import fit
 
 RECIPE = Recipe(epochs=3, batch_size=3, learning_rate=2e-3)
 

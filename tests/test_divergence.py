@@ -10,11 +10,13 @@ import torch
 
 from transformer_lib import Transformer
 from transformer_lib.checkpoint import load_model
-from transformer_lib.data.batches import Batches
+from transformer_lib.data.batches import BucketBatches
 from transformer_lib.fast import precision
+from transformer_lib.training.device import seed_everything
 from transformer_lib.training.divergence import DivergenceWatch
+from transformer_lib.training.loop import evaluate, train_epoch
 from transformer_lib.training.recipe import Recipe
-from transformer_lib.training.trainer import evaluate, fit, seed_everything, train_epoch
+from transformer_lib.training.trainer import fit
 
 RECIPE = Recipe(epochs=3, batch_size=3, learning_rate=2e-3)  # three steps an epoch
 BATCH = SimpleNamespace(src=torch.ones(4, 5), tgt=torch.ones(4, 6), fields={"src", "tgt"})
@@ -53,7 +55,9 @@ def test_a_gradient_that_is_no_number_is_named_and_the_best_weights_stay(
     assert len(best) == 1
     assert all(weights.equal(best[0][name]) for name, weights in model.state_dict().items())
     if kept:
-        assert evaluate(load_model(output).model, Batches(dataset, 8)) == evaluate(model, Batches(dataset, 8))
+        assert evaluate(load_model(output).model, BucketBatches(dataset, 8)) == evaluate(
+            model, BucketBatches(dataset, 8)
+        )
     tried(f"numbers: a gradient of {number}", 1, "nothing: the best weights stay", f"FloatingPointError: {error.value}")
 
 
@@ -118,7 +122,7 @@ def test_a_skipped_step_changes_no_weight(dataset, tiny_config, monkeypatch):
     model = Transformer(tiny_config)
     before = {name: weights.clone() for name, weights in model.state_dict().items()}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    trained = train_epoch(model, Batches(dataset, 8), optimizer, mixed=precision.MixedPrecision(model, "bfloat16"))
+    trained = train_epoch(model, BucketBatches(dataset, 8), optimizer, worker=precision.Worker(model, "bfloat16"))
     assert trained.skipped_steps == 1 and math.isfinite(trained.loss)
     assert all(weights.equal(before[name]) for name, weights in model.state_dict().items())
-    assert train_epoch(model, Batches(dataset, 8), optimizer).skipped_steps == 0
+    assert train_epoch(model, BucketBatches(dataset, 8), optimizer).skipped_steps == 0

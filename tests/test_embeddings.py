@@ -3,7 +3,12 @@ import math
 import pytest
 import torch
 
-from transformer_lib import Embedding, LearnedPositions, SinusoidalPositions, TokenEmbedding
+from transformer_lib.model.embeddings import (
+    InputEmbedding,
+    LearnedPositionalEncoding,
+    SinusoidalPositionalEncoding,
+    TokenEmbedding,
+)
 
 
 def test_token_embedding_is_scaled_by_the_root_of_d_model():
@@ -18,7 +23,7 @@ def test_an_id_outside_the_table_is_named(bad, message):
 
 
 def test_sinusoids_follow_the_papers_formula():
-    table = SinusoidalPositions(50, 8)(50)
+    table = SinusoidalPositionalEncoding(50, 8)(50)
     for position, i in [(0, 0), (1, 0), (7, 2), (49, 3)]:
         angle = position / 10_000 ** (2 * i / 8)
         assert table[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
@@ -26,23 +31,23 @@ def test_sinusoids_follow_the_papers_formula():
 
 
 def test_a_shift_of_sinusoids_is_a_linear_map_that_does_not_depend_on_the_position():
-    table = SinusoidalPositions(60, 8)(60).double()
+    table = SinusoidalPositionalEncoding(60, 8)(60).double()
     shift = torch.linalg.lstsq(table[:40], table[5:45]).solution
     torch.testing.assert_close(table[40:55] @ shift, table[45:60], atol=1e-4, rtol=0)
 
 
 def test_sinusoids_are_neither_trained_nor_saved():
-    positions = SinusoidalPositions(5, 8)
+    positions = SinusoidalPositionalEncoding(5, 8)
     assert not list(positions.parameters())
     assert not positions.state_dict()
 
 
 def test_sinusoids_need_an_even_d_model():
     with pytest.raises(ValueError, match="d_model is 7, expected an even number"):
-        SinusoidalPositions(5, 7)
+        SinusoidalPositionalEncoding(5, 7)
 
 
-@pytest.mark.parametrize("kind", [LearnedPositions, SinusoidalPositions])
+@pytest.mark.parametrize("kind", [LearnedPositionalEncoding, SinusoidalPositionalEncoding])
 def test_positions_can_start_anywhere_and_end_with_a_clear_error(kind):
     positions = kind(10, 8)
     assert positions(4, start=6).equal(positions(10)[6:])
@@ -51,7 +56,7 @@ def test_positions_can_start_anywhere_and_end_with_a_clear_error(kind):
 
 
 def test_embedding_adds_tokens_and_positions():
-    embedding = Embedding(TokenEmbedding(10, 8), LearnedPositions(5, 8), dropout=0.0)
+    embedding = InputEmbedding(TokenEmbedding(10, 8), LearnedPositionalEncoding(5, 8), dropout=0.0)
     ids = torch.tensor([[3, 4], [4, 3]])
     torch.testing.assert_close(embedding(ids)[1, 1], embedding.tokens(ids)[1, 1] + embedding.positions(2)[1])
     with pytest.raises(ValueError, match=r"ids has shape \[2\]"):
@@ -59,6 +64,6 @@ def test_embedding_adds_tokens_and_positions():
 
 
 def test_a_batch_that_is_not_batch_first_names_the_likely_cause():
-    embedding = Embedding(TokenEmbedding(10, 8), LearnedPositions(100, 8), dropout=0.0)
+    embedding = InputEmbedding(TokenEmbedding(10, 8), LearnedPositionalEncoding(100, 8), dropout=0.0)
     with pytest.raises(ValueError, match=r"length is 128, expected at most max_len=100 positions.*batch_first=True"):
         embedding(torch.zeros(20, 128, dtype=torch.long))  # [seq_len, batch]

@@ -3,7 +3,7 @@ import torch
 from weights import shake
 
 from transformer_lib import AddNorm, Encoder, EncoderLayer, causal_mask, padding_mask, to_torch
-from transformer_lib.model import masks
+from transformer_lib.interop import pytorch
 
 MASK = padding_mask(torch.tensor([[5, 5, 5, 5], [5, 5, 1, 1]]), pad_id=1)
 
@@ -20,8 +20,8 @@ def test_layer_equals_torch(norm_first, need_weights, causal):
     output, weights = ours(x, MASK & causal_mask(4) if causal else MASK, need_weights)
     expected = theirs(
         x,
-        src_mask=masks.to_attn_mask(causal_mask(4)) if causal else None,
-        src_key_padding_mask=masks.to_key_padding_mask(MASK),
+        src_mask=pytorch.to_attn_mask(causal_mask(4)) if causal else None,
+        src_key_padding_mask=pytorch.to_key_padding_mask(MASK),
     )
     torch.testing.assert_close(output, expected)
     assert (weights is not None) == need_weights
@@ -30,18 +30,19 @@ def test_layer_equals_torch(norm_first, need_weights, causal):
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_stack_equals_torch(norm_first):
     torch.manual_seed(0)
-    ours = Encoder(3, 16, 4, 32, dropout=0.0, inner_dropout=0.0, norm_first=norm_first)
+    norm = torch.nn.LayerNorm(16) if norm_first else None
+    ours = Encoder((EncoderLayer(16, 4, 32, 0.0, 0.0, norm_first) for _ in range(3)), norm)
     shake(ours)
     theirs = to_torch(ours)
     x = torch.randn(2, 4, 16)
     output, maps = ours(x, MASK, need_weights=True)
-    torch.testing.assert_close(output, theirs(x, src_key_padding_mask=masks.to_key_padding_mask(MASK)))
+    torch.testing.assert_close(output, theirs(x, src_key_padding_mask=pytorch.to_key_padding_mask(MASK)))
     assert [weights.shape for weights in maps] == [(2, 4, 4, 4)] * 3
 
 
 def test_inner_dropout_is_separate_from_residual_dropout():
     layer = EncoderLayer(8, 2, 16, dropout=0.3, inner_dropout=0.0)
-    assert (layer.self_attention.dropout, layer.feed_forward.dropout.p) == (0.0, 0.0)
+    assert (layer.self_attn.dropout, layer.feed_forward.dropout.p) == (0.0, 0.0)
     assert (layer.self_attention_add_norm.dropout.p, layer.feed_forward_add_norm.dropout.p) == (0.3, 0.3)
 
 

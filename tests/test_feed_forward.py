@@ -6,10 +6,10 @@ from transformer_lib import PositionwiseFeedForward
 def test_by_hand():
     network = PositionwiseFeedForward(1, 2)
     with torch.no_grad():
-        network.expand.weight.copy_(torch.tensor([[2.0], [-1.0]]))
-        network.expand.bias.copy_(torch.tensor([1.0, 0.0]))
-        network.contract.weight.copy_(torch.tensor([[1.0, 10.0]]))
-        network.contract.bias.copy_(torch.tensor([0.5]))
+        network.linear1.weight.copy_(torch.tensor([[2.0], [-1.0]]))
+        network.linear1.bias.copy_(torch.tensor([1.0, 0.0]))
+        network.linear2.weight.copy_(torch.tensor([[1.0, 10.0]]))
+        network.linear2.bias.copy_(torch.tensor([0.5]))
     x = torch.tensor([[[3.0], [-3.0]]])
     # relu(2·3+1)=7, relu(-3)=0 → 7·1+0·10+0.5;  relu(-5)=0, relu(3)=3 → 30.5
     torch.testing.assert_close(network(x), torch.tensor([[[7.5], [30.5]]]))

@@ -4,11 +4,14 @@ import pytest
 import torch
 
 from transformer_lib import TextGenerator, TransformerLanguageModel, Translator, load_text, train_language_model
-from transformer_lib.checkpoint import CheckpointError, load_model, save_model
-from transformer_lib.data.batches import Chunks, make_dataset, make_stream
-from transformer_lib.data.tokenizers import UNK, RunningTextField
+from transformer_lib.checkpoint import load_model, save_model
+from transformer_lib.data.batches import make_dataset
+from transformer_lib.data.tokenizers import UNK
+from transformer_lib.files import CheckpointError
+from transformer_lib.language_model.stream import BPTTBatches, StreamTokenizer, make_stream
+from transformer_lib.training.loop import evaluate
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, Recipe
-from transformer_lib.training.trainer import evaluate, fit
+from transformer_lib.training.trainer import fit
 
 COLOURS = "Red orange yellow green blue indigo violet"  # after each, there is one way to go on
 RECIPE = Recipe(epochs=15, batch_size=2, bptt=8, learning_rate=2e-3)
@@ -68,13 +71,15 @@ def test_a_seed_makes_it_repeatable_and_unknown_words_are_never_written(generato
     ],
 )
 def test_a_prompt_that_it_cannot_read_is_refused(generator, prompt, message):
-    list(Chunks(make_stream(["red or Black"], generator.field), 1))  # torchtext puts unknown words into its table
+    list(
+        BPTTBatches(make_stream(["red or Black"], generator.tokenizer), 1)
+    )  # torchtext puts unknown words into its table
     with pytest.raises(ValueError, match=message):
         generator(prompt)
 
 
 def test_each_kind_of_model_says_what_it_is(generator, folder, trained, tmp_path):
-    save_model(tmp_path / "translator", trained.model, {"src": trained.src_field, "tgt": trained.tgt_field})
+    save_model(tmp_path / "translator", trained.model, {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer})
     with pytest.raises(CheckpointError, match="holds a translator, expected a language model"):
         TextGenerator.load(tmp_path / "translator")
     with pytest.raises(CheckpointError, match="holds a language model, expected a translator"):
@@ -85,19 +90,19 @@ def test_a_model_comes_back_as_it_was_with_either_encoder(generator, tmp_path):
     for own_encoder in (False, True):
         config = dataclasses.replace(generator.model.config, own_encoder=own_encoder, tie_embeddings=own_encoder)
         model = TransformerLanguageModel(config).eval()
-        save_model(tmp_path / "model", model, {"text": generator.field}, {"why": "test"})
+        save_model(tmp_path / "model", model, {"text": generator.tokenizer}, {"why": "test"})
         saved = load_model(tmp_path / "model")
         ids = torch.tensor([[2, 3, 4]])
         assert saved.model(ids).equal(model(ids))
-        assert saved.fields["text"].vocab.itos == generator.field.vocab.itos
-        assert saved.fields["text"].encode("violet") == generator.field.encode("violet")
+        assert saved.tokenizers["text"].vocab.itos == generator.tokenizer.vocab.itos
+        assert saved.tokenizers["text"].encode("violet") == generator.tokenizer.encode("violet")
 
 
 def test_a_model_whose_layers_were_replaced_is_not_saved(generator, tmp_path):
     model = TransformerLanguageModel(dataclasses.replace(generator.model.config, own_encoder=True))
     model.encoder = generator.model.encoder
     with pytest.raises(ValueError, match="tensors differ"):
-        save_model(tmp_path / "model", model, {"text": generator.field})
+        save_model(tmp_path / "model", model, {"text": generator.tokenizer})
     assert not (tmp_path / "model").exists()
 
 
@@ -128,8 +133,8 @@ def test_training_leaves_the_weights_that_validated_best(tmp_path):
     recipe = dataclasses.replace(RECIPE, epochs=6)
     generator = train_language_model(text, recipe=recipe, device="cpu", log=lines.append)
     losses = [float(line.split("val loss")[1].split()[0]) for line in lines if "val loss" in line]
-    stream = make_stream(text["valid"], generator.field)
-    assert evaluate(generator.model, Chunks(stream, 2, 8)) == pytest.approx(min(losses), abs=1e-3)
+    stream = make_stream(text["valid"], generator.tokenizer)
+    assert evaluate(generator.model, BPTTBatches(stream, 2, 8)) == pytest.approx(min(losses), abs=1e-3)
     assert losses[-1] > min(losses)  # so that it mattered
 
 
@@ -147,36 +152,38 @@ def test_the_tuned_recipe_starts_from_the_training_texts_frequencies(tmp_path):
     recipe = dataclasses.replace(LANGUAGE_MODEL_RECIPES["tuned"], learning_rate=1e-30, epochs=1, batch_size=2)
     generator = train_language_model(load_text(tmp_path), "tuned", recipe, device="cpu", log=silent)
     probabilities = generator.model(torch.tensor([[2]])).softmax(-1)[0, 0]
-    assert generator.field.vocab.itos == [UNK, "<pad>", "a", "<eos>", "b"]
+    assert generator.tokenizer.vocab.itos == [UNK, "<pad>", "a", "<eos>", "b"]
     torch.testing.assert_close(probabilities, torch.tensor([9, 1, 25, 9, 9]) / 53)
 
 
 def test_a_vocabulary_of_another_size_is_refused(generator, text):
-    field = type(generator.field)()
+    field = type(generator.tokenizer)()
     field.build_vocab(make_stream(["a b"], field))
     with pytest.raises(ValueError, match="text_field has a vocabulary of 5 types, but the model's vocab_size is"):
         TextGenerator(generator.model, field)
     stream = make_stream(text["train"], field)
     with pytest.raises(ValueError, match="text_field has a vocabulary of"):
         fit(generator.model, stream, stream, RECIPE, log=silent)
-    stream = make_stream(text["train"], RunningTextField())
+    stream = make_stream(text["train"], StreamTokenizer())
     with pytest.raises(ValueError, match="text_field has no vocabulary yet, expected one"):
         fit(generator.model, stream, stream, RECIPE, log=silent)
 
 
 def test_sentence_pairs_are_not_for_a_language_model_and_counts_not_for_a_translator(generator, trained, pairs):
-    pairs = make_dataset(pairs, trained.src_field, trained.tgt_field)
+    pairs = make_dataset(pairs, trained.src_tokenizer, trained.tgt_tokenizer)
     with pytest.raises(
         ValueError, match=r"fields holds 'src', but LanguageModelConfig has no src_vocab_size: .*make_stream"
     ):
         fit(generator.model, pairs, pairs, RECIPE, log=silent)
-    recipe = dataclasses.replace(RECIPE, from_counts=True)
+    recipe = dataclasses.replace(RECIPE, init_bias_from_unigrams=True)
     with pytest.raises(ValueError, match=r"recipe\.from_counts is True, but only a language model can"):
         fit(trained.model, pairs, pairs, recipe, log=silent)
 
 
 def test_an_average_starts_from_counts_too(text):
-    recipe = dataclasses.replace(RECIPE, from_counts=True, average=0.5, learning_rate=1e-30, epochs=1, bptt=100)
+    recipe = dataclasses.replace(
+        RECIPE, init_bias_from_unigrams=True, ema_decay=0.5, learning_rate=1e-30, epochs=1, bptt=100
+    )
     generator = train_language_model(text, recipe=recipe, device="cpu", log=silent)
     probabilities = generator.model(torch.tensor([[2]])).softmax(-1)[0, 0]
     torch.testing.assert_close(probabilities[2:], torch.full((8,), 13 / 106))  # each of eight types 12 times, plus one

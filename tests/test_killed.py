@@ -8,7 +8,8 @@ import time
 import pytest
 from training_to_kill import LIBRARY, RECIPE, train
 
-from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state
+from transformer_lib.checkpoint import MODEL_FILE, load_model
+from transformer_lib.files import STATE_FILE, load_training_state
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 KILLED = -9

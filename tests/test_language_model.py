@@ -9,8 +9,7 @@ from torch import nn
 from weights import shake
 
 from transformer_lib import Encoder, LanguageModelConfig, TransformerLanguageModel, from_torch
-from transformer_lib.data.batches import make_stream
-from transformer_lib.data.tokenizers import RunningTextField
+from transformer_lib.language_model.stream import StreamTokenizer, make_stream
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.trainer import fit
 
@@ -111,24 +110,31 @@ def test_an_impossible_configuration_is_refused(changes, message):
 def test_an_untrained_model_can_begin_as_a_table_of_frequencies(ids):
     model = model_of()
     counts = torch.arange(17)
-    model.start_from_counts(counts)
+    model.init_bias_from_unigrams(counts)
     expected = (counts + 1) / (17 * 16 / 2 + 17)
     torch.testing.assert_close(model(ids).softmax(-1), expected.expand(3, 8, 17))
     with pytest.raises(ValueError, match=r"counts has shape \[16\], expected \[vocab_size\], \[17\]"):
-        model.start_from_counts(counts[1:])
+        model.init_bias_from_unigrams(counts[1:])
     with pytest.raises(ValueError, match="needs an output layer of its own, but tie_embeddings is True"):
-        model_of(dataclasses.replace(CONFIG, tie_embeddings=True)).start_from_counts(counts)
+        model_of(dataclasses.replace(CONFIG, tie_embeddings=True)).init_bias_from_unigrams(counts)
 
 
 def test_training_with_sgd_follows_the_clipped_gradient_and_decays():
     """Two epochs of one chunk each, written out."""
-    field = RunningTextField()
+    field = StreamTokenizer()
     stream = make_stream(["a b c d e f g h i j k"], field)  # 12 tokens with <eos>: two rows of six
     field.build_vocab(stream)
     model = model_of(dataclasses.replace(CONFIG, vocab_size=len(field.vocab), dropout=0.0))
     expected = copy.deepcopy(model)
     recipe = Recipe(
-        epochs=2, batch_size=2, bptt=9, optimizer="sgd", learning_rate=2.0, schedule="exponential", decay=0.5, clip=0.1
+        epochs=2,
+        batch_size=2,
+        bptt=9,
+        optimizer="sgd",
+        learning_rate=2.0,
+        schedule="exponential",
+        lr_decay=0.5,
+        max_grad_norm=0.1,
     )
     history = fit(model, stream, stream, recipe, log=lambda line: None)
     assert history.best_epoch == 2

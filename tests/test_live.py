@@ -26,16 +26,16 @@ def widget(trained, monkeypatch):
 
 @torch.no_grad()
 def test_each_steps_probabilities_are_the_models_own_given_what_is_written(trained, found):
-    src_field, tgt_field = trained.src_field, trained.tgt_field
-    src, written = torch.tensor([src_field.encode(SENTENCE)]), [tgt_field.sos_id]
+    src_tokenizer, tgt_tokenizer = trained.src_tokenizer, trained.tgt_tokenizer
+    src, written = torch.tensor([src_tokenizer.encode(SENTENCE)]), [tgt_tokenizer.sos_id]
     for step in found.steps:
         log_probs = trained.model(src, torch.tensor([written]))[0, -1].log_softmax(dim=-1)
-        log_probs[[tgt_field.pad_id, tgt_field.sos_id]] = -torch.inf  # never written
+        log_probs[[tgt_tokenizer.pad_id, tgt_tokenizer.sos_id]] = -torch.inf  # never written
         log_probs -= log_probs.logsumexp(dim=-1)
-        token = tgt_field.vocab.stoi[step.token]
+        token = tgt_tokenizer.vocab.stoi[step.token]
         assert step.probability == pytest.approx(log_probs[token].exp().item(), rel=1e-4)
         best = log_probs.argsort(descending=True)[:5].tolist()
-        assert [other for other, _ in step.alternatives] == [tgt_field.vocab.itos[i] for i in best]
+        assert [other for other, _ in step.alternatives] == [tgt_tokenizer.vocab.itos[i] for i in best]
         expected = log_probs[best].exp().tolist()
         assert [probability for _, probability in step.alternatives] == pytest.approx(expected, rel=1e-4)
         written.append(token)
@@ -48,8 +48,10 @@ def test_the_steps_multiply_to_the_translations_probability(found):
 
 
 def test_the_beams_are_those_of_beam_search(trained, found):
-    tgt_field, src = trained.tgt_field, torch.tensor([trained.src_field.encode(SENTENCE)])
-    hypotheses = beam_search(trained.model, src, tgt_field.sos_id, tgt_field.eos_id, 4, trained.alpha)[0]
+    tgt_tokenizer, src = trained.tgt_tokenizer, torch.tensor([trained.src_tokenizer.encode(SENTENCE)])
+    hypotheses = beam_search(trained.model, src, tgt_tokenizer.sos_id, tgt_tokenizer.eos_id, 4, trained.length_penalty)[
+        0
+    ]
     assert [hypothesis for _, hypothesis in found.beams] == hypotheses
     assert found.beams[0][0] == found.translation.text == trained(SENTENCE, beam_size=4)
     assert len({text for text, _ in found.beams}) == 4

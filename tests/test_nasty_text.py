@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 
 from transformer_lib import Transformer, TransformerConfig, cli
 from transformer_lib.checkpoint import load_model, save_model
-from transformer_lib.data.batches import make_dataset, resegment
+from transformer_lib.data.batches import build_vocabularies, make_dataset, resegment
 from transformer_lib.data.corpora import Pair
-from transformer_lib.data.subwords import SubwordField, train_subwords
-from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, TextField, build_vocabularies
+from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
+from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, WordTokenizer
 from transformer_lib.inference.bleu import score
 from transformer_lib.inference.translator import Translator
 from transformer_lib.notebook import plots
+from transformer_lib.training.device import seed_everything
 from transformer_lib.training.recipe import Recipe
-from transformer_lib.training.trainer import fit, seed_everything
+from transformer_lib.training.trainer import fit
 
 NO_SPACE = "letters without a space, expected at most 1,000"
 NOTHING, TOO_LONG, NO_TEXT = "expected at least one word", "expected at most", "half a character"
@@ -64,7 +65,7 @@ def words(trained):
 def subwords():
     """A translator in subwords that knows the tiny corpus by heart."""
     pieces = train_subwords(PAIRS, 80)
-    fields = SubwordField("de", pieces), SubwordField("en", pieces)
+    fields = SubwordTokenizer("de", pieces), SubwordTokenizer("en", pieces)
     data = make_dataset(PAIRS, *fields)
     config = TransformerConfig(80, 80, 32, 4, 64, 2, 0.0, norm_first=True, tie_embeddings=True)
     seed_everything(0)
@@ -81,7 +82,7 @@ def translator(request):
 
 def expected(translator, name):
     text, by_words, by_subwords = NASTY[name]
-    return text, by_words if translator.src_field.whole_words else by_subwords
+    return text, by_words if translator.src_tokenizer.whole_words else by_subwords
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
@@ -100,26 +101,26 @@ def test_a_nasty_sentence_does_what_the_table_says_and_the_others_do_not_notice(
         assert isinstance(nasty.text, str)
         if outcome == WORD:
             assert len(nasty.src_tokens) == 3
-            assert translator.src_field.vocab[nasty.src_tokens[1]] == translator.src_field.vocab[UNK]
+            assert translator.src_tokenizer.vocab[nasty.src_tokens[1]] == translator.src_tokenizer.vocab[UNK]
         assert [translation.text for translation in translations] == [pair.tgt.lower() for pair in pairs]
         assert nasty.text == translator.translate([text], beam_size)[0].text  # nor does it notice the others
-    saw = f"{outcome} (a model of words)" if translator.src_field.whole_words else outcome
-    if translator.src_field.whole_words:
+    saw = f"{outcome} (a model of words)" if translator.src_tokenizer.whole_words else outcome
+    if translator.src_tokenizer.whole_words:
         tried(f"text to translate: {name}", 4, "nothing; the sentences beside it come out the same", saw)
 
 
 def test_the_special_tokens_that_somebody_types_are_none(translator):
-    ids = translator.src_field.encode("<sos> hund <eos> <pad> <unk>")
-    vocab = translator.src_field.vocab
+    ids = translator.src_tokenizer.encode("<sos> hund <eos> <pad> <unk>")
+    vocab = translator.src_tokenizer.vocab
     assert ids[0] == vocab[SOS] and ids[-1] == vocab[EOS]
     assert not {vocab[SOS], vocab[EOS], vocab[PAD]} & set(ids[1:-1])
 
 
 def test_white_space_counts_only_if_the_vocabulary_has_it(words, subwords):
-    for field in (words.src_field, subwords.src_field):
+    for field in (words.src_tokenizer, subwords.src_tokenizer):
         assert field.encode("ein \n  hund\t schläft") == field.encode("ein hund schläft")
-    spaced = TextField("de")
-    build_vocabularies(make_dataset([Pair("ein  hund", "x")], spaced, TextField("en")), min_freq=1)
+    spaced = WordTokenizer("de")
+    build_vocabularies(make_dataset([Pair("ein  hund", "x")], spaced, WordTokenizer("en")), min_freq=1)
     assert spaced.tokens("ein  hund") == ["ein", " ", "hund"]
 
 
@@ -129,7 +130,7 @@ FEW, MANY = settings(ONCE, max_examples=50), settings(ONCE, max_examples=2000)
 
 
 def check_anything(translator, text):
-    field = translator.src_field
+    field = translator.src_tokenizer
     size = len(field.vocab), len(field.vocab.stoi)
     try:
         ids = field.encode(text)
@@ -182,13 +183,13 @@ def test_a_training_text_full_of_it_can_be_learnt_saved_and_scored(tmp_path, pai
     recipe = Recipe(epochs=2, batch_size=8, subwords=200 * (cut == "subwords"))
     if cut == "subwords":
         pieces = train_subwords(nasty, recipe.subwords)
-        fields = SubwordField("de", pieces), SubwordField("en", pieces)
+        fields = SubwordTokenizer("de", pieces), SubwordTokenizer("en", pieces)
         data = make_dataset(nasty, *fields)
         again = resegment(data, 0.0, seed=1, max_len=1000)
         assert [example.tgt for example in again.examples] == [example.tgt for example in data.examples]
         data = resegment(data, 0.5, seed=1, max_len=1000)
     else:
-        fields = TextField("de"), TextField("en")
+        fields = WordTokenizer("de"), WordTokenizer("en")
         data = make_dataset(nasty, *fields)
         build_vocabularies(data, min_freq=1)
     config = TransformerConfig(*(len(field.vocab) for field in fields), 16, 2, 16, 1, max_len=400)
@@ -196,7 +197,7 @@ def test_a_training_text_full_of_it_can_be_learnt_saved_and_scored(tmp_path, pai
     model = Transformer(config)
     fit(model, data, data, recipe, tmp_path, log=lambda line: None)
     saved = load_model(tmp_path)
-    assert saved.fields["src"].vocab.itos == fields[0].vocab.itos
+    assert saved.tokenizers["src"].vocab.itos == fields[0].vocab.itos
     translations = Translator.from_saved(saved).translate([pair.src for pair in nasty])
     assert translations == Translator(model, *fields).translate([pair.src for pair in nasty])
     assert all(0 <= found.value <= 100 for found in score(translations, [pair.tgt for pair in nasty], fields[1]))
@@ -220,7 +221,7 @@ def test_its_attention_can_be_drawn(words, name, tmp_path):
 )
 def test_lines_in_are_lines_out(words, tmp_path, monkeypatch, capsys, typed, written):
     path = tmp_path / "model.safetensors"
-    save_model(path, words.model, {"src": words.src_field, "tgt": words.tgt_field})
+    save_model(path, words.model, {"src": words.src_tokenizer, "tgt": words.tgt_tokenizer})
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode()), encoding="utf-8"))
     assert cli.main(["translate", "--model", str(path), "--device", "cpu"]) == 0
     lines = capsys.readouterr().out.removesuffix("\n").split("\n")
@@ -233,7 +234,7 @@ def test_lines_in_are_lines_out(words, tmp_path, monkeypatch, capsys, typed, wri
 
 def test_lines_in_another_encoding_are_named(words, tmp_path, monkeypatch, capsys):
     path = tmp_path / "model.safetensors"
-    save_model(path, words.model, {"src": words.src_field, "tgt": words.tgt_field})
+    save_model(path, words.model, {"src": words.src_tokenizer, "tgt": words.tgt_tokenizer})
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("schläft".encode("latin1")), encoding="utf-8"))
     assert cli.main(["translate", "--model", str(path), "--device", "cpu"]) == 1
     assert "the standard input is not UTF-8" in capsys.readouterr().err

@@ -212,11 +212,11 @@ import sys
 from transformer_lib import cli
 from transformer_lib.checkpoint import save_model
 from transformer_lib.data.corpora import load_corpus
-from transformer_lib.data.subwords import SubwordField, train_subwords
+from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
 pieces = train_subwords(load_corpus()["val"], 300)
-fields = {"src": SubwordField("de", pieces), "tgt": SubwordField("en", pieces)}
+fields = {"src": SubwordTokenizer("de", pieces), "tgt": SubwordTokenizer("en", pieces)}
 sizes = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1, "max_len": 200, "positions": "sinusoidal"}
 model = Transformer(TransformerConfig(300, 300, tie_embeddings=True, **sizes))
 if len(sys.argv) > 2:

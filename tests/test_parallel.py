@@ -13,7 +13,8 @@ import pytest
 import torch
 from two_processes import RECIPE, make_data, make_model, one_epoch
 
-from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state
+from transformer_lib.checkpoint import MODEL_FILE, load_model
+from transformer_lib.files import STATE_FILE, load_training_state
 from transformer_lib.training import distributed
 from transformer_lib.training.optimizer import make_optimizer
 from transformer_lib.training.trainer import fit
@@ -115,15 +116,15 @@ def test_one_process_alone_needs_no_group():
     rows = torch.arange(4)
     assert distributed.world_size() == 1
     assert distributed.is_first()
-    assert distributed.total(rows) is rows
-    assert distributed.share(rows) is rows
+    assert distributed.all_reduce_sum(rows) is rows
+    assert distributed.shard(rows) is rows
 
 
 def test_a_device_that_cannot_be_connected_is_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with (
         pytest.raises(ValueError, match="device is meta, expected cpu or cuda"),
-        distributed.together(torch.device("meta")),
+        distributed.process_group(torch.device("meta")),
     ):
         pass
 
@@ -145,10 +146,10 @@ def left(monkeypatch):
 
 
 def test_a_process_that_fails_does_not_wait_for_the_others_when_it_ends(left):
-    with distributed.together(torch.device("cpu")):
+    with distributed.process_group(torch.device("cpu")):
         pass
     assert not left
-    with pytest.raises(MemoryError), distributed.together(torch.device("cpu")):
+    with pytest.raises(MemoryError), distributed.process_group(torch.device("cpu")):
         raise MemoryError
     assert left == [torch.distributed.destroy_process_group]
 
@@ -190,9 +191,11 @@ def test_the_command_line_prints_once_and_stops_when_a_process_does(corpus, tmp_
     notes = load_model(output / MODEL_FILE).notes
     assert len(notes["history"]["val_loss"]) == 1
     tried = next(line for line in done.stdout.splitlines() if line.startswith("beam 4")).split(": ")[1]
-    scores = {float(alpha): float(bleu) for alpha, bleu in (both.split() for both in tried.split(", "))}
+    scores = {
+        float(length_penalty): float(bleu) for length_penalty, bleu in (both.split() for both in tried.split(", "))
+    }
     assert len(scores) == 7  # each process has tried its share
-    assert scores[notes["search"]["alpha"]] == max(scores.values())
+    assert scores[notes["search"]["length_penalty"]] == max(scores.values())
     text = corpus / "test.en"
     lm = ("-m", "transformer_lib", "train-lm", "--corpus", text, "--epochs", 1, "--device", "cpu")
     done = torchrun(*lm, "--bptt", 4, "--batch-size", 2, "--output", tmp_path / "lm")

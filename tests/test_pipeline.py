@@ -7,8 +7,9 @@ from transformer_lib.checkpoint import load_model
 from transformer_lib.data.corpora import Pair, load_text
 from transformer_lib.inference.bleu import by_definition
 from transformer_lib.inference.translator import Translator
-from transformer_lib.training.pipeline import train_language_model, tune_length_penalty
+from transformer_lib.language_model.train import train_language_model
 from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.train_translator import tune_length_penalty
 
 
 @pytest.fixture
@@ -76,22 +77,25 @@ def test_subwords_and_a_beam_from_the_corpus_to_the_file(corpus, pairs, tmp_path
     translator = train_translator(corpus, "multi30k_best", subword_recipe, tmp_path / "run", log=lines.append)
     loaded = Translator.load(tmp_path / "run")
     assert translator(pairs[0].src) == loaded(pairs[0].src) == pairs[0].tgt.lower()
-    assert loaded.beam_size == 3 and loaded.alpha == translator.alpha
+    assert loaded.beam_size == 3 and loaded.length_penalty == translator.length_penalty
     assert "subwords  80 types, for de and en" in lines
     assert sum(line.startswith("beam 3, BLEU on val by length penalty: 0.0 ") for line in lines) == 1
     notes = load_model(tmp_path / "run").notes
-    assert notes["search"] == {"beam_size": 3, "alpha": translator.alpha} and notes["history"]["val_loss"]
+    assert (
+        notes["search"] == {"beam_size": 3, "length_penalty": translator.length_penalty}
+        and notes["history"]["val_loss"]
+    )
 
 
 def test_the_length_penalty_is_the_best_on_what_it_is_shown(trained, pairs):
-    translator = Translator(trained.model, trained.src_field, trained.tgt_field)
+    translator = Translator(trained.model, trained.src_tokenizer, trained.tgt_tokenizer)
     shown = [Pair(pair.src, pair.tgt) for pair in pairs]
-    scores = tune_length_penalty(translator, shown, beam_size=2, alphas=(50.0, 0.6))
+    scores = tune_length_penalty(translator, shown, beam_size=2, length_penalties=(50.0, 0.6))
     assert scores[0.6] == pytest.approx(100) and scores[50.0] < scores[0.6]
-    assert (translator.beam_size, translator.alpha) == (2, max(scores, key=scores.get))
-    for alpha, value in scores.items():
-        translations = translator.translate([pair.src for pair in shown], 2, alpha)
-        words = [translator.tgt_field.words(pair.tgt) for pair in shown]
+    assert (translator.beam_size, translator.length_penalty) == (2, max(scores, key=scores.get))
+    for length_penalty, value in scores.items():
+        translations = translator.translate([pair.src for pair in shown], 2, length_penalty)
+        words = [translator.tgt_tokenizer.words(pair.tgt) for pair in shown]
         assert value == pytest.approx(by_definition([t.tokens for t in translations], words))
-    with pytest.raises(ValueError, match="alphas is empty"):
-        tune_length_penalty(translator, shown, alphas=())
+    with pytest.raises(ValueError, match="length_penalties is empty"):
+        tune_length_penalty(translator, shown, length_penalties=())

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from transformer_lib import SinusoidalPositions
+from transformer_lib.model.embeddings import SinusoidalPositionalEncoding
 from transformer_lib.notebook import plots
-from transformer_lib.training.trainer import History
+from transformer_lib.training.loop import History
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_the_learning_curve_marks_the_best_epoch():
 
 
 def test_waves_are_columns_of_the_table_one_below_the_other():
-    table = SinusoidalPositions(30, 8).table
+    table = SinusoidalPositionalEncoding(30, 8).table
     figure = plots.waves(table, [0, 5])
     assert [axes.get_title() for axes in figure.axes] == ["dimension 0", "dimension 5"]
     for axes, dimension in zip(figure.axes, [0, 5], strict=True):

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from transformer_lib import Transformer
+from transformer_lib.training.device import seed_everything
 from transformer_lib.training.recipe import Recipe
-from transformer_lib.training.trainer import fit, seed_everything
+from transformer_lib.training.trainer import fit
 
 PLAIN = {}
 EVERYTHING = {
@@ -19,8 +20,8 @@ EVERYTHING = {
     "optimizer": "muon",
     "schedule": "linear",
     "label_smoothing": 0.1,
-    "consistency": 0.5,
-    "average": 0.9,
+    "rdrop_weight": 0.5,
+    "ema_decay": 0.9,
     "precision": "bfloat16",
     "subwords": 80,
     "subword_dropout": 0.2,

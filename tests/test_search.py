@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 import transformer_lib.inference.search
 from transformer_lib import Transformer, TransformerConfig
-from transformer_lib.inference.search import beam_search, greedy_search, length_penalty
+from transformer_lib.inference.search import beam_search, greedy_search, length_penalty_factor
 
 PAD, SOS, EOS = 1, 2, 3
 
@@ -82,13 +82,15 @@ def test_a_beam_of_one_is_greedy(model, src):
     assert all(len(beam) == 1 for beam in beams)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6])
-def test_a_wider_beam_never_scores_worse_in_these_cases(trained, alpha):
-    words = [word for word in trained.src_field.vocab.itos[4:] if word != "."]
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6])
+def test_a_wider_beam_never_scores_worse_in_these_cases(trained, length_penalty):
+    words = [word for word in trained.src_tokenizer.vocab.itos[4:] if word != "."]
     rng = random.Random(0)
     sentences = [rng.sample(words, rng.randint(2, 8)) for _ in range(30)]  # nonsense: the model has to guess
-    src = pad_sequence([torch.tensor(trained.src_field.encode(" ".join(s))) for s in sentences], True, PAD)
-    best = [[beam[0].score for beam in beam_search(trained.model, src, SOS, EOS, n, alpha)] for n in (1, 4, 16)]
+    src = pad_sequence([torch.tensor(trained.src_tokenizer.encode(" ".join(s))) for s in sentences], True, PAD)
+    best = [
+        [beam[0].score for beam in beam_search(trained.model, src, SOS, EOS, n, length_penalty)] for n in (1, 4, 16)
+    ]
     for narrow, wide in itertools.pairwise(best):
         assert all(w >= n - 1e-5 for n, w in zip(narrow, wide, strict=True))
     assert best[0] != best[-1]
@@ -106,12 +108,12 @@ def test_a_beam_as_wide_as_everything_finds_the_best_there_is(model):
 
     first = log_probs()
     words = [w for w in range(25) if w not in (PAD, SOS, EOS)]
-    everything = {(EOS,): first[EOS] / length_penalty(1, 0.6)}
+    everything = {(EOS,): first[EOS] / length_penalty_factor(1, 0.6)}
     for word in words:
         second = log_probs(word)
         for last in [*words, EOS]:
-            everything[word, last] = (first[word] + second[last]) / length_penalty(2, 0.6)
-    found = beam_search(model, src, SOS, EOS, beam_size=25, alpha=0.6, max_len=2)[0]
+            everything[word, last] = (first[word] + second[last]) / length_penalty_factor(2, 0.6)
+    found = beam_search(model, src, SOS, EOS, beam_size=25, length_penalty=0.6, max_len=2)[0]
     assert tuple(found[0].ids) == max(everything, key=everything.get)
     assert found[0].score == pytest.approx(max(everything.values()))
     assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
@@ -127,9 +129,9 @@ def test_log_prob_is_what_the_model_says(model, src):
 
 
 def test_score_is_log_prob_over_gnmts_length_penalty(model, src):
-    assert length_penalty(1, 0.6) == 1.0
-    assert length_penalty(13, 0.5) == pytest.approx(math.sqrt(3))
-    for hypothesis in beam_search(model, src, SOS, EOS, 3, alpha=0.6)[0]:
+    assert length_penalty_factor(1, 0.6) == 1.0
+    assert length_penalty_factor(13, 0.5) == pytest.approx(math.sqrt(3))
+    for hypothesis in beam_search(model, src, SOS, EOS, 3, length_penalty=0.6)[0]:
         assert hypothesis.score == pytest.approx(hypothesis.log_prob / ((5 + len(hypothesis.ids)) / 6) ** 0.6)
 
 
@@ -167,10 +169,10 @@ def test_an_impossible_beam_is_refused(model, src, beam_size):
         beam_search(model, src, SOS, EOS, beam_size)
 
 
-@pytest.mark.parametrize("alpha", [-0.1, math.nan, math.inf])
-def test_an_impossible_length_penalty_is_refused(model, src, alpha):
-    with pytest.raises(ValueError, match=f"alpha is {alpha}, expected 0"):
-        beam_search(model, src, SOS, EOS, 2, alpha)
+@pytest.mark.parametrize("length_penalty", [-0.1, math.nan, math.inf])
+def test_an_impossible_length_penalty_is_refused(model, src, length_penalty):
+    with pytest.raises(ValueError, match=f"length_penalty is {length_penalty}, expected 0"):
+        beam_search(model, src, SOS, EOS, 2, length_penalty)
 
 
 def test_no_sentences_give_no_translations(model):

@@ -11,8 +11,8 @@ from transformer_lib.checkpoint import MODEL_FILE
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.notebook import session as series
 from transformer_lib.training import trainer
-from transformer_lib.training.pipeline import train_translator
 from transformer_lib.training.recipe import RECIPES
+from transformer_lib.training.train_translator import train_translator
 
 
 @pytest.fixture(autouse=True)
@@ -176,7 +176,7 @@ def test_source_is_the_librarys_own_and_still_python():
     listings = re.findall(r"```python\n(.*?)\n```", shown, re.DOTALL)
     assert len(listings) == 3
     assert [ast.parse(listing).body[0].name for listing in listings] == ["MultiHeadAttention", "attend", "figure"]
-    assert "self.query_projection(query)" in listings[1]
+    assert "self.q_proj(query)" in listings[1]
 
 
 def test_a_figure_that_is_not_there_says_which_are():

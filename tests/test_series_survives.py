@@ -11,7 +11,8 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from transformer_lib.checkpoint import STATE_FILE, load_model, load_training_state
+from transformer_lib.checkpoint import load_model
+from transformer_lib.files import STATE_FILE, load_training_state
 
 pytestmark = pytest.mark.faults
 

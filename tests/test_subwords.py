@@ -5,7 +5,7 @@ import random
 import pytest
 
 from transformer_lib.data.batches import make_dataset, resegment
-from transformer_lib.data.subwords import SubwordField, train_subwords
+from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK
 
 SIZE = 80
@@ -18,7 +18,7 @@ def pieces(pairs):
 
 @pytest.fixture
 def fields(pieces):
-    return SubwordField("de", pieces), SubwordField("en", pieces)
+    return SubwordTokenizer("de", pieces), SubwordTokenizer("en", pieces)
 
 
 @pytest.fixture
@@ -27,10 +27,10 @@ def dataset(pairs, fields):
 
 
 def test_one_vocabulary_of_the_size_asked_for_with_the_specials_first(fields):
-    src_field, tgt_field = fields
-    assert src_field.vocab.itos == tgt_field.vocab.itos
-    assert len(src_field.vocab) == SIZE
-    assert src_field.vocab.itos[:4] == [UNK, PAD, SOS, EOS]
+    src_tokenizer, tgt_tokenizer = fields
+    assert src_tokenizer.vocab.itos == tgt_tokenizer.vocab.itos
+    assert len(src_tokenizer.vocab) == SIZE
+    assert src_tokenizer.vocab.itos[:4] == [UNK, PAD, SOS, EOS]
 
 
 def test_what_was_cut_is_put_together_again(fields, pairs):
@@ -43,36 +43,36 @@ def test_what_was_cut_is_put_together_again(fields, pairs):
 
 
 def test_a_word_that_was_never_seen_falls_into_pieces_and_none_is_unknown(fields):
-    _, tgt_field = fields
-    tokens = tgt_field.tokens("Dogs in gardens")
-    assert len(tokens) > 3 and UNK not in tgt_field.decode(tgt_field.encode("Dogs in gardens"))
-    assert tgt_field.join(tokens) == "dogs in gardens"
+    _, tgt_tokenizer = fields
+    tokens = tgt_tokenizer.tokens("Dogs in gardens")
+    assert len(tokens) > 3 and UNK not in tgt_tokenizer.decode(tgt_tokenizer.encode("Dogs in gardens"))
+    assert tgt_tokenizer.join(tokens) == "dogs in gardens"
 
 
 def test_a_letter_that_was_never_seen_is_unknown_but_stands_as_it_was_written(fields):
-    _, tgt_field = fields
-    assert "漢" in tgt_field.tokens("a 漢")
-    assert tgt_field.vocab.itos[0] in tgt_field.decode(tgt_field.encode("a 漢"))
+    _, tgt_tokenizer = fields
+    assert "漢" in tgt_tokenizer.tokens("a 漢")
+    assert tgt_tokenizer.vocab.itos[0] in tgt_tokenizer.decode(tgt_tokenizer.encode("a 漢"))
 
 
 def test_bleu_counts_words_and_not_pieces(fields):
-    _, tgt_field = fields
-    assert tgt_field.words("In the garden, they don't play.") == [
+    _, tgt_tokenizer = fields
+    assert tgt_tokenizer.words("In the garden, they don't play.") == [
         *("in", "the", "garden", ",", "they", "do", "n't", "play", "."),
     ]
 
 
 def test_upper_case_stays_if_asked_for(pairs):
-    field = SubwordField("de", train_subwords(pairs, SIZE, lower=False), lower=False)
+    field = SubwordTokenizer("de", train_subwords(pairs, SIZE, lower=False), lower=False)
     assert field.join(field.tokens("Der Hund")) == "Der Hund"
     assert field.words("Der Hund") == ["Der", "Hund"]
 
 
 def test_a_field_goes_through_json(fields):
-    src_field, _ = fields
-    again = SubwordField.from_dict(json.loads(json.dumps(src_field.to_dict())))
-    assert again.vocab.itos == src_field.vocab.itos and again.language == "de"
-    assert again.encode("Ein Hund schläft.") == src_field.encode("Ein Hund schläft.")
+    src_tokenizer, _ = fields
+    again = SubwordTokenizer.from_dict(json.loads(json.dumps(src_tokenizer.to_dict())))
+    assert again.vocab.itos == src_tokenizer.vocab.itos and again.language == "de"
+    assert again.encode("Ein Hund schläft.") == src_tokenizer.encode("Ein Hund schläft.")
 
 
 def test_an_empty_sentence_is_named(fields):
@@ -88,14 +88,14 @@ def test_a_size_that_the_text_does_not_allow_is_named(pairs, size):
 
 def test_something_else_is_no_model():
     with pytest.raises(ValueError, match="model is not a sentencepiece model"):
-        SubwordField("de", b"something else")
+        SubwordTokenizer("de", b"something else")
     with pytest.raises(ValueError):
-        SubwordField.from_dict({"language": "de", "lower": True, "subwords": base64.b64encode(b"x").decode()})
+        SubwordTokenizer.from_dict({"language": "de", "lower": True, "subwords": base64.b64encode(b"x").decode()})
 
 
 def test_cutting_anew_changes_pieces_and_no_text(dataset, fields):
     again = resegment(dataset, 0.3, seed=1, max_len=100)
-    assert len(again) == len(dataset) and again.fields == dataset.fields
+    assert len(again) == len(dataset) and again.fields == dataset.tokenizers
     for old, new in zip(dataset.examples, again.examples, strict=True):
         for field, side in zip(fields, ("src", "tgt"), strict=True):
             assert field.join(getattr(old, side)) == field.join(getattr(new, side))

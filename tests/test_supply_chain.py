@@ -124,10 +124,11 @@ from transformer_lib import Transformer, TransformerConfig, Translator, load_cor
 from transformer_lib.data.batches import make_dataset
 from transformer_lib.data.corpora import CorpusError, Pair
 from transformer_lib.training.recipe import Recipe
-from transformer_lib.data.tokenizers import TextField, build_vocabularies
+from transformer_lib.data.tokenizers import WordTokenizer
+from transformer_lib.data.batches import build_vocabularies
 from transformer_lib.training.trainer import fit
 
-fields = TextField("de"), TextField("en")
+fields = WordTokenizer("de"), WordTokenizer("en")
 data = make_dataset([Pair("Ein Hund schläft.", "A dog sleeps."), Pair("Eine Katze.", "A cat.")], *fields)
 build_vocabularies(data, min_freq=1)
 sizes = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1, "max_len": 20}

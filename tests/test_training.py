@@ -7,21 +7,18 @@ import torch
 import torch.nn.functional as F
 
 from transformer_lib import Transformer
-from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state, save_training_state
-from transformer_lib.data.batches import Batches, make_dataset
-from transformer_lib.data.subwords import SubwordField, train_subwords
+from transformer_lib.checkpoint import MODEL_FILE, load_model
+from transformer_lib.data.batches import BucketBatches, make_dataset
+from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.fast import precision
-from transformer_lib.fast.precision import MixedPrecision
+from transformer_lib.fast.worker import Worker
+from transformer_lib.files import STATE_FILE, load_training_state, save_training_state
 from transformer_lib.training import trainer
+from transformer_lib.training.device import pick_device, seed_everything
+from transformer_lib.training.loop import evaluate, train_epoch
 from transformer_lib.training.optimizer import learning_rate_schedule, make_optimizer
 from transformer_lib.training.recipe import SCHEDULES, Recipe
-from transformer_lib.training.trainer import (
-    evaluate,
-    fit,
-    pick_device,
-    seed_everything,
-    train_epoch,
-)
+from transformer_lib.training.trainer import fit
 
 PAD = 1
 RECIPE = Recipe(epochs=4, batch_size=3, learning_rate=2e-3, warmup_steps=5, schedule="inverse_sqrt")
@@ -46,7 +43,7 @@ def same_weights(a, b):
 def test_evaluation_does_not_depend_on_the_batches(dataset, tiny_config):
     seed_everything(0)
     model = Transformer(tiny_config).train()
-    losses = [evaluate(model, Batches(dataset, size)) for size in (1, 3, 8)]
+    losses = [evaluate(model, BucketBatches(dataset, size)) for size in (1, 3, 8)]
     assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
     assert model.training  # it leaves the mode as it was
     assert losses[0] == pytest.approx(math.log(tiny_config.tgt_vocab_size), rel=0.3)  # it knows nothing yet
@@ -58,7 +55,7 @@ def test_a_step_is_clipped_gradient_descent_on_the_shifted_target(dataset, tiny_
     model = Transformer(tiny_config)
     expected = Transformer(tiny_config)
     expected.load_state_dict(model.state_dict())
-    batches = Batches(dataset, 8)
+    batches = BucketBatches(dataset, 8)
     batch = next(iter(batches))
     for m in (model, expected):
         for module in m.modules():  # dropout off, in both of its places
@@ -66,7 +63,7 @@ def test_a_step_is_clipped_gradient_descent_on_the_shifted_target(dataset, tiny_
                 module.p = 0.0
             if hasattr(module, "dropout") and isinstance(module.dropout, float):
                 module.dropout = 0.0
-    train_epoch(model, batches, torch.optim.SGD(model.parameters(), lr=0.1), clip=0.5)
+    train_epoch(model, batches, torch.optim.SGD(model.parameters(), lr=0.1), max_grad_norm=0.5)
 
     logits = expected(batch.src, batch.tgt[:, :-1]).transpose(1, 2)
     F.cross_entropy(logits, batch.tgt[:, 1:], ignore_index=PAD).backward()
@@ -79,12 +76,12 @@ def test_a_step_is_clipped_gradient_descent_on_the_shifted_target(dataset, tiny_
 def test_an_averaged_training_validates_and_keeps_the_average_and_goes_on_with_the_weights(
     dataset, tiny_config, tmp_path
 ):
-    recipe = dataclasses.replace(RECIPE, average=0.99)
+    recipe = dataclasses.replace(RECIPE, ema_decay=0.99)
     averaged, history = run(dataset, tiny_config, tmp_path, recipe)
     plain, plain_history = run(dataset, tiny_config)
     assert history.train_loss == plain_history.train_loss  # the average is a bystander
     assert history.val_loss != plain_history.val_loss
-    assert evaluate(averaged, Batches(dataset, 8)) == pytest.approx(min(history.val_loss))
+    assert evaluate(averaged, BucketBatches(dataset, 8)) == pytest.approx(min(history.val_loss))
     assert not same_weights(averaged, plain)
     state = load_training_state(tmp_path / STATE_FILE)
     assert all(state["model"][name].equal(weights) for name, weights in plain.state_dict().items())
@@ -95,7 +92,7 @@ def test_training_lowers_the_loss_and_keeps_the_best_model(dataset, tiny_config,
     assert len(history.train_loss) == len(history.val_loss) == len(history.seconds) == 4
     assert history.val_loss[-1] < history.val_loss[0]
     best = load_model(tmp_path)
-    assert evaluate(best.model, Batches(dataset, 8)) == pytest.approx(min(history.val_loss))
+    assert evaluate(best.model, BucketBatches(dataset, 8)) == pytest.approx(min(history.val_loss))
     assert same_weights(best.model, model)
     assert best.notes["recipe"]["learning_rate"] == 2e-3
 
@@ -112,7 +109,7 @@ def test_the_best_model_is_not_the_last_one_if_that_is_worse(dataset, tiny_confi
 
 
 @pytest.mark.parametrize("stop_in", ["epoch", "evaluation"])
-@pytest.mark.parametrize(("schedule", "average"), [*((schedule, 0.0) for schedule in SCHEDULES), ("constant", 0.9)])
+@pytest.mark.parametrize(("schedule", "ema_decay"), [*((schedule, 0.0) for schedule in SCHEDULES), ("constant", 0.9)])
 def test_resuming_after_an_interruption_gives_the_same_numbers(
     dataset, tiny_config, tmp_path, monkeypatch, stop_in, schedule, average
 ):
@@ -210,14 +207,16 @@ def test_a_model_that_breaks_in_an_epochs_last_step_is_not_written_down(dataset,
 
 def test_a_vocabulary_that_is_not_the_models_is_refused_before_training(dataset, tiny_config, tmp_path):
     config = dataclasses.replace(tiny_config, tgt_vocab_size=tiny_config.tgt_vocab_size + 3)
-    with pytest.raises(ValueError, match=r"tgt_field has a vocabulary of \d+ types, but the model's tgt_vocab_size is"):
+    with pytest.raises(
+        ValueError, match=r"tgt_tokenizer has a vocabulary of \d+ types, but the model's tgt_vocab_size is"
+    ):
         run(dataset, config, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_another_vocabulary_of_the_same_size_cannot_be_resumed_with(dataset, tiny_config, tmp_path):
     run(dataset, tiny_config, tmp_path)
-    words = dataset.fields["src"].vocab.itos
+    words = dataset.tokenizers["src"].vocab.itos
     words[5], words[6] = words[6], words[5]
     with pytest.raises(ValueError, match=r"another vocabulary .*: src was") as error:
         run(dataset, tiny_config, tmp_path, resume=True)
@@ -252,12 +251,12 @@ def test_on_epoch_sees_the_history_grow(dataset, tiny_config):
         ({"epochs": 0}, "epochs is 0, expected a positive whole number"),
         ({"batch_size": -1}, "batch_size is -1"),
         ({"learning_rate": math.nan}, "learning_rate is nan, expected a positive number"),
-        ({"clip": 0}, "clip is 0"),
+        ({"max_grad_norm": 0}, "max_grad_norm is 0"),
         ({"warmup_steps": -1}, "warmup_steps is -1"),
         ({"schedule": "cosine"}, "schedule is 'cosine', expected one of constant, inverse_sqrt, linear"),
         ({"label_smoothing": 1.0}, "label_smoothing is 1.0"),
         ({"average": 1.0}, "average is 1.0"),
-        ({"consistency": -1.0}, "consistency is -1.0, expected 0 or more"),
+        ({"rdrop_weight": -1.0}, "rdrop_weight is -1.0, expected 0 or more"),
         ({"weight_decay": math.inf}, "weight_decay is inf, expected 0 or more"),
         ({"max_tokens": -1}, "max_tokens is -1"),
         ({"precision": "float16"}, "precision is 'float16', expected one of float32, bfloat16"),
@@ -291,7 +290,7 @@ def test_the_same_code_trains_on_cuda(dataset, tiny_config):
 def test_a_training_from_before_a_recipe_had_all_its_fields_can_be_resumed(dataset, tiny_config, tmp_path):
     run(dataset, tiny_config, tmp_path)
     state = load_training_state(tmp_path / STATE_FILE)
-    for name in ("bptt", "optimizer", "decay", "from_counts"):
+    for name in ("bptt", "optimizer", "lr_decay", "init_bias_from_unigrams"):
         del state["recipe"][name]
     save_training_state(tmp_path / STATE_FILE, state)
     _, history = run(dataset, tiny_config, tmp_path, resume=True)
@@ -306,8 +305,8 @@ EVERYTHING = dataclasses.replace(
     schedule="linear",
     weight_decay=0.1,
     label_smoothing=0.1,
-    consistency=0.5,
-    average=0.9,
+    rdrop_weight=0.5,
+    ema_decay=0.9,
     precision="bfloat16",
     subwords=80,
     subword_dropout=0.2,
@@ -317,7 +316,7 @@ EVERYTHING = dataclasses.replace(
 @pytest.fixture
 def subword_dataset(pairs):
     pieces = train_subwords(pairs, EVERYTHING.subwords)
-    return make_dataset(pairs, SubwordField("de", pieces), SubwordField("en", pieces))
+    return make_dataset(pairs, SubwordTokenizer("de", pieces), SubwordTokenizer("en", pieces))
 
 
 @pytest.fixture
@@ -350,7 +349,7 @@ def test_everything_at_once_can_be_resumed_too(subword_dataset, subword_config, 
 @pytest.mark.parametrize(
     "change",
     [
-        {"consistency": 0.0},
+        {"rdrop_weight": 0.0},
         {"precision": "float32"},
         {"subword_dropout": 0.0},
         {"max_tokens": 0},
@@ -375,7 +374,7 @@ def test_weights_and_what_is_saved_stay_in_float32(subword_dataset, subword_conf
 
 
 def test_a_gpu_without_bfloat16_learns_the_same_in_float16(subword_dataset, subword_config, monkeypatch):
-    recipe = dataclasses.replace(EVERYTHING, subword_dropout=0.0, consistency=0.0)
+    recipe = dataclasses.replace(EVERYTHING, subword_dropout=0.0, rdrop_weight=0.0)
     config = dataclasses.replace(subword_config, dropout=0.0)
     _, expected = run(subword_dataset, config, recipe=recipe)
     monkeypatch.setattr(precision, "half_precision", lambda device: torch.float16)
@@ -418,10 +417,10 @@ def test_in_half_precision_what_is_frozen_stays_frozen(subword_dataset, subword_
     frozen = model.encoder.layers[0].feed_forward.requires_grad_(False)
     before = {name: weights.clone() for name, weights in model.state_dict().items()}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    train_epoch(model, Batches(subword_dataset, 4), optimizer, mixed=MixedPrecision(model, "bfloat16"))
+    train_epoch(model, BucketBatches(subword_dataset, 4), optimizer, worker=Worker(model, "bfloat16"))
     still = {name for name, weights in model.state_dict().items() if weights.equal(before[name])}
     assert {f"encoder.layers.0.feed_forward.{name}" for name in frozen.state_dict()} <= still
-    assert "decoder.layers.0.feed_forward.expand.weight" not in still
+    assert "decoder.layers.0.feed_forward.linear1.weight" not in still
 
 
 def test_every_epoch_cuts_subwords_anew(subword_dataset, subword_config, monkeypatch):
@@ -441,9 +440,9 @@ def test_a_step_does_not_wait_for_the_device(subword_config):
     """On the meta device, tensors have shapes and no numbers: whoever asks for a number, as ``nonzero`` does, fails."""
     model = Transformer(subword_config).to("meta")
     src, tgt = (torch.ones(4, length, dtype=torch.long, device="meta") for length in (5, 6))
-    optimizer = make_optimizer(model, dataclasses.replace(EVERYTHING, optimizer="adam"))
+    optimizer = make_optimizer(model, dataclasses.replace(EVERYTHING, optimizer="adamw"))
     schedule = learning_rate_schedule(optimizer, "linear", 1, 3)
-    mixed = MixedPrecision(model, "bfloat16")
+    mixed = Worker(model, "bfloat16")
     with pytest.raises(NotImplementedError, match="no data"):  # all losses, once at the end
         train_epoch(model, [SimpleNamespace(src=src, tgt=tgt)] * 3, optimizer, schedule, 1.0, 0.1, 1.5, mixed)
     assert schedule.last_epoch == 3

@@ -93,29 +93,6 @@ def test_tied_embeddings_are_one_matrix_that_counts_once():
     assert untied.num_parameters() - tied.num_parameters() == 2 * 20 * 16
 
 
-def test_cached_decoding_equals_decoding_all_at_once():
-    model = small_model()
-    src, tgt = random_ids(6, 0), random_ids(5, 1)
-    memory, memory_mask = model.encode(src)
-    cache = model.start_cache(memory)
-    steps = [model.decode(tgt[:, i : i + 1], None, memory_mask, cache) for i in range(5)]
-    torch.testing.assert_close(torch.cat(steps, dim=1), model(src, tgt))
-
-
-def test_only_a_cache_does_without_the_memory():
-    model = small_model()
-    _, memory_mask = model.encode(random_ids(6, 0))
-    with pytest.raises(ValueError, match="memory is None, expected what encode returned"):
-        model.decode(random_ids(3, 1), None, memory_mask)
-
-
-def test_a_cache_takes_one_token_at_a_time():
-    model = small_model()
-    memory, memory_mask = model.encode(random_ids(6, 0))
-    with pytest.raises(ValueError, match=r"tgt has shape \[2, 3\], expected \[rows, 1\]"):
-        model.decode(random_ids(3, 1), memory, memory_mask, model.start_cache(memory))
-
-
 def test_attention_maps_of_every_kind_layer_and_head():
     model = small_model().train()
     src = torch.tensor([[5, 6, 7, 8], [5, 6, PAD, PAD]])

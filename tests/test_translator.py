@@ -83,7 +83,7 @@ def test_batches_have_as_many_tokens_and_are_enough_for_all_cores(
         trained.translate(sentences, batch_size=most)
     finally:
         torch.set_num_threads(1)
-    written = [(src != trained.src_field.pad_id).sum(dim=1) - 2 for src in batches]  # without <sos> and <eos>
+    written = [(src != trained.src_tokenizer.pad_id).sum(dim=1) - 2 for src in batches]  # without <sos> and <eos>
     assert sorted((lengths.tolist() for lengths in written), reverse=True) == expected
 
 
@@ -111,7 +111,7 @@ def test_many_sentences_are_translated_the_same_by_a_prepacked_twin(trained, pai
 def test_the_twin_does_the_work(trained, monkeypatch, beam_size):
     silent = copy.deepcopy(trained.model)
     with torch.no_grad():
-        silent.output.bias[trained.tgt_field.eos_id] = 1000.0
+        silent.output.bias[trained.tgt_tokenizer.eos_id] = 1000.0
     monkeypatch.setattr("transformer_lib.inference.translator.prepack", lambda model: silent)
     monkeypatch.setattr("transformer_lib.inference.translator.WORTH_PREPACKING", 2)
     assert trained(["Ein Hund schläft."] * 2, beam_size) == ["", ""]
@@ -121,13 +121,13 @@ def test_the_twin_does_the_work(trained, monkeypatch, beam_size):
 def test_many_sentences_are_translated_with_the_weights_of_today(trained, pairs, monkeypatch):
     monkeypatch.setattr("transformer_lib.inference.translator.WORTH_PREPACKING", 1)
     monkeypatch.setattr("transformer_lib.fast.prepacking.LARGE", 1)
-    translator = Translator(copy.deepcopy(trained.model), trained.src_field, trained.tgt_field)
+    translator = Translator(copy.deepcopy(trained.model), trained.src_tokenizer, trained.tgt_tokenizer)
     sentences = [pair.src for pair in pairs]
     assert translator(sentences) == trained(sentences)
     with torch.no_grad():
         translator.model.output.weight.zero_()
         translator.model.output.bias.zero_()
-        translator.model.output.bias[trained.tgt_field.eos_id] = 1.0
+        translator.model.output.bias[trained.tgt_tokenizer.eos_id] = 1.0
     assert set(translator(sentences)) == {""}
 
 
@@ -137,7 +137,7 @@ def test_memory_does_not_grow_with_the_beam(trained, monkeypatch, beam_size, exp
 
     def search(model, src, *others, **settings):
         most.append(len(src))
-        one = Hypothesis([trained.tgt_field.eos_id], 0.0, 0.0)
+        one = Hypothesis([trained.tgt_tokenizer.eos_id], 0.0, 0.0)
         return [one if beam_size == 1 else [one]] * len(src)
 
     monkeypatch.setattr(f"transformer_lib.inference.translator.{'greedy' if beam_size == 1 else 'beam'}_search", search)
@@ -153,7 +153,7 @@ def test_scores_and_tokens(trained):
     assert translation.attention is None
     assert translation.log_prob < 0
     assert str(translation) == translation.text
-    assert "zebra" not in trained.src_field.vocab.stoi and UNK not in translation.src_tokens
+    assert "zebra" not in trained.src_tokenizer.vocab.stoi and UNK not in translation.src_tokens
 
 
 def test_attention_covers_every_token(trained):
@@ -182,11 +182,11 @@ def test_no_sentences_give_no_translations(trained):
 
 def test_translating_changes_nothing(trained):
     before = {name: weights.clone() for name, weights in trained.model.state_dict().items()}
-    vocabulary_size = len(trained.src_field.vocab.stoi)
+    vocabulary_size = len(trained.src_tokenizer.vocab.stoi)
     trained.translate(["Ein völlig unbekannter Satz."], attention=True)
     assert not trained.model.training
     assert all(weights.equal(before[name]) for name, weights in trained.model.state_dict().items())
-    assert len(trained.src_field.vocab.stoi) == vocabulary_size
+    assert len(trained.src_tokenizer.vocab.stoi) == vocabulary_size
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
@@ -195,14 +195,19 @@ def test_a_gpu_gives_the_same_translations(trained, pairs):
 
     from transformer_lib.inference.translator import Translator
 
-    on_gpu = Translator(copy.deepcopy(trained.model).cuda(), trained.src_field, trained.tgt_field)
+    on_gpu = Translator(copy.deepcopy(trained.model).cuda(), trained.src_tokenizer, trained.tgt_tokenizer)
     assert on_gpu([pair.src for pair in pairs], beam_size=4) == [pair.tgt.lower() for pair in pairs]
 
 
 def test_a_translator_searches_as_it_was_told_unless_told_otherwise(trained, pairs):
-    translator = Translator(trained.model, trained.src_field, trained.tgt_field, beam_size=3, alpha=1.5)
+    translator = Translator(
+        trained.model, trained.src_tokenizer, trained.tgt_tokenizer, beam_size=3, length_penalty=1.5
+    )
     sentences = [pair.src for pair in pairs]
-    (own, *_), (asked, *_) = translator.translate(sentences), trained.translate(sentences, beam_size=3, alpha=1.5)
+    (own, *_), (asked, *_) = (
+        translator.translate(sentences),
+        trained.translate(sentences, beam_size=3, length_penalty=1.5),
+    )
     assert own.score == asked.score  # a greedy search's is the plain log-probability
     assert translator.translate(sentences, 1)[0].score == trained.translate(sentences)[0].score != own.score
 
@@ -211,7 +216,7 @@ def test_a_translator_searches_as_it_was_told_unless_told_otherwise(trained, pai
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_lower_precisions_translate_what_was_learnt_by_heart(trained, pairs, precision, beam_size):
     before = {name: weights.clone() for name, weights in trained.model.state_dict().items()}
-    saved = SavedModel(trained.model, {"src": trained.src_field, "tgt": trained.tgt_field}, {})
+    saved = SavedModel(trained.model, {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer}, {})
     lower = Translator.from_saved(saved, precision)
     sentences = [pair.src for pair in pairs]
     translations = lower.translate(sentences, beam_size)

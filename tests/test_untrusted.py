@@ -18,11 +18,13 @@ from files_to_break import attack_subwords, read_broken
 
 import transformer_lib
 from transformer_lib import LanguageModelConfig, Transformer, TransformerLanguageModel, cli
-from transformer_lib.checkpoint import STATE_FILE, CheckpointError, load_model, load_training_state, save_model
-from transformer_lib.data.batches import make_dataset, make_stream
-from transformer_lib.data.subwords import SubwordField, train_subwords
-from transformer_lib.data.tokenizers import RunningTextField, tokenizer
+from transformer_lib.checkpoint import load_model, save_model
+from transformer_lib.data.batches import make_dataset
+from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
+from transformer_lib.data.tokenizers import spacy_tokenizer
+from transformer_lib.files import STATE_FILE, CheckpointError, load_training_state
 from transformer_lib.inference.translator import Translator
+from transformer_lib.language_model.stream import StreamTokenizer, make_stream
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.trainer import fit
 
@@ -41,11 +43,11 @@ def rewritten(path, **metadata):
 def subword_model(tmp_path, pairs, tiny_config):
     """A file of a model in subwords, untrained, with notes like those that training writes."""
     pieces = train_subwords(pairs, 80)
-    fields = {"src": SubwordField("de", pieces), "tgt": SubwordField("en", pieces)}
+    fields = {"src": SubwordTokenizer("de", pieces), "tgt": SubwordTokenizer("en", pieces)}
     config = dataclasses.replace(
         tiny_config, src_vocab_size=80, tgt_vocab_size=80, tie_embeddings=True, positions="sinusoidal"
     )
-    notes = {"corpus": "sample", "recipe": {"batch_size": 3}, "search": {"beam_size": 3, "alpha": 0.6}}
+    notes = {"corpus": "sample", "recipe": {"batch_size": 3}, "search": {"beam_size": 3, "length_penalty": 0.6}}
     torch.manual_seed(0)
     save_model(tmp_path / "subwords.safetensors", Transformer(config), fields, notes)
     return tmp_path / "subwords.safetensors"
@@ -54,13 +56,13 @@ def subword_model(tmp_path, pairs, tiny_config):
 @pytest.fixture
 def word_model(tmp_path, trained):
     path = tmp_path / "words.safetensors"
-    save_model(path, trained.model, {"src": trained.src_field, "tgt": trained.tgt_field}, {"corpus": "sample"})
+    save_model(path, trained.model, {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer}, {"corpus": "sample"})
     return path
 
 
 @pytest.fixture
 def language_model(tmp_path):
-    field = RunningTextField()
+    field = StreamTokenizer()
     stream = make_stream(["a b c d e", "b c a"], field)
     field.build_vocab(stream)
     path = tmp_path / "language.safetensors"
@@ -72,7 +74,7 @@ def language_model(tmp_path):
 @pytest.fixture
 def training_state(tmp_path, pairs, subword_model):
     saved = load_model(subword_model)
-    dataset = make_dataset(pairs, saved.fields["src"], saved.fields["tgt"])
+    dataset = make_dataset(pairs, saved.tokenizers["src"], saved.tokenizers["tgt"])
     fit(saved.model, dataset, dataset, Recipe(epochs=1, batch_size=8), tmp_path / "run", log=lambda line: None)
     return tmp_path / "run" / STATE_FILE
 
@@ -147,7 +149,7 @@ def test_another_id_of_padding_than_the_vocabularys_is_refused(subword_model):
     with safetensors.safe_open(subword_model, "pt") as file:
         config = json.loads(file.metadata()["config"])
     rewritten(subword_model, config=json.dumps({**config, "pad_id": 5}))
-    with pytest.raises(CheckpointError, match="src_field has padding with the id 1, but the model's pad_id is 5"):
+    with pytest.raises(CheckpointError, match="src_tokenizer has padding with the id 1, but the model's pad_id is 5"):
         load_model(subword_model)
 
 
@@ -155,7 +157,7 @@ def test_weights_too_large_for_the_precision_are_refused(subword_model):
     saved = load_model(subword_model, dtype=torch.float64)
     with torch.no_grad():
         saved.model.output.weight[0, 0] = 1e300
-    save_model(subword_model, saved.model, saved.fields)
+    save_model(subword_model, saved.model, saved.tokenizers)
     assert load_model(subword_model, dtype=torch.float64).model.output.weight[0, 0] == 1e300
     with pytest.raises(CheckpointError, match=r"holds what is no number \(nan or inf\) in torch.float32"):
         load_model(subword_model)
@@ -166,7 +168,7 @@ def test_a_language_model_that_computes_no_numbers_gets_no_score(language_model,
     with torch.no_grad():
         for weights in saved.model.parameters():
             weights.fill_(1e38)
-    save_model(language_model, saved.model, saved.fields)
+    save_model(language_model, saved.model, saved.tokenizers)
     (tmp_path / "text.txt").write_text("a b c\n" * 20)
     assert cli.main(["evaluate", str(language_model), "--corpus", str(tmp_path / "text.txt"), "--device", "cpu"]) == 1
     captured = capsys.readouterr()
@@ -183,17 +185,17 @@ def test_a_model_that_could_not_be_loaded_is_not_saved(tmp_path, subword_model):
     saved = load_model(subword_model)
     config = dataclasses.replace(saved.model.config, max_len=200_000)
     with pytest.raises(ValueError, match="max_len=200,000 positions"):
-        save_model(tmp_path / "model", Transformer(config), saved.fields)
+        save_model(tmp_path / "model", Transformer(config), saved.tokenizers)
     for notes, message in (
         ({"corpus": 5}, "is a int, expected a str"),
         ({"search": {"beam_size": 99}}, "from 1 to 16"),
     ):
         with pytest.raises(ValueError, match=message):
-            save_model(tmp_path / "model", saved.model, saved.fields, notes)
+            save_model(tmp_path / "model", saved.model, saved.tokenizers, notes)
     with torch.no_grad():
         saved.model.output.weight[7, 3] = torch.nan
     with pytest.raises(ValueError, match="holds what is no number"):
-        save_model(tmp_path / "model", saved.model, saved.fields)
+        save_model(tmp_path / "model", saved.model, saved.tokenizers)
     assert not (tmp_path / "model").exists()
 
 
@@ -226,8 +228,8 @@ def test_a_model_that_computes_no_numbers_says_so(subword_model, beam_size, prec
         {"beam_size": 10**6},
         {"beam_size": "4"},
         {"beam_size": 4.0},
-        {"alpha": "x"},
-        {"alpha": float("nan")},
+        {"length_penalty": "x"},
+        {"length_penalty": float("nan")},
         {"model": 1},
     ],
 )
@@ -248,15 +250,15 @@ def test_notes_of_another_kind_are_refused(subword_model, notes):
 def test_a_language_that_is_no_code_is_never_looked_up_as_a_module(language, monkeypatch):
     monkeypatch.setattr(spacy, "blank", lambda language: pytest.fail(f"spaCy was asked for {language}"))
     with pytest.raises(ValueError, match="expected a code that spaCy can tokenise"):
-        tokenizer(language)
+        spacy_tokenizer(language)
 
 
 def test_what_a_strangers_model_writes_cannot_give_orders_to_the_terminal(word_model, capsys):
     saved = load_model(word_model)
-    words = saved.fields["tgt"].vocab.itos
+    words = saved.tokenizers["tgt"].vocab.itos
     words[words.index("dog")] = "\x1b[2J\x9bdog\x07"
     notes = {"corpus": "\x1b]0;title\x07", "\x1b[2J": {"\x07key": "\nvalue"}}
-    save_model(word_model, saved.model, saved.fields, notes)
+    save_model(word_model, saved.model, saved.tokenizers, notes)
     assert cli.main(["translate", "--model", str(word_model), "--device", "cpu", "Ein Hund schläft."]) == 0
     assert cli.main(["info", str(word_model)]) == 0
     captured = capsys.readouterr()

@@ -10,11 +10,12 @@ from conftest import PAIRS
 
 import transformer_lib
 from transformer_lib import Transformer, TransformerConfig
-from transformer_lib.checkpoint import STATE_FILE
 from transformer_lib.data.batches import make_dataset
-from transformer_lib.data.subwords import SubwordField, train_subwords
+from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
+from transformer_lib.files import STATE_FILE
+from transformer_lib.training.device import seed_everything
 from transformer_lib.training.recipe import Recipe
-from transformer_lib.training.trainer import fit, seed_everything
+from transformer_lib.training.trainer import fit
 
 LIBRARY = str(Path(transformer_lib.__file__).parent)
 RECIPE = Recipe(
@@ -23,7 +24,7 @@ RECIPE = Recipe(
     optimizer="muon",
     learning_rate=2e-3,
     schedule="linear",
-    average=0.9,
+    ema_decay=0.9,
     subwords=80,
     subword_dropout=0.1,
 )
@@ -50,7 +51,7 @@ def train(folder: Path, kill_at: int = 0, files: str = LIBRARY) -> None:
 
     sys.settrace(lambda frame, *rest: line_by_line if frame.f_code.co_filename.startswith(files) else None)
     pieces = train_subwords(PAIRS, RECIPE.subwords)
-    dataset = make_dataset(PAIRS, SubwordField("de", pieces), SubwordField("en", pieces))
+    dataset = make_dataset(PAIRS, SubwordTokenizer("de", pieces), SubwordTokenizer("en", pieces))
     seed_everything(RECIPE.seed)
     config = TransformerConfig(80, 80, 16, 2, 32, 1, tie_embeddings=True, norm_first=True, max_len=60)
     run = folder / "run"

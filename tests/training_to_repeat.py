@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from conftest import PAIRS
 
-from transformer_lib.checkpoint import load_training_state
 from transformer_lib.data.corpora import Corpus
-from transformer_lib.training.pipeline import train_translator
+from transformer_lib.files import load_training_state
 from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.train_translator import train_translator
 
 
 def main(output: str, seed: int, threads: int, **recipe) -> None:

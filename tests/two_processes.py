@@ -8,12 +8,14 @@ import torch
 from conftest import PAIRS
 
 from transformer_lib import Transformer, TransformerConfig
-from transformer_lib.data.batches import Batches, make_dataset
-from transformer_lib.data.tokenizers import TextField, build_vocabularies
-from transformer_lib.fast.precision import MixedPrecision
+from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset
+from transformer_lib.data.tokenizers import WordTokenizer
+from transformer_lib.fast.worker import Worker
 from transformer_lib.training import distributed
+from transformer_lib.training.device import seed_everything
+from transformer_lib.training.loop import evaluate, train_epoch
 from transformer_lib.training.recipe import Recipe
-from transformer_lib.training.trainer import evaluate, fit, seed_everything, train_epoch
+from transformer_lib.training.trainer import fit
 
 # Muon, whose work processes share, where PyTorch has it
 OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adam"
@@ -21,7 +23,7 @@ RECIPE = Recipe(epochs=2, batch_size=5, learning_rate=2e-3, warmup_steps=2, opti
 
 
 def make_data():
-    fields = TextField("de"), TextField("en")
+    fields = WordTokenizer("de"), WordTokenizer("en")
     dataset = make_dataset(PAIRS, *fields)
     build_vocabularies(dataset, min_freq=1)
     return dataset
@@ -30,25 +32,25 @@ def make_data():
 def make_model(dataset, dropout=0.0):
     """The same weights every time."""
     seed_everything(0)
-    sizes = (len(field.vocab) for field in dataset.fields.values())
+    sizes = (len(field.vocab) for field in dataset.tokenizers.values())
     return Transformer(TransformerConfig(*sizes, d_model=32, num_heads=4, d_ff=64, num_layers=2, dropout=dropout))
 
 
 def one_epoch(dataset, precision):
     """Three sentences at a time of seven, so that the last batch has one, and a process nothing to do."""
     model = make_model(dataset)
-    batches = Batches(make_dataset(PAIRS[:7], *dataset.fields.values()), batch_size=3)
+    batches = BucketBatches(make_dataset(PAIRS[:7], *dataset.tokenizers.values()), batch_size=3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-    loss = train_epoch(model, batches, optimizer, mixed=MixedPrecision(model, precision)).loss
+    loss = train_epoch(model, batches, optimizer, worker=Worker(model, precision)).loss
     return {"train loss": loss, "val loss": evaluate(model, batches), "weights": model.state_dict()}
 
 
 def main(folder):
     dataset, rank, found = make_data(), distributed.rank(), {}
-    with distributed.together(torch.device("cpu")):
+    with distributed.process_group(torch.device("cpu")):
         found["world size"] = distributed.world_size()
-        found["from first"] = distributed.from_first(lambda: rank)
-        found["halves"] = distributed.from_first(lambda: torch.arange(6).split(3))
+        found["from first"] = distributed.broadcast(lambda: rank)
+        found["halves"] = distributed.broadcast(lambda: torch.arange(6).split(3))
         for precision in ("float32", "bfloat16"):
             found[precision] = one_epoch(dataset, precision)
 
@@ -64,7 +66,7 @@ def main(folder):
     found["lines"] = []
     once = replace(RECIPE, epochs=1, batch_size=2)
     fit(make_model(dataset, 0.5), dataset, dataset, once, on_epoch=remember, log=found["lines"].append)
-    model, too_fast = make_model(dataset), replace(RECIPE, epochs=9, learning_rate=1e30, optimizer="adam")
+    model, too_fast = make_model(dataset), replace(RECIPE, epochs=9, learning_rate=1e30, optimizer="adamw")
     try:
         fit(model, dataset, dataset, too_fast, folder / "diverged", log=str)
     except FloatingPointError as error:

@@ -12,27 +12,24 @@ from pathlib import Path
 import torch
 
 import transformer_lib
-from transformer_lib.checkpoint import (
-    MODEL_FILE,
-    SHIPPED_MODEL,
-    CheckpointError,
-    load_model,
-    replace_file,
-    save_model,
-)
-from transformer_lib.data.batches import Batches, Chunks, make_dataset, make_stream
+from transformer_lib.checkpoint import MODEL_FILE, SHIPPED_MODEL, load_model, save_model
+from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.corpora import CORPORA, TEXTS, CorpusError, Pair, cache_folder, load_corpus, load_text
 from transformer_lib.data.tokenizers import UNK
-from transformer_lib.fast.precision import INFERENCE_PRECISIONS
+from transformer_lib.fast.precision import INFERENCE_PRECISIONS, PRECISIONS
+from transformer_lib.files import CheckpointError, replace_file
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 from transformer_lib.language_model.generator import TextGenerator
 from transformer_lib.language_model.model import LanguageModelConfig, TransformerLanguageModel
+from transformer_lib.language_model.stream import BPTTBatches, make_stream
+from transformer_lib.language_model.train import train_language_model
 from transformer_lib.model.config import PRESETS, TransformerConfig
 from transformer_lib.training import distributed
-from transformer_lib.training.pipeline import train_language_model, train_translator
-from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, PRECISIONS, RECIPES, Recipe
-from transformer_lib.training.trainer import evaluate, perplexity, pick_device
+from transformer_lib.training.device import pick_device
+from transformer_lib.training.loop import evaluate, perplexity
+from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
+from transformer_lib.training.train_translator import train_translator
 
 DEFAULT_LM_OUTPUT = Path("runs/wikitext-2-valid-tutorial-lm")
 EXAMPLES = {
@@ -120,13 +117,15 @@ def train(options: argparse.Namespace) -> None:
 
 def translate(options: argparse.Namespace) -> None:
     """Translate the sentences given, or the lines of the standard input."""
-    translator = Translator.load(options.model or SHIPPED_MODEL, pick_device(options.device), options.precision)
+    translator = Translator.load(
+        options.model or SHIPPED_MODEL, device=pick_device(options.device), precision=options.precision
+    )
     sentences = options.sentences or _standard_input()
     wanted = [sentence for sentence in sentences if not _is_empty(sentence) or options.sentences]
     with_attention = options.attention is not None
     if with_attention and len(wanted) != 1:
         raise ValueError(f"--attention draws one sentence, but there are {len(wanted)}")
-    translations = translator.translate(wanted, options.beam_size, options.alpha, attention=with_attention)
+    translations = translator.translate(wanted, options.beam_size, options.length_penalty, attention=with_attention)
     remaining = iter(translations)
     for sentence in sentences:
         if _is_empty(sentence):  # empty lines stay empty
@@ -158,20 +157,20 @@ def train_lm(options: argparse.Namespace) -> None:
         return
     for split in text.splits[2:3]:
         _print_perplexity(generator, text[split], f"{text.name} {split}", recipe.batch_size)
-    word = next((token for token in generator.field.vocab.itos if token.isalpha()), UNK)
+    word = next((token for token in generator.tokenizer.vocab.itos if token.isalpha()), UNK)
     print(f"\nTry it:   transformer-lib generate --model {shlex.quote(str(output))} {word}")
 
 
 def generate(options: argparse.Namespace) -> None:
     """Go on with a text."""
-    generator = TextGenerator.load(options.model, pick_device(options.device))
+    generator = TextGenerator.load(options.model, device=pick_device(options.device))
     text = generator(options.prompt, options.length, options.temperature, options.top_k, options.seed)
     print("\n".join(_one_line(line) for line in text.split("\n")))
 
 
 def evaluate_model(options: argparse.Namespace) -> None:
     """Print perplexity, and of a translator BLEU, on a split that the model was not trained on."""
-    saved = load_model(options.model or SHIPPED_MODEL, pick_device(options.device))
+    saved = load_model(options.model or SHIPPED_MODEL, device=pick_device(options.device))
     name = options.corpus or saved.notes.get("corpus", "sample")
     if not options.corpus and name.startswith(("\\\\", "//")):  # a stranger's model must not make us log in there
         raise ValueError(f"the model was trained on {name!r}, which is on another machine: say so with --corpus")
@@ -180,16 +179,18 @@ def evaluate_model(options: argparse.Namespace) -> None:
             raise ValueError("--translations needs a translator, but this model is a language model")
         if options.precision != "float32":
             raise ValueError(f"--precision {options.precision} needs a translator, but this model is a language model")
-        field = saved.fields["text"]
-        text = load_text(name, field.language)
+        tokenizer = saved.tokenizers["text"]
+        text = load_text(name, tokenizer.language)
         split = options.split or text.splits[2 if len(text.splits) > 2 else 1]
         batch_size = Recipe(batch_size=saved.notes.get("recipe", {}).get("batch_size", Recipe.batch_size)).batch_size
-        _print_perplexity(TextGenerator(saved.model, field), text[split], f"{text.name} {split}", batch_size)
+        _print_perplexity(TextGenerator(saved.model, tokenizer), text[split], f"{text.name} {split}", batch_size)
         return
     translator = Translator.from_saved(saved, options.precision)
-    corpus = load_corpus(name, translator.src_field.language, translator.tgt_field.language)
+    corpus = load_corpus(name, translator.src_tokenizer.language, translator.tgt_tokenizer.language)
     split = options.split or corpus.splits[2 if len(corpus.splits) > 2 else 1]
-    texts = _print_scores(translator, corpus[split], f"{corpus.name} {split}", options.beam_size, options.alpha)
+    texts = _print_scores(
+        translator, corpus[split], f"{corpus.name} {split}", options.beam_size, options.length_penalty
+    )
     if options.translations is not None:
         replace_file(options.translations, "".join(f"{_one_line(text)}\n" for text in texts).encode())
 
@@ -197,7 +198,7 @@ def evaluate_model(options: argparse.Namespace) -> None:
 def export(options: argparse.Namespace) -> None:
     """Write a model's weights in half precision, so that the file is half as large."""
     saved = load_model(options.model)
-    save_model(options.file, saved.model, saved.fields, saved.notes, dtype=torch.float16)
+    save_model(options.file, saved.model, saved.tokenizers, saved.notes, dtype=torch.float16)
     print(f"{options.file}: {options.file.stat().st_size / 1e6:.1f} MB")
 
 
@@ -234,18 +235,18 @@ def _print_scores(
     pairs: list[Pair],
     name: str,
     beam_size: int | None = None,
-    alpha: float | None = None,
+    length_penalty: float | None = None,
 ) -> list[str]:
     beam_size = translator.beam_size if beam_size is None else beam_size
-    alpha = translator.alpha if alpha is None else alpha
-    dataset = make_dataset(pairs, translator.src_field, translator.tgt_field, translator.model.config.max_len)
+    length_penalty = translator.length_penalty if length_penalty is None else length_penalty
+    dataset = make_dataset(pairs, translator.src_tokenizer, translator.tgt_tokenizer, translator.model.config.max_len)
     device = next(translator.model.parameters()).device
-    loss = evaluate(translator.model, Batches(dataset, 128, device=device))
+    loss = evaluate(translator.model, BucketBatches(dataset, 128, device=device))
     if not math.isfinite(loss):
         raise FloatingPointError(f"the loss is {loss}: are the model's weights damaged?")
-    translations = translator.translate([pair.src for pair in pairs], beam_size, alpha)
-    scores = bleu.score(translations, [pair.tgt for pair in pairs], translator.tgt_field)
-    search = "greedy" if beam_size == 1 else f"beam {beam_size}, length penalty {alpha}"
+    translations = translator.translate([pair.src for pair in pairs], beam_size, length_penalty)
+    scores = bleu.score(translations, [pair.tgt for pair in pairs], translator.tgt_tokenizer)
+    search = "greedy" if beam_size == 1 else f"beam {beam_size}, length penalty {length_penalty}"
     print(f"{name}: {len(pairs):,} pairs, perplexity {perplexity(loss):.3f}")
     for score in scores:
         print(f"BLEU, {search}: {score}")
@@ -253,12 +254,12 @@ def _print_scores(
 
 
 def _print_perplexity(generator: TextGenerator, lines: list[str], name: str, batch_size: int) -> None:
-    stream = make_stream(lines, generator.field)
-    tokens = stream[0].text
-    unknown = sum(generator.field.vocab[token] == generator.field.vocab[UNK] for token in tokens)
+    stream = make_stream(lines, generator.tokenizer)
+    tokens = stream.tokens
+    unknown = sum(generator.tokenizer.vocab[token] == generator.tokenizer.vocab[UNK] for token in tokens)
     device = next(generator.model.parameters()).device
     batch_size = max(1, min(batch_size, len(tokens) // 2))
-    loss = evaluate(generator.model, Chunks(stream, batch_size, generator.model.config.max_len, device))
+    loss = evaluate(generator.model, BPTTBatches(stream, batch_size, generator.model.config.max_len, device))
     if not math.isfinite(loss):
         raise FloatingPointError(f"the loss is {loss}: are the model's weights damaged?")
     print(
@@ -323,7 +324,7 @@ def _parser() -> argparse.ArgumentParser:
     def add_search(command: argparse.ArgumentParser) -> None:
         command.add_argument("--beam-size", type=int, help="1 is greedy search (what the model was tuned for, else 1)")
         command.add_argument(
-            "--alpha",
+            "--length-penalty",
             type=float,
             help="exponent of beam search's length penalty (what the model was tuned for, else 0.6)",
         )

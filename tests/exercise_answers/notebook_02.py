@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 import torch
 
-from transformer_lib.data.tokenizers import TextField, tokenizer
+from transformer_lib.data.tokenizers import WordTokenizer, spacy_tokenizer
 
 SPECIALS = ["<unk>", "<pad>", "<sos>", "<eos>"]
 
@@ -51,7 +51,7 @@ def share_of_types(sentences, coverage):
 
 
 def lower_tokens(text):
-    return [token.lower() for token in tokenizer("de")(text)]
+    return [token.lower() for token in spacy_tokenizer("de")(text)]
 
 
 def leaking(read=lower_tokens, side=0):
@@ -132,7 +132,7 @@ RIGHT = {
     ],
     "02.3": [
         (leaking(),),
-        (leaking(TextField("de").preprocess),),
+        (leaking(WordTokenizer("de").preprocess),),
         (lambda train, test: set(leaking()(train, test)),),
         (lambda *pairs: np.array(leaking()(*pairs), dtype=int),),
         (lambda *pairs: torch.tensor(leaking()(*pairs)).long(),),

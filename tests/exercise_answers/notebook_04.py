@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from transformer_lib.model.embeddings import SinusoidalPositions
+from transformer_lib.model.embeddings import SinusoidalPositionalEncoding
 
 
 def sinusoids(start=0, exponent=lambda i: 2 * (i // 2), first=math.sin, second=math.cos, order=lambda table: table):
@@ -55,7 +55,7 @@ def all_first_then_all_second(x, start):
 RIGHT = {
     "04.1": [
         (sinusoids(),),
-        (lambda max_len, d_model: SinusoidalPositions(max_len, d_model).table,),
+        (lambda max_len, d_model: SinusoidalPositionalEncoding(max_len, d_model).table,),
         (lambda *sizes: sinusoids()(*sizes).double(),),
     ],
     "04.2": [

@@ -75,7 +75,13 @@ def with_logarithms(hypotheses, references):
 
 
 def interval(
-    draws=1000, edges=(2.5, 97.5), size=1.0, replace=True, paired=True, score=bleu.from_counts, of=lambda a, b: b - a
+    draws=1000,
+    edges=(2.5, 97.5),
+    size=1.0,
+    replace=True,
+    paired=True,
+    score=bleu.bleu_from_ngram_counts,
+    of=lambda a, b: b - a,
 ):
     def find(hypotheses_a, hypotheses_b, references):
         rng = np.random.default_rng(7)
@@ -96,7 +102,9 @@ def interval(
 
 
 def of_sentences(hypotheses_a, hypotheses_b, references):
-    scores = [bleu.from_counts(bleu.sentence_counts(system, references)) for system in (hypotheses_a, hypotheses_b)]
+    scores = [
+        bleu.bleu_from_ngram_counts(bleu.sentence_counts(system, references)) for system in (hypotheses_a, hypotheses_b)
+    ]
     picks = np.random.default_rng(7).choice(len(references), size=(1000, len(references)))
     return np.percentile((scores[1] - scores[0])[picks].mean(axis=1), [2.5, 97.5])
 
@@ -120,7 +128,9 @@ def with_global_random_numbers(*systems):
     counts, differences = [bleu.sentence_counts(system, systems[2]) for system in systems[:2]], []
     for _ in range(1000):
         drawn = np.random.randint(len(systems[2]), size=len(systems[2]))
-        differences.append(np.subtract(*(bleu.from_counts(each[drawn].sum(axis=0)) for each in counts[::-1])))
+        differences.append(
+            np.subtract(*(bleu.bleu_from_ngram_counts(each[drawn].sum(axis=0)) for each in counts[::-1]))
+        )
     return np.quantile(differences, [0.025, 0.975])
 
 

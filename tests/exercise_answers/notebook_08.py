@@ -59,17 +59,17 @@ def converted(order=("query", "key", "value"), norms=("norm1", "norm2"), sizes=N
         arguments = sizes or (d_model, attention.num_heads, theirs.linear1.out_features)
         ours = EncoderLayer(*arguments, 0.0, 0.0, norm_first=sizes is None and theirs.norm_first)
         parts = {
-            "self_attention.output_projection": attention.out_proj,
+            "self_attn.out_proj": attention.out_proj,
             "self_attention_add_norm.norm": getattr(theirs, norms[0]),
-            "feed_forward.expand": theirs.linear1,
-            "feed_forward.contract": theirs.linear2,
+            "feed_forward.linear1": theirs.linear1,
+            "feed_forward.linear2": theirs.linear2,
             "feed_forward_add_norm.norm": getattr(theirs, norms[1]),
         }
         kinds = ("weight", "bias") if biases else ("weight",)
         for kind in kinds:
             packed = getattr(attention, f"in_proj_{kind}").chunk(3)
             for name, part in zip(order, packed, strict=True):
-                getattr(getattr(ours.self_attention, f"{name}_projection"), kind).data = part.data.clone()
+                getattr(getattr(ours.self_attn, f"{name}_projection"), kind).data = part.data.clone()
             for name, part in parts.items():
                 weights = getattr(part, kind).data
                 getattr(ours.get_submodule(name), kind).data = weights if share else weights.clone()
@@ -91,7 +91,7 @@ def by_gradients(module, x):
 
 def with_biases_mixed(theirs):
     ours = converted()(theirs)
-    query, key = ours.self_attention.query_projection, ours.self_attention.key_projection
+    query, key = ours.self_attn.q_proj, ours.self_attn.k_proj
     query.bias, key.bias = key.bias, query.bias
     return ours
 
@@ -163,7 +163,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ),
     ],
     "08.5": [
-        (converted(order=("key", "query", "value")), "query_projection is that of the key"),
+        (converted(order=("key", "query", "value")), "q_proj is that of the key"),
         (converted(norms=("norm2", "norm1")), "norms are exchanged"),
         (converted(biases=False), "nothing like these"),
         (converted(sizes=(16, 8, 24)), "8 heads"),
@@ -171,7 +171,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (converted(share=True), "share their weights"),
         (lambda theirs: theirs, "an EncoderLayer of this library"),
         (nn.Identity(), "an EncoderLayer of this library"),
-        (with_biases_mixed, "the bias of query_projection is that of the key"),
+        (with_biases_mixed, "the bias of q_proj is that of the key"),
         (lambda: None, "stopped with TypeError"),
     ],
 }

@@ -8,7 +8,7 @@ from torch import nn
 
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.model.attention import MultiHeadAttention
-from transformer_lib.model.embeddings import SinusoidalPositions
+from transformer_lib.model.embeddings import SinusoidalPositionalEncoding
 from transformer_lib.model.encoder import Encoder
 
 PEAK = 512**-0.5 * 4000**-0.5
@@ -54,9 +54,9 @@ class Rotary(MultiHeadAttention):
 
     def forward(self, query, key, value, mask=None, need_weights=False):
         parts = {
-            "q": (self.query_projection, query),
-            "k": (self.key_projection, key),
-            "v": (self.value_projection, value),
+            "q": (self.q_proj, query),
+            "k": (self.k_proj, key),
+            "v": (self.v_proj, value),
         }
         q, k, v = (
             rotate(self._split_heads(projection(x))) if name in self.turns else self._split_heads(projection(x))
@@ -64,7 +64,7 @@ class Rotary(MultiHeadAttention):
         )
         scores = q @ k.mT / q.shape[-1] ** 0.5
         weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1)
-        return self.output_projection((weights @ v).transpose(1, 2).flatten(2)), weights if need_weights else None
+        return self.out_proj((weights @ v).transpose(1, 2).flatten(2)), weights if need_weights else None
 
 
 class RotaryValues(Rotary):
@@ -80,7 +80,7 @@ class Relative(MultiHeadAttention):
 
     def __init__(self, *sizes):
         super().__init__(*sizes)
-        self.distances = nn.Parameter(torch.zeros(9, self.query_projection.in_features // self.num_heads))
+        self.distances = nn.Parameter(torch.zeros(9, self.q_proj.in_features // self.num_heads))
 
     def distance(self, length):
         place = torch.arange(length)
@@ -89,12 +89,12 @@ class Relative(MultiHeadAttention):
     def forward(self, query, key, value, mask=None, need_weights=False):
         q, k, v = map(
             self._split_heads,
-            (self.query_projection(query), self.key_projection(key), self.value_projection(value)),
+            (self.q_proj(query), self.k_proj(key), self.v_proj(value)),
         )
         by_distance = self.distances[self.distance(query.shape[1])]  # [len, len, d_k]
         scores = (q @ k.mT + torch.einsum("bhqd,qkd->bhqk", q, by_distance)) / q.shape[-1] ** 0.5
         weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1)
-        return self.output_projection((weights @ v).transpose(1, 2).flatten(2)), weights if need_weights else None
+        return self.out_proj((weights @ v).transpose(1, 2).flatten(2)), weights if need_weights else None
 
 
 class Symmetric(Relative):
@@ -119,7 +119,7 @@ def encoder_with(attention, before=lambda x: x, after=lambda memory, maps: (memo
         def __init__(self, num_layers, d_model, num_heads, d_ff, dropout=0.1, inner_dropout=0.1, norm_first=False):
             super().__init__(num_layers, d_model, num_heads, d_ff, dropout, inner_dropout, norm_first)
             for layer in self.layers:
-                layer.self_attention = attention(d_model, num_heads, inner_dropout)
+                layer.self_attn = attention(d_model, num_heads, inner_dropout)
             if unused:
                 self.spare = nn.Linear(d_model, d_model)
 
@@ -130,7 +130,7 @@ def encoder_with(attention, before=lambda x: x, after=lambda memory, maps: (memo
 
 
 def with_positions(x):
-    return x + SinusoidalPositions(100, x.shape[-1])(x.shape[1])
+    return x + SinusoidalPositionalEncoding(100, x.shape[-1])(x.shape[1])
 
 
 def write(tree):

@@ -1,42 +1,97 @@
-"""Ids → padded batches of sentences that are about equally long; or a running text, in chunks."""
+"""Sentence pairs → padded batches of sentences that are about equally long. Notebook 02, sections 6 to 9."""
 
+import math
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torchtext.data import BPTTIterator, BucketIterator, Dataset, Example, batch
-from torchtext.data.utils import RandomShuffler
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.data.corpora import Pair
-from transformer_lib.data.tokenizers import RunningTextField, TextField
+from transformer_lib.data.tokenizers import WordTokenizer
 
 T = TypeVar("T")
 
 
+class Example(NamedTuple):
+    """A tokenised sentence and its translation, without ``<sos>`` and ``<eos>``."""
+
+    src: list[str]
+    tgt: list[str]
+
+
+class Batch(NamedTuple):
+    """Padded ids of sentences and their translations, from ``<sos>`` to ``<eos>``: ``[batch, seq_len]`` each."""
+
+    src: Tensor
+    tgt: Tensor
+
+
+class PairDataset(torch.utils.data.Dataset):
+    """Tokenised sentence pairs. It can feed a ``DataLoader``, too: ``collate_fn=dataset.collate``.
+
+    Args:
+        examples: the tokenised pairs.
+        src_tokenizer, tgt_tokenizer: what tokenised them; their vocabularies need not exist yet.
+    """
+
+    def __init__(self, examples: Sequence[Example], src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer):
+        self.examples = list(examples)
+        self.tokenizers = {"src": src_tokenizer, "tgt": tgt_tokenizer}
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, i: int) -> Example:
+        return self.examples[i]
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        """Look up the tokens of several examples, and fill the shorter sentences up with padding."""
+        sides = zip(self.tokenizers.values(), zip(*examples, strict=True), strict=True)
+        return Batch(*(_pad(tokenizer, sentences) for tokenizer, sentences in sides))
+
+    def batches_for(
+        self, recipe: Any, device: torch.device, train: bool, epoch: int = 1, max_len: float = math.inf
+    ) -> "BucketBatches":
+        """Return batches as a ``Recipe`` wants them; with BPE-dropout, an epoch's sentences are cut anew."""
+        if not train:
+            return BucketBatches(self, recipe.batch_size, device=device)
+        dropout = recipe.subword_dropout
+        data = resegment(self, dropout, recipe.seed + epoch, max_len) if dropout else self
+        size = {"max_tokens": recipe.max_tokens} if recipe.max_tokens else {"batch_size": recipe.batch_size}
+        return BucketBatches(data, **size, train=True, seed=recipe.seed, device=device)
+
+
+def _pad(tokenizer: WordTokenizer, sentences: Sequence[Sequence[str]]) -> Tensor:
+    ids = [torch.tensor(tokenizer.ids(tokens)) for tokens in sentences]
+    return pad_sequence(ids, batch_first=True, padding_value=tokenizer.pad_id)  # [batch, seq_len]
+
+
 def make_dataset(
-    pairs: Sequence[Pair], src_field: TextField, tgt_field: TextField, max_len: int | None = None
-) -> Dataset:
-    """Tokenise sentence pairs into a torchtext ``Dataset`` with the columns ``src`` and ``tgt``.
+    pairs: Sequence[Pair], src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer, max_len: int | None = None
+) -> PairDataset:
+    """Tokenise sentence pairs.
 
     Args:
         pairs: sentences and their translations.
-        src_field, tgt_field: how to tokenise each side; their vocabularies need not exist yet.
+        src_tokenizer, tgt_tokenizer: how to tokenise each side; their vocabularies need not exist yet.
         max_len: the model's number of positions, if sentences that do not fit are to be reported now.
 
     Raises:
         ValueError: a sentence is empty, has more than ``max_len`` tokens with ``<sos>`` and ``<eos>``, or is not text;
             the message says which.
     """
-    columns = [("src", src_field), ("tgt", tgt_field)]
     examples = []
     for number, pair in enumerate(pairs, start=1):
         try:
-            example = Example.fromlist([sentence.strip() for sentence in pair], columns)
+            example = Example(src_tokenizer.preprocess(pair[0].strip()), tgt_tokenizer.preprocess(pair[1].strip()))
         except ValueError as error:
             raise ValueError(f"pairs: pair {number} cannot be used: {error}") from None
-        for side, tokens in (("src", example.src), ("tgt", example.tgt)):
+        for side, tokens in example._asdict().items():
             if not tokens:
                 raise ValueError(f"pairs: the {side} side of pair {number} is empty")
             if max_len is not None and len(tokens) + 2 > max_len:
@@ -45,43 +100,48 @@ def make_dataset(
                     f"expected at most max_len={max_len}; shorten it, or give the model more positions"
                 )
         examples.append(example)
-    return Dataset(examples, columns)
+    return PairDataset(examples, src_tokenizer, tgt_tokenizer)
 
 
-def resegment(dataset: Dataset, dropout: float, seed: int, max_len: int) -> Dataset:
+def build_vocabularies(dataset: PairDataset, min_freq: int = 2, joint: bool = False) -> None:
+    """Give both tokenisers of a training set their vocabularies, the most frequent types first.
+
+    Args:
+        dataset: the training split, and nothing else.
+        min_freq: types that occur less often become ``<unk>``.
+        joint: one vocabulary over both sides, as tied embeddings need.
+    """
+    src, tgt = dataset.tokenizers.values()
+    src_sentences, tgt_sentences = zip(*dataset.examples, strict=True)
+    if joint:
+        src.build_vocab([*src_sentences, *tgt_sentences], min_freq)
+        tgt.vocab = src.vocab
+    else:
+        src.build_vocab(src_sentences, min_freq)
+        tgt.build_vocab(tgt_sentences, min_freq)
+
+
+def resegment(dataset: PairDataset, dropout: float, seed: int, max_len: float) -> PairDataset:
     """Cut all sentences of a dataset anew, each merge left out with probability ``dropout``.
 
     Args:
-        dataset: what ``make_dataset`` returned, with a ``SubwordField`` on both sides.
+        dataset: what ``make_dataset`` returned, with a ``SubwordTokenizer`` on both sides.
         dropout: 0 for the same pieces as before. Provilkov et al. 2020 (BPE-dropout) use 0.1.
         seed: the same seed gives the same pieces.
         max_len: a sentence that would get more pieces, ``<sos>`` and ``<eos>`` included, stays as it is.
     """
     rng = random.Random(seed)
-    fields = list(dataset.fields.items())
-    examples = []
-    for old in dataset.examples:
-        new = Example()
-        for name, field in fields:
-            pieces = field.resample(getattr(old, name), dropout, rng)
-            setattr(new, name, pieces if len(pieces) + 2 <= max_len else getattr(old, name))
-        examples.append(new)
-    return Dataset(examples, fields)
+
+    def resample(side: str, old: list[str]) -> list[str]:
+        new = dataset.tokenizers[side].resample(old, dropout, rng)
+        return new if len(new) + 2 <= max_len else old
+
+    examples = [Example(*(resample(side, getattr(old, side)) for side in Example._fields)) for old in dataset.examples]
+    return PairDataset(examples, *dataset.tokenizers.values())
 
 
-class _Shuffler(RandomShuffler):
-    """torchtext's, except that it leaves the random numbers of the whole process alone, even for a moment."""
-
-    def __call__(self, data: Sequence[T]) -> list[T]:
-        rng = random.Random()
-        rng.setstate(self.random_state)
-        shuffled = rng.sample(data, len(data))
-        self.random_state = rng.getstate()
-        return shuffled
-
-
-class Batches(BucketIterator):
-    """Iterate over a dataset in batches that hold little padding; each has ``src`` and ``tgt``, ``[batch, seq_len]``.
+class BucketBatches:
+    """Iterate over a dataset in batches that hold little padding: sentences of similar length go together.
 
     torchtext's ``BucketIterator`` sorts what it trains on only if told to (``sort_within_batch=True``); without that,
     half of Multi30k's positions are padding. This one does, by source length in steps of two, then by target length.
@@ -101,7 +161,7 @@ class Batches(BucketIterator):
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: PairDataset,
         batch_size: int | None = None,
         max_tokens: int | None = None,
         train: bool = False,
@@ -112,45 +172,51 @@ class Batches(BucketIterator):
             raise ValueError("dataset is empty, expected at least one pair of sentences")
         if (batch_size is None) == (max_tokens is None):
             raise ValueError(f"batch_size={batch_size} and max_tokens={max_tokens}, expected exactly one of them")
-        if (size := batch_size or max_tokens) is None or size < 1:
+        if (batch_size or max_tokens or 0) < 1:
             raise ValueError(f"batch_size={batch_size}, max_tokens={max_tokens}, expected a positive number")
         if max_tokens is not None and (longest := max(map(padded_length, dataset.examples))) > max_tokens:
             raise ValueError(f"max_tokens is {max_tokens}, but the longest sentence has {longest} tokens")
-        super().__init__(
-            dataset,
-            size,
-            sort_key=lambda example: (len(example.src) // 2, len(example.tgt)),
-            batch_size_fn=count_tokens if max_tokens is not None else None,
-            train=train,
-            sort_within_batch=True,
-            device=device,
-        )
-        self.seed = seed
-        self.random_shuffler = _Shuffler()
+        self.dataset, self.batch_size, self.max_tokens = dataset, batch_size, max_tokens
+        self.train, self.seed, self.device = train, seed, torch.device(device or "cpu")
         self.set_epoch(1)
-
-    def __len__(self) -> int:
-        """Return the number of batches."""
-        if self.batch_size_fn is None:
-            return super().__len__()
-        return len(self._sorted_batches(self.dataset))
-
-    def _sorted_batches(self, examples: Iterable[Example]) -> list[list[Example]]:
-        return list(batch(sorted(examples, key=self.sort_key), self.batch_size, self.batch_size_fn))
-
-    def create_batches(self) -> None:
-        """Cut the data into batches for the pass that begins; torchtext calls this.
-
-        torchtext sorts within pools of a hundred batches, whose sizes it counts as if all their sentences were as long
-        as the longest one; with ``max_tokens`` such pools are small and pad more. So here, all data is one pool.
-        """
-        super().create_batches()
-        if self.batch_size_fn is not None and self.shuffle:
-            self.batches = iter(self.random_shuffler(self._sorted_batches(self.data())))  # in another order each epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the epoch that starts next: a resumed training sees what an unbroken one would."""
-        self.random_shuffler.random_state = random.Random(f"{self.seed}, {epoch}").getstate()
+        self.rng = random.Random(f"{self.seed}, {epoch}")
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        return len(self._cut(self.dataset.examples)) if self.max_tokens else -(-len(self.dataset) // self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        examples = self.dataset.examples
+        if self.train:
+            # sorted within pools of a hundred batches, which leaves more to chance
+            shuffled = self.rng.sample(examples, len(examples))
+            pool = 100 * self.batch_size if self.batch_size else len(examples)
+            pools = [shuffled[start : start + pool] for start in range(0, len(shuffled), pool)]
+            batches = [batch for pool in map(self._cut, pools) for batch in self.rng.sample(pool, len(pool))]
+        else:
+            batches = self._cut(examples)
+        for batch in batches:
+            yield to_device(self.dataset.collate(sorted(batch, key=_length_key, reverse=True)), self.device)
+
+    def _cut(self, examples: Iterable[Example]) -> list[list[Example]]:
+        """Sort examples by length, and cut them into batches."""
+        batches: list[list[Example]] = []
+        longest = 0
+        for example in sorted(examples, key=_length_key):
+            longest = max(longest, padded_length(example))
+            size = len(batches[-1]) + 1 if batches else 0
+            if not batches or (size > self.batch_size if self.batch_size else size * longest > self.max_tokens):
+                batches.append([])
+                longest = padded_length(example)
+            batches[-1].append(example)
+        return batches
+
+
+def _length_key(example: Example) -> tuple[int, int]:
+    return len(example.src) // 2, len(example.tgt)
 
 
 def padded_length(example: Example) -> int:
@@ -158,10 +224,43 @@ def padded_length(example: Example) -> int:
     return max(len(example.src), len(example.tgt)) + 2
 
 
-def count_tokens(example: Example, count: int, size_so_far: int) -> int:
-    """Return the padded size of a batch, in tokens on its larger side, once ``example`` is its ``count``-th."""
-    longest_so_far = size_so_far // (count - 1) if count > 1 else 0
-    return max(longest_so_far, padded_length(example)) * count
+def to_device(batch: T, device: torch.device) -> T:
+    """Return a named tuple of tensors on a device; a GPU copies them while the CPU goes on."""
+    if device.type == "cuda":
+        return type(batch)(*(tensor.pin_memory().to(device, non_blocking=True) for tensor in batch))
+    return type(batch)(*(tensor.to(device) for tensor in batch))
+
+
+def tensors_of(batch: Any, names: Sequence[str], device: torch.device) -> list[Tensor]:
+    """Pick the tensors that a model asks for out of any kind of batch, and bring them to its device.
+
+    Args:
+        batch: a mapping, an object with attributes (a named tuple, a dataclass, torchtext's ``Batch``), or a tuple or
+            list with the tensors in the order of ``names``.
+        names: what the model calls them, such as ``src`` and ``tgt``.
+        device: the model's.
+
+    Raises:
+        ValueError: one of them is missing, or is not a tensor; the message says what there is.
+    """
+    if isinstance(batch, Mapping):
+        there = dict(batch)
+    elif hasattr(batch, "_asdict"):
+        there = batch._asdict()
+    elif is_dataclass(batch):
+        there = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    elif isinstance(batch, tuple | list):
+        there = dict(zip(names, batch, strict=False))
+    else:
+        there = vars(batch)
+    for name in names:
+        if not isinstance(there.get(name), Tensor):
+            there_is = f"a {type(there[name]).__name__}" if name in there else f"missing among {', '.join(there)}"
+            raise ValueError(
+                f"batch (a {type(batch).__name__}): {name} is {there_is}, expected tensors called {', '.join(names)}, "
+                "or a tuple of them in this order: does the collate_fn return what the model asks for?"
+            )
+    return [there[name].to(device, non_blocking=True) for name in names]
 
 
 def prefetch(batches: Iterable[T]) -> Iterator[T]:
@@ -172,48 +271,3 @@ def prefetch(batches: Iterable[T]) -> Iterator[T]:
         while (one := coming.result()) is not end:
             coming = thread.submit(next, waiting, end)
             yield one
-
-
-def make_stream(lines: Iterable[str], field: RunningTextField) -> Dataset:
-    """Turn lines into what torchtext's ``LanguageModelingDataset`` makes of a file: one long example, column ``text``.
-
-    Args:
-        lines: of the text, empty ones included.
-        field: how to tokenise them; its vocabulary need not exist yet.
-    """
-    columns = [("text", field)]
-    return Dataset([Example.fromlist([field.stream(lines)], columns)], columns)
-
-
-class Chunks(BPTTIterator):
-    """Cut a running text into rows, side by side, and go along them chunk by chunk, always in the same order.
-
-    Each chunk has ``text`` and ``target``, ``[batch_size, seq_len]``; ``target`` is what comes one token later.
-    PyTorch's tutorial has the batch second, so it calls the rows columns, and it drops the tokens that fill no column;
-    torchtext fills the last rows with padding, which the loss does not count.
-
-    Args:
-        dataset: what ``make_stream`` returned.
-        batch_size: number of rows.
-        bptt: tokens of each row in a chunk; the last chunk of a text may be shorter.
-        device: where the chunks are needed.
-
-    Raises:
-        ValueError: a number is not positive, or the text is too short for so many rows.
-    """
-
-    def __init__(
-        self, dataset: Dataset, batch_size: int = 20, bptt: int = 35, device: torch.device | str | None = None
-    ):
-        for name, value in (("batch_size", batch_size), ("bptt", bptt)):
-            if value < 1:
-                raise ValueError(f"{name} is {value!r}, expected a positive number")
-        if (tokens := len(dataset[0].text)) < 2 * batch_size:
-            raise ValueError(
-                f"dataset has {tokens} tokens, expected at least {2 * batch_size}, two for each of batch_size="
-                f"{batch_size} rows: take a longer text or fewer rows"
-            )
-        super().__init__(dataset, batch_size, bptt, device=device, train=False)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Do nothing: a text is always read in order."""

@@ -11,11 +11,20 @@ from typing import Any
 import sentencepiece
 
 from transformer_lib.data.corpora import Pair
-from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, TextField, tokenizer, vocabulary
+from transformer_lib.data.tokenizers import (
+    EOS,
+    PAD,
+    SOS,
+    UNK,
+    Vocabulary,
+    WordTokenizer,
+    language_and_case,
+    spacy_tokenizer,
+)
 
 
-class SubwordField(TextField):
-    """A torchtext ``Field`` for sentences in subwords, which sentencepiece cuts, between ``<sos>`` and ``<eos>``.
+class SubwordTokenizer(WordTokenizer):
+    """Sentences in subwords, which sentencepiece cuts, between ``<sos>`` and ``<eos>``. Notebook 09, section 3.
 
     A piece that begins a word begins with ``▁``. Sentences are not cut into words before, so nothing has to be guessed
     to put them together again. The vocabulary comes with the pieces.
@@ -32,7 +41,7 @@ class SubwordField(TextField):
     whole_words = False
 
     def __init__(self, language: str, model: bytes, lower: bool = True):
-        super().__init__(language, lower, self._pieces)
+        super().__init__(language, lower, tokenize=self._pieces)
         self.model = model
         try:
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -44,7 +53,7 @@ class SubwordField(TextField):
                 f"model begins with the pieces {', '.join(pieces[: len(self.specials)])}, expected "
                 f"{', '.join(self.specials)}: train it with train_subwords"
             )
-        self.vocab = vocabulary(pieces)
+        self.vocab = Vocabulary(pieces)
         specials = len(self.specials)
         self.scores = {piece: self.processor.get_score(i) for i, piece in enumerate(pieces[specials:], specials)}
 
@@ -56,7 +65,7 @@ class SubwordField(TextField):
 
     def words(self, sentence: str) -> list[str]:
         """Cut a sentence into what BLEU counts, lower-cased spaCy tokens."""
-        words = tokenizer(self.language)(sentence.strip())
+        words = spacy_tokenizer(self.language)(sentence.strip())
         return [word.lower() for word in words] if self.lower else words
 
     def join(self, tokens: Iterable[str]) -> str:
@@ -100,13 +109,13 @@ class SubwordField(TextField):
         return {"language": self.language, "lower": self.lower, "subwords": base64.b64encode(self.model).decode()}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "SubwordField":
+    def from_dict(cls, values: dict[str, Any]) -> "SubwordTokenizer":
         """Build the field that ``to_dict`` described.
 
         Raises:
             ValueError: there is no sentencepiece model in it.
         """
-        language, lower = cls.language_and_case(values)
+        language, lower = language_and_case(values)
         return cls(language, base64.b64decode(values["subwords"], validate=True), lower)
 
 
@@ -122,7 +131,7 @@ def train_subwords(pairs: Iterable[Pair], size: int, lower: bool = True) -> byte
         lower: make everything lower case.
 
     Returns:
-        A sentencepiece model, for ``SubwordField``.
+        A sentencepiece model, for ``SubwordTokenizer``.
 
     Raises:
         ValueError: there are too few or too many letters or words for so many pieces.

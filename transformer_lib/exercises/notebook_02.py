@@ -154,7 +154,7 @@ def batches(my_batches: Callable[[list[tuple[int, int]], int, int], Iterable[Ite
         "another order, but the same sentences meet in every epoch. Shuffle before you sort, too: the sort "
         "leaves pairs with equal keys in the order in which they were.",
     )
-    return "that is `Batches` with `max_tokens`, and the paper's way to make batches (section 5.1)."
+    return "that is `BucketBatches` with `max_tokens`, and the paper's way to make batches (section 5.1)."
 
 
 def _lengths(count: int) -> list[tuple[int, int]]:

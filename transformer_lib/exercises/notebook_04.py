@@ -36,7 +36,9 @@ def sinusoids(my_positions: Callable[[int, int], Tensor]) -> str:
         )
         expect(not close(found[:-1], right[1:]), "the first position is 0, not 1: sin 0 = 0 and cos 0 = 1.")
     expect_tensor(found, right, "look at row 0 (0, 1, 0, 1 …) and row 1 first, then at how fast each column turns.")
-    return "that is `SinusoidalPositions`, whose table is a buffer: it moves with the model, and is not trained."
+    return (
+        "that is `SinusoidalPositionalEncoding`, whose table is a buffer: it moves with the model, and is not trained."
+    )
 
 
 @exercise("04.2")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import sacrebleu
 
-from transformer_lib.data.tokenizers import tokenizer
+from transformer_lib.data.tokenizers import spacy_tokenizer
 from transformer_lib.exercises import Unsolved, Wrong, as_list, as_number, call, exercise, expect, expect_number
 from transformer_lib.inference import bleu
 
@@ -213,7 +213,9 @@ SCORERS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {  # do no
     "A": lambda hypotheses, references: _whole(references, hypotheses),
     "B": _averaged,
     "C": lambda hypotheses, references: _whole(hypotheses, references),
-    "D": lambda hypotheses, references: _whole(hypotheses, [" ".join(tokenizer("en")(text)) for text in references]),
+    "D": lambda hypotheses, references: _whole(
+        hypotheses, [" ".join(spacy_tokenizer("en")(text)) for text in references]
+    ),
     "E": lambda hypotheses, references: _whole(hypotheses, references, lowercase=True),
 }
 _FAULTS = {"A": "exchanged", "B": "averaged", "C": "right", "D": "tokenised", "E": "lower-cased"}
@@ -275,7 +277,7 @@ def difference(my_interval: Callable[[list[Tokens], list[Tokens], list[Tokens]],
         abs(width / np.ptp(np.quantile(free, [0.025, 0.975])) - 1) > 0.15,
         "it is too wide: draw *the same sentences* for both systems, so that easy and hard draws cancel out.",
     )
-    one_by_one = [bleu.from_counts(bleu.sentence_counts(system, references)) for system in (a, b)]
+    one_by_one = [bleu.bleu_from_ngram_counts(bleu.sentence_counts(system, references)) for system in (a, b)]
     picks = np.random.default_rng(0).choice(len(a), size=(2000, len(a)))
     means = (one_by_one[1] - one_by_one[0])[picks].mean(axis=1)
     expect(

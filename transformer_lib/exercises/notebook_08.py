@@ -179,11 +179,11 @@ def _compare(convert: Callable[..., Any], theirs: nn.TransformerEncoderLayer, x:
     ours.eval()
     d_model, heads = theirs.self_attn.embed_dim, theirs.self_attn.num_heads
     expect(
-        ours.self_attention.num_heads == heads,
-        f"it has {ours.self_attention.num_heads} heads, PyTorch's has {heads}: `theirs.self_attn.num_heads`.",
+        ours.self_attn.num_heads == heads,
+        f"it has {ours.self_attn.num_heads} heads, PyTorch's has {heads}: `theirs.self_attn.num_heads`.",
     )
     expect(
-        ours.feed_forward.expand.weight.shape == theirs.linear1.weight.shape,
+        ours.feed_forward.linear1.weight.shape == theirs.linear1.weight.shape,
         "the feed-forward network has another size: `theirs.linear1.out_features`.",
     )
     expect(
@@ -194,7 +194,7 @@ def _compare(convert: Callable[..., Any], theirs: nn.TransformerEncoderLayer, x:
     for kind, packed in (("weight", attention.in_proj_weight), ("bias", attention.in_proj_bias)):
         parts = dict(zip(names, packed.split(d_model), strict=True))
         for name in names:
-            mine = getattr(getattr(ours.self_attention, f"{name}_projection"), kind)
+            mine = getattr(getattr(ours.self_attn, f"{name}_projection"), kind)
             for other, part in parts.items():
                 expect(
                     name == other or not torch.equal(mine, part),

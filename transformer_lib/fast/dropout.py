@@ -27,12 +27,8 @@ def dropout(x: Tensor, p: float) -> Tensor:
     return x * keep.mul_(_LEVELS / (_LEVELS - dropped))
 
 
-class Dropout(nn.Dropout):
-    """``nn.Dropout`` that drops with ``dropout``: in training mode only.
-
-    Args:
-        p: probability with which an entry is dropped.
-    """
+class CheapDropout(nn.Dropout):
+    """``nn.Dropout`` that drops with ``dropout``, in training mode only."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return ``x``, of any shape, without what is dropped."""

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import sacrebleu
-from torchtext.data.metrics import bleu_score
 
 if TYPE_CHECKING:
-    from transformer_lib.data.tokenizers import TextField
+    from transformer_lib.data.tokenizers import WordTokenizer
     from transformer_lib.inference.translator import Translation
 
 MAX_ORDER = 4
@@ -47,7 +46,7 @@ def by_definition(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequ
         ValueError: the two differ in number, or there are none.
         TypeError: a sentence is a string, or holds something else than strings.
     """
-    return float(from_counts(sentence_counts(hypotheses, references).sum(axis=0)))
+    return float(bleu_from_ngram_counts(sentence_counts(hypotheses, references).sum(axis=0)))
 
 
 def sentence_counts(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> np.ndarray:
@@ -68,7 +67,7 @@ def sentence_counts(hypotheses: Sequence[Sequence[str]], references: Sequence[Se
     return np.array(rows)
 
 
-def from_counts(counts: np.ndarray) -> np.ndarray:
+def bleu_from_ngram_counts(counts: np.ndarray) -> np.ndarray:
     """Compute BLEU, 0 to 100, from sums of ``sentence_counts``, ``[..., 9]``."""
     matches, totals = counts[..., :MAX_ORDER], counts[..., MAX_ORDER:-1]
     hypothesis_length, reference_length = totals[..., 0], counts[..., -1]
@@ -96,11 +95,13 @@ def bootstrap(
     """
     counts = sentence_counts(hypotheses, references)
     picks = np.random.default_rng(seed).choice(len(counts), size=(samples, len(counts)))
-    return np.array([from_counts(counts[pick].sum(axis=0)) for pick in picks])
+    return np.array([bleu_from_ngram_counts(counts[pick].sum(axis=0)) for pick in picks])
 
 
 def torchtext_bleu(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> Score:
     """Compute the tutorials' measure with ``torchtext.data.metrics.bleu_score``; see ``by_definition``."""
+    from torchtext.data.metrics import bleu_score  # only this needs torchtext
+
     _check_tokens(hypotheses, references)
 
     def without_spaces(sentence: Sequence[str]) -> list[str]:
@@ -139,19 +140,19 @@ def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], lowercase: 
 
 
 def score(
-    translations: Sequence["Translation"], references: Sequence[str], tgt_field: "TextField"
+    translations: Sequence["Translation"], references: Sequence[str], tgt_tokenizer: "WordTokenizer"
 ) -> tuple[Score, Score]:
-    """Score translations both ways: the tutorials' (torchtext, lower-cased spaCy tokens) and sacreBLEU's.
+    """Score translations both ways: the tutorials' (BLEU-4 of lower-cased spaCy tokens) and sacreBLEU's.
 
     Args:
         translations: what ``Translator.translate`` returned.
         references: raw references, one a sentence.
-        tgt_field: cuts the references into words, and the translations too if they were written in subwords.
+        tgt_tokenizer: cuts the references into words, and the translations too if they were written in subwords.
     """
     return (
         torchtext_bleu(
-            [t.tokens if tgt_field.whole_words else tgt_field.words(t.text) for t in translations],
-            [tgt_field.words(reference) for reference in references],
+            [t.tokens if tgt_tokenizer.whole_words else tgt_tokenizer.words(t.text) for t in translations],
+            [tgt_tokenizer.words(reference) for reference in references],
         ),
         sacre_bleu([t.text for t in translations], references),
     )
@@ -168,7 +169,7 @@ def _check_tokens(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequ
             if isinstance(sentence, str):
                 raise TypeError(
                     f"{name}[{i}] is the string {sentence!r}, expected a list of tokens: a string would be scored "
-                    "letter by letter. TextField.tokens cuts it"
+                    "letter by letter. WordTokenizer.tokens cuts it"
                 )
             for token in sentence:
                 if not isinstance(token, str):

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transformer_lib.model.decoder import LayerCache, concatenate_padded
-from transformer_lib.model.masks import padding_mask
+from transformer_lib.inference.kv_cache import CachedDecoder, can_cache
 from transformer_lib.model.transformer import Transformer
 
 NO_NUMBERS = "the model predicts nan: are its weights damaged, or too large for the precision that it computes in?"
-ENCODED_AT_ONCE = 32  # sentences; a CPU's cache holds their vectors from one layer to the next
 EXTRA_LENGTH = 50  # the paper lets an output be this much longer than its input
 
 
@@ -31,14 +29,14 @@ class Hypothesis:
     score: float
 
 
-def length_penalty(length: int, alpha: float) -> float:
+def length_penalty_factor(length: int, length_penalty: float) -> float:
     """Compute GNMT's lp = ((5 + length) / 6)^α (Wu et al. 2016, equation 14), which keeps beams from being terse.
 
     Args:
         length: target tokens, ``<eos>`` included.
-        alpha: 0 for no penalty; the paper uses 0.6.
+        length_penalty: 0 for no penalty; the paper uses 0.6.
     """
-    return ((5 + length) / 6) ** alpha
+    return ((5 + length) / 6) ** length_penalty
 
 
 @torch.inference_mode()
@@ -70,7 +68,7 @@ def greedy_search(
     finished: dict[int, Hypothesis] = {}
     while len(sentences):
         step = decoder.next_log_probs(tgt, sos_id)  # [rows, tgt_vocab_size]
-        token = _most_probable(step)
+        token = step.argmax(dim=1)
         log_probs = log_probs + step.gather(1, token[:, None])[:, 0]
         tgt = torch.cat([tgt, token[:, None]], dim=1)  # [rows, length + 1]
         done = (token == eos_id) | (tgt.shape[1] > limits[sentences])
@@ -94,7 +92,7 @@ def beam_search(
     sos_id: int,
     eos_id: int,
     beam_size: int = 4,
-    alpha: float = 0.6,
+    length_penalty: float = 0.6,
     max_len: int | None = None,
     use_cache: bool = True,
 ) -> list[list[Hypothesis]]:
@@ -109,7 +107,7 @@ def beam_search(
         src: source ids, ``[batch, src_len]``, padded with ``model.config.pad_id``.
         sos_id, eos_id: ids of the target's ``<sos>`` and ``<eos>``.
         beam_size: the paper uses 4.
-        alpha: exponent of the ``length_penalty``; the paper uses 0.6.
+        length_penalty: exponent of the ``length_penalty_factor``; the paper uses 0.6.
         max_len: as in ``greedy_search``.
         use_cache: as in ``greedy_search``.
 
@@ -119,8 +117,8 @@ def beam_search(
     Raises:
         ValueError: an argument does not fit.
     """
-    if not 0 <= alpha < math.inf:
-        raise ValueError(f"alpha is {alpha}, expected 0 (no length penalty) or more, such as 0.6")
+    if not 0 <= length_penalty < math.inf:
+        raise ValueError(f"length_penalty is {length_penalty}, expected 0 (no length penalty) or more, such as 0.6")
     vocab_size = model.config.tgt_vocab_size
     if not 1 <= beam_size <= vocab_size:
         raise ValueError(f"beam_size is {beam_size}, expected 1 to {vocab_size}, the size of the target vocabulary")
@@ -147,11 +145,13 @@ def beam_search(
         for i, j in ends.nonzero().tolist():
             ids = [*tgt[candidate_rows[i, j], 1:].tolist(), token[i, j].item()]
             log_prob = candidate_log_probs[i, j].item()
-            finished[sentences[i]].append(Hypothesis(ids, log_prob, log_prob / length_penalty(length, alpha)))
+            finished[sentences[i]].append(
+                Hypothesis(ids, log_prob, log_prob / length_penalty_factor(length, length_penalty))
+            )
 
         open_candidates = candidate_log_probs.masked_fill(is_eos, -torch.inf)
         log_probs, chosen = open_candidates.topk(beam_size, dim=1)  # [sentences, beam]
-        best_open = (log_probs[:, 0] / length_penalty(length, alpha)).tolist()
+        best_open = (log_probs[:, 0] / length_penalty_factor(length, length_penalty)).tolist()
         done = [
             len(finished[sentence]) >= beam_size and max(h.score for h in finished[sentence]) >= score
             for sentence, score in zip(sentences.tolist(), best_open, strict=True)
@@ -168,13 +168,12 @@ def beam_search(
 
 
 class _StepDecoder:
-    """Predicts the next token of every row, with a cache or without; rows of one sentence stand side by side."""
+    """Predicts the next token of every row, with a cache or without; rows of one sentence lie side by side."""
 
     def __init__(self, model: Transformer, src: Tensor, use_cache: bool):
         self.model = model
-        memories, self.memory_mask = _encode(model, src)
-        self.cache: list[LayerCache] | None = model.start_cache(*memories) if use_cache else None
-        self.memory = None if use_cache else concatenate_padded(memories)  # a cache has all that is needed of it
+        self.memory, self.memory_mask = model.encode(src)
+        self.cache = CachedDecoder(model, self.memory, self.memory_mask) if use_cache and can_cache(model) else None
 
     def next_log_probs(self, tgt: Tensor, sos_id: int) -> Tensor:
         """Return log-probabilities of what follows ``tgt``, ``[rows, length]``: ``[rows, tgt_vocab_size]``.
@@ -182,7 +181,7 @@ class _StepDecoder:
         Padding and ``<sos>`` are ruled out: no training target ever was one.
         """
         if self.cache is not None:
-            logits = self.model.decode(tgt[:, -1:], self.memory, self.memory_mask, self.cache)[:, -1]
+            logits = self.cache.step(tgt[:, -1:])[:, -1]
         else:
             width = len(tgt) // len(self.memory)
             memory = self.memory.repeat_interleave(width, dim=0)  # [rows, src_len, d_model]
@@ -193,37 +192,10 @@ class _StepDecoder:
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Go on with these rows, of these sentences, in this order."""
-        sentences_left = len(sentences) < len(self.memory_mask)
-        if sentences_left:
-            self.memory_mask = self.memory_mask.index_select(0, sentences)
-            if self.memory is not None:
-                self.memory = self.memory.index_select(0, sentences)
-        for layer_cache in self.cache or []:
-            layer_cache.select_rows(rows)
-            if sentences_left:
-                layer_cache.select_sentences(sentences)
-
-
-def _encode(model: Transformer, src: Tensor) -> tuple[list[Tensor], Tensor]:
-    """Encode; on a CPU a few sentences at a time, as long as the longest of these few.
-
-    Returns:
-        Their memories, ``[few, length, d_model]`` each, and the mask of all, ``[batch, 1, 1, longest length]``.
-    """
-    mask = padding_mask(src, model.config.pad_id)  # [batch, 1, 1, src_len]
-    few = ENCODED_AT_ONCE if src.device.type == "cpu" else max(1, len(src))
-    memories = []
-    for some, real in zip(src.split(few), mask.split(few), strict=True):
-        length = 1 + max(real.any(dim=0).flatten().nonzero().flatten().tolist(), default=0)
-        memories.append(model.encode(some[:, :length])[0])
-    return memories, mask[..., : max(memory.shape[1] for memory in memories)]
-
-
-def _most_probable(log_probs: Tensor) -> Tensor:
-    """Do what ``log_probs.argmax(dim=1)`` does; on a CPU, with NumPy's, which compares many numbers at a time."""
-    if log_probs.device.type != "cpu":
-        return log_probs.argmax(dim=1)
-    return torch.from_numpy(log_probs.numpy().argmax(axis=1))
+        if self.cache is not None:
+            self.cache.select(rows, sentences)
+        elif len(sentences) < len(self.memory):
+            self.memory, self.memory_mask = self.memory[sentences], self.memory_mask[sentences]
 
 
 def _length_limits(model: Transformer, src: Tensor, max_len: int | None) -> Tensor:

@@ -10,10 +10,11 @@ from typing import TypeVar
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from transformer_lib.checkpoint import SHIPPED_MODEL, CheckpointError, SavedModel, check_vocabularies, load_model
-from transformer_lib.data.tokenizers import EOS, SOS, TextField
+from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel, load_model
+from transformer_lib.data.tokenizers import EOS, SOS, WordTokenizer, check_vocabularies
 from transformer_lib.fast.precision import in_precision
 from transformer_lib.fast.prepacking import prepack
+from transformer_lib.files import CheckpointError
 from transformer_lib.inference.search import NO_NUMBERS, Hypothesis, beam_search, greedy_search
 from transformer_lib.model.transformer import AttentionMaps, Transformer
 
@@ -59,31 +60,41 @@ class Translator:
 
     Args:
         model: trained; it is put into evaluation mode.
-        src_field, tgt_field: the fields that it was trained with.
-        beam_size, alpha: how ``translate`` searches if it is not told otherwise.
+        src_tokenizer, tgt_tokenizer: the fields that it was trained with.
+        beam_size, length_penalty: how ``translate`` searches if it is not told otherwise.
 
     Raises:
         ValueError: their vocabularies do not have the model's sizes.
     """
 
     def __init__(
-        self, model: Transformer, src_field: TextField, tgt_field: TextField, beam_size: int = 1, alpha: float = 0.6
+        self,
+        model: Transformer,
+        src_tokenizer: WordTokenizer,
+        tgt_tokenizer: WordTokenizer,
+        beam_size: int = 1,
+        length_penalty: float = 0.6,
     ):
-        check_vocabularies(model.config, {"src": src_field, "tgt": tgt_field})
+        check_vocabularies(model.config, {"src": src_tokenizer, "tgt": tgt_tokenizer})
         self.model = model.eval()
-        self.src_field = src_field
-        self.tgt_field = tgt_field
+        self.src_tokenizer = src_tokenizer
+        self.tgt_tokenizer = tgt_tokenizer
         self.beam_size = beam_size
-        self.alpha = alpha
+        self.length_penalty = length_penalty
 
     @classmethod
     def load(
-        cls, path: str | Path = SHIPPED_MODEL, device: torch.device | str = "cpu", precision: str = "float32"
+        cls,
+        path: str | Path = SHIPPED_MODEL,
+        *custom: type | Callable,
+        device: torch.device | str = "cpu",
+        precision: str = "float32",
     ) -> "Translator":
         """Load a model; without a path, the one that comes with this library (its card: ``assets/MODEL_CARD.md``).
 
         Args:
             path: the folder that training wrote to, or a ``.safetensors`` file (see ``load_model``).
+            custom: what of your own the model was made with; see ``load_model``.
             device: where to translate.
             precision: what to compute in; see ``in_precision``.
 
@@ -91,8 +102,8 @@ class Translator:
             FileNotFoundError, CheckpointError: as ``load_model``; also if it is a language model.
             ValueError: as ``in_precision``.
         """
-        saved = load_model(path, device)
-        if not isinstance(saved.model, Transformer):
+        saved = load_model(path, *custom, device=device)
+        if not hasattr(saved.model, "encode"):
             raise CheckpointError(
                 f"{path} holds a language model, expected a translator; see `transformer-lib generate`"
             )
@@ -106,7 +117,7 @@ class Translator:
             ValueError: as ``in_precision``.
         """
         model = in_precision(saved.model, precision)
-        return cls(model, saved.fields["src"], saved.fields["tgt"], **saved.notes.get("search", {}))
+        return cls(model, saved.tokenizers["src"], saved.tokenizers["tgt"], **saved.notes.get("search", {}))
 
     def __call__(self, sentences: str | Sequence[str], beam_size: int | None = None) -> str | list[str]:
         """Translate one sentence to a string, or several to a list of strings; see ``translate``."""
@@ -118,7 +129,7 @@ class Translator:
         self,
         sentences: Sequence[str],
         beam_size: int | None = None,
-        alpha: float | None = None,
+        length_penalty: float | None = None,
         attention: bool = False,
         batch_size: int | None = None,
         use_cache: bool = True,
@@ -130,7 +141,7 @@ class Translator:
         Args:
             sentences: at least one word each.
             beam_size: 1 for greedy search; the paper uses 4. By default, the translator's own.
-            alpha: exponent of beam search's length penalty; the paper uses 0.6. By default, the translator's own.
+            length_penalty: an exponent; the paper uses 0.6. By default, the translator's own.
             attention: also return the attention maps.
             batch_size: most sentences to translate at a time. By default 256, or as many as have 512 hypotheses, so
                 that memory does not grow with the beam.
@@ -149,14 +160,14 @@ class Translator:
         batch_size = max(1, min(256, 512 // max(1, beam_size))) if batch_size is None else batch_size
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}, expected a positive number")
-        alpha = self.alpha if alpha is None else alpha
+        length_penalty = self.length_penalty if length_penalty is None else length_penalty
         sources = [self._source_tokens(sentence, number) for number, sentence in enumerate(sentences, start=1)]
         translations: dict[int, Translation] = {}
         batches = self._batches(sources, batch_size)
         model = prepack(self.model) if len(sources) >= WORTH_PREPACKING else self.model
 
         def search(batch: list[int]) -> list[Hypothesis]:
-            return self._search(model, self._batch([sources[i] for i in batch]), beam_size, alpha, use_cache)
+            return self._search(model, self._batch([sources[i] for i in batch]), beam_size, length_penalty, use_cache)
 
         for batch, hypotheses in zip(batches, self._side_by_side(search, batches), strict=True):
             for i, hypothesis in zip(batch, hypotheses, strict=True):
@@ -204,7 +215,7 @@ class Translator:
 
     def _source_tokens(self, sentence: str, number: int) -> list[str]:
         try:
-            tokens = [SOS, *self.src_field.tokens(sentence), EOS]
+            tokens = [SOS, *self.src_tokenizer.tokens(sentence), EOS]
         except ValueError as error:
             raise ValueError(f"sentence {number}: {error}") from None
         if len(tokens) > (max_len := self.model.config.max_len):
@@ -216,17 +227,17 @@ class Translator:
 
     def _batch(self, sentences: list[list[str]]) -> torch.Tensor:
         """Return padded ids, ``[batch, src_len]``."""
-        ids = [torch.tensor([self.src_field.vocab[token] for token in tokens]) for tokens in sentences]
-        return pad_sequence(ids, batch_first=True, padding_value=self.src_field.pad_id).to(self._device)
+        ids = [torch.tensor([self.src_tokenizer.vocab[token] for token in tokens]) for tokens in sentences]
+        return pad_sequence(ids, batch_first=True, padding_value=self.src_tokenizer.pad_id).to(self._device)
 
     def _search(
-        self, model: Transformer, src: torch.Tensor, beam_size: int, alpha: float, use_cache: bool
+        self, model: Transformer, src: torch.Tensor, beam_size: int, length_penalty: float, use_cache: bool
     ) -> list[Hypothesis]:
-        sos_id, eos_id = self.tgt_field.sos_id, self.tgt_field.eos_id
+        sos_id, eos_id = self.tgt_tokenizer.sos_id, self.tgt_tokenizer.eos_id
         try:
             if beam_size == 1:
                 return greedy_search(model, src, sos_id, eos_id, use_cache=use_cache)
-            beams = beam_search(model, src, sos_id, eos_id, beam_size, alpha, use_cache=use_cache)
+            beams = beam_search(model, src, sos_id, eos_id, beam_size, length_penalty, use_cache=use_cache)
         except RuntimeError as error:
             if "ChooseQuantizationParams" in str(error):  # what cannot be rounded to 8 bits is no number
                 raise FloatingPointError(NO_NUMBERS) from None
@@ -237,12 +248,12 @@ class Translator:
         maps = None
         if attention:
             src = self._batch([src_tokens])
-            tgt = torch.tensor([[self.tgt_field.sos_id, *hypothesis.ids[:-1]]], device=src.device)
+            tgt = torch.tensor([[self.tgt_tokenizer.sos_id, *hypothesis.ids[:-1]]], device=src.device)
             maps = self.model.attention_maps(src, tgt)
         return Translation(
-            text=self.tgt_field.join(self.tgt_field.decode(hypothesis.ids)),
+            text=self.tgt_tokenizer.join(self.tgt_tokenizer.decode(hypothesis.ids)),
             src_tokens=src_tokens,
-            tgt_tokens=[self.tgt_field.vocab.itos[i] for i in hypothesis.ids],
+            tgt_tokens=[self.tgt_tokenizer.vocab.itos[i] for i in hypothesis.ids],
             log_prob=hypothesis.log_prob,
             score=hypothesis.score,
             attention=maps,

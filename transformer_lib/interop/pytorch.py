@@ -1,38 +1,29 @@
 """PyTorch's own layers and this library's are the same thing: weights and settings go both ways.
 
-Their masks mean the opposite of each other; ``transformer_lib.model.masks`` converts those.
+Their masks mean the opposite of each other: here True means "may attend", there it means "ignore".
 """
 
 import copy
 
 import torch
-import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.decoder import Decoder, DecoderLayer
 from transformer_lib.model.encoder import Encoder, EncoderLayer
+from transformer_lib.model.sublayers import ACTIVATIONS
 from transformer_lib.model.transformer import Transformer
 
 # what this library calls a part of a layer, and what PyTorch calls it
 ENCODER_LAYER = {
-    "self_attention": "self_attn",
-    "self_attention_add_norm.norm": "norm1",
-    "self_attention_add_norm.dropout": "dropout1",
-    "feed_forward.expand": "linear1",
+    "self_attn": "self_attn",
+    "norm1": "norm1",
+    "feed_forward.linear1": "linear1",
     "feed_forward.dropout": "dropout",
-    "feed_forward.contract": "linear2",
-    "feed_forward_add_norm.norm": "norm2",
-    "feed_forward_add_norm.dropout": "dropout2",
+    "feed_forward.linear2": "linear2",
+    "norm2": "norm2",
 }
-DECODER_LAYER = {
-    **ENCODER_LAYER,
-    "cross_attention": "multihead_attn",
-    "cross_attention_add_norm.norm": "norm2",
-    "cross_attention_add_norm.dropout": "dropout2",
-    "feed_forward_add_norm.norm": "norm3",
-    "feed_forward_add_norm.dropout": "dropout3",
-}
+DECODER_LAYER = {**ENCODER_LAYER, "cross_attn": "multihead_attn", "norm3": "norm3"}
 
 
 def to_torch(ours: nn.Module) -> nn.Module:
@@ -101,11 +92,8 @@ def from_torch(theirs: nn.Module) -> nn.Module | tuple[Encoder, Decoder]:
     elif type(theirs) is nn.TransformerDecoderLayer:
         ours = _layer_from_torch(theirs, DecoderLayer, DECODER_LAYER)
     elif type(theirs) in (nn.TransformerEncoder, nn.TransformerDecoder):
-        attention = theirs.layers[0].self_attn
         stack = Encoder if type(theirs) is nn.TransformerEncoder else Decoder
-        ours = stack(num_layers=0, d_model=attention.embed_dim, num_heads=attention.num_heads, d_ff=1)
-        ours.layers = nn.ModuleList(map(from_torch, theirs.layers))
-        ours.norm = nn.Identity() if theirs.norm is None else copy.deepcopy(theirs.norm)
+        ours = stack(map(from_torch, theirs.layers), copy.deepcopy(theirs.norm))
     elif isinstance(theirs, nn.Transformer):
         return from_torch(theirs.encoder), from_torch(theirs.decoder)
     else:
@@ -117,6 +105,72 @@ def from_torch(theirs: nn.Module) -> nn.Module | tuple[Encoder, Decoder]:
     return ours.train(theirs.training)
 
 
+def to_key_padding_mask(mask: Tensor) -> Tensor:
+    """Convert a ``padding_mask`` to ``nn.Transformer``'s ``*_key_padding_mask``, where True means "ignore".
+
+    Args:
+        mask: ``[batch, 1, 1, seq_len]``, True means "may attend".
+
+    Returns:
+        ``[batch, seq_len]``, True means "ignore".
+
+    Raises:
+        ValueError: the mask is not boolean, or has another shape.
+    """
+    _check_boolean("mask", mask, "mask == 0")
+    if mask.dim() != 4 or mask.shape[1:3] != (1, 1):
+        raise ValueError(
+            f"mask has shape {list(mask.shape)}, expected [batch, 1, 1, seq_len] as padding_mask gives: "
+            "a mask that differs between queries or heads has no key_padding_mask"
+        )
+    return ~mask[:, 0, 0, :]
+
+
+def to_attn_mask(mask: Tensor) -> Tensor:
+    """Convert a ``causal_mask`` or ``local_mask`` to ``nn.Transformer``'s ``attn_mask``, where True means "ignore".
+
+    Args:
+        mask: ``[query_len, key_len]``, True means "may attend".
+
+    Returns:
+        ``[query_len, key_len]``, True means "ignore".
+
+    Raises:
+        ValueError: the mask is not boolean, or has another shape.
+    """
+    _check_boolean("mask", mask, "mask == 0")
+    if mask.dim() != 2:
+        raise ValueError(f"mask has shape {list(mask.shape)}, expected [query_len, key_len]")
+    return ~mask
+
+
+def from_torch_masks(key_padding_mask: Tensor | None = None, attn_mask: Tensor | None = None) -> Tensor | None:
+    """Convert ``nn.Transformer``'s masks, where True means "ignore", to one mask of this library.
+
+    Args:
+        key_padding_mask: ``[batch, key_len]``, boolean, or None.
+        attn_mask: ``[query_len, key_len]``, boolean, or None.
+
+    Returns:
+        ``[batch, 1, 1, key_len]``, ``[query_len, key_len]`` or both at once, ``[batch, 1, query_len, key_len]``; True
+        means "may attend". None if both are None.
+
+    Raises:
+        ValueError: a mask is not boolean.
+    """
+    for name, mask in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
+        if mask is not None:
+            _check_boolean(name, mask, "mask == -inf")
+    masks = []
+    if key_padding_mask is not None:
+        masks.append(~key_padding_mask[:, None, None, :])  # [batch, 1, 1, key_len]
+    if attn_mask is not None:
+        masks.append(~attn_mask)
+    if not masks:
+        return None
+    return masks[0] if len(masks) == 1 else masks[0] & masks[1]
+
+
 def _name(module: nn.Module) -> str:
     return f"{type(module).__module__}.{type(module).__name__}"
 
@@ -124,13 +178,13 @@ def _name(module: nn.Module) -> str:
 @torch.no_grad()
 def _pack(ours: MultiHeadAttention) -> nn.MultiheadAttention:
     """Put the projections of queries, keys and values on top of each other, in this order."""
-    projections = (ours.query_projection, ours.key_projection, ours.value_projection)
+    projections = (ours.q_proj, ours.k_proj, ours.v_proj)
     weight = torch.cat([projection.weight for projection in projections])  # [3 · d_model, d_model]
     theirs = nn.MultiheadAttention(weight.shape[1], ours.num_heads, ours.dropout, batch_first=True)
     theirs.to(weight)  # its device and precision
     theirs.in_proj_weight.copy_(weight)
     theirs.in_proj_bias.copy_(torch.cat([projection.bias for projection in projections]))  # [3 · d_model]
-    theirs.out_proj.load_state_dict(ours.output_projection.state_dict())
+    theirs.out_proj.load_state_dict(ours.out_proj.state_dict())
     for name, packed in (("weight", theirs.in_proj_weight), ("bias", theirs.in_proj_bias)):
         trainable = {getattr(projection, name).requires_grad for projection in projections}
         if len(trainable) > 1:
@@ -139,7 +193,7 @@ def _pack(ours: MultiHeadAttention) -> nn.MultiheadAttention:
                 "all or none: PyTorch keeps the three in one parameter"
             )
         packed.requires_grad_(trainable.pop())
-    _freeze_alike(ours.output_projection, theirs.out_proj)
+    _freeze_alike(ours.out_proj, theirs.out_proj)
     return theirs
 
 
@@ -153,13 +207,13 @@ def _unpack(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
             "one without: this library's attention has no such options"
         )
     ours = MultiHeadAttention(theirs.embed_dim, theirs.num_heads, theirs.dropout).to(theirs.in_proj_weight)
-    projections = (ours.query_projection, ours.key_projection, ours.value_projection)
+    projections = (ours.q_proj, ours.k_proj, ours.v_proj)
     parts = zip(projections, theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True)
     for projection, weight, bias in parts:  # [d_model, d_model] and [d_model]
         projection.weight.copy_(weight).requires_grad_(theirs.in_proj_weight.requires_grad)
         projection.bias.copy_(bias).requires_grad_(theirs.in_proj_bias.requires_grad)
-    ours.output_projection.load_state_dict(theirs.out_proj.state_dict())
-    _freeze_alike(theirs.out_proj, ours.output_projection)
+    ours.out_proj.load_state_dict(theirs.out_proj.state_dict())
+    _freeze_alike(theirs.out_proj, ours.out_proj)
     return ours
 
 
@@ -169,9 +223,16 @@ def _freeze_alike(source: nn.Linear, copied: nn.Linear) -> None:
 
 
 def _layer_to_torch(ours: EncoderLayer | DecoderLayer, counterpart: type, names: dict[str, str]) -> nn.Module:
-    expand = ours.feed_forward.expand
-    num_heads, norm_first = ours.self_attention.num_heads, ours.self_attention_add_norm.norm_first
-    theirs = counterpart(expand.in_features, num_heads, expand.out_features, batch_first=True, norm_first=norm_first)
+    linear1 = ours.feed_forward.linear1
+    theirs = counterpart(
+        linear1.in_features,
+        ours.self_attn.num_heads,
+        linear1.out_features,
+        ours.dropout.p,
+        ACTIVATIONS[ours.feed_forward.activation],
+        batch_first=True,
+        norm_first=ours.norm_first,
+    )
     for our_name, their_name in names.items():
         part = ours.get_submodule(our_name)
         setattr(theirs, their_name, to_torch(part) if isinstance(part, MultiHeadAttention) else copy.deepcopy(part))
@@ -179,14 +240,21 @@ def _layer_to_torch(ours: EncoderLayer | DecoderLayer, counterpart: type, names:
 
 
 def _layer_from_torch(theirs: nn.Module, counterpart: type, names: dict[str, str]) -> EncoderLayer | DecoderLayer:
-    if theirs.activation not in (F.relu, torch.relu) and not isinstance(theirs.activation, nn.ReLU):
-        activation = getattr(theirs.activation, "__name__", theirs.activation)
-        raise ValueError(f"theirs has activation={activation}, expected relu: this library has no other")
+    attention = theirs.self_attn
     if theirs.linear1.bias is None:
         raise ValueError("theirs was built with bias=False, expected biases: this library's layers have them")
-    attention = theirs.self_attn
+    dropouts = {
+        module.p for name, module in theirs.named_children() if name.startswith("dropout") and name != "dropout"
+    }
+    if len(dropouts) > 1:
+        raise ValueError(f"theirs drops {sorted(dropouts)} after its sub-layers, expected one probability for all")
     ours = counterpart(
-        attention.embed_dim, attention.num_heads, theirs.linear1.out_features, norm_first=theirs.norm_first
+        attention.embed_dim,
+        attention.num_heads,
+        theirs.linear1.out_features,
+        dropouts.pop(),
+        norm_first=theirs.norm_first,
+        activation=_activation_of(theirs),
     )
     for our_name, their_name in names.items():
         part = theirs.get_submodule(their_name)
@@ -194,3 +262,25 @@ def _layer_from_torch(theirs: nn.Module, counterpart: type, names: dict[str, str
         part = from_torch(part) if isinstance(part, nn.MultiheadAttention) else copy.deepcopy(part)
         setattr(ours.get_submodule(parent), child, part)
     return ours
+
+
+def _activation_of(theirs: nn.Module) -> str:
+    """Return the name of a layer's activation, a function or a module."""
+    activation = theirs.activation
+    known = {**{function: name for name, function in ACTIVATIONS.items()}, torch.relu: "relu"}
+    if activation in known:
+        return known[activation]
+    modules = {nn.ReLU: "relu", nn.SiLU: "silu"}
+    if type(activation) in modules:
+        return modules[type(activation)]
+    if type(activation) is nn.GELU and activation.approximate == "none":
+        return "gelu"
+    name = getattr(activation, "__name__", activation)
+    raise ValueError(f"theirs has activation={name}, expected {' or '.join(ACTIVATIONS)}: this library has no other")
+
+
+def _check_boolean(name: str, mask: Tensor, of_additive: str) -> None:
+    if mask.dtype != torch.bool:
+        raise ValueError(
+            f"{name} has dtype {mask.dtype}, expected torch.bool; of an additive float mask, take {of_additive}"
+        )

@@ -1,12 +1,15 @@
 """Text in, more text out: a language model with its vocabulary."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
-from transformer_lib.checkpoint import CheckpointError, check_vocabularies, load_model
-from transformer_lib.data.tokenizers import EOS, PAD, UNK, RunningTextField, detokenize
+from transformer_lib.checkpoint import load_model
+from transformer_lib.data.tokenizers import EOS, PAD, UNK, check_vocabularies, detokenize
+from transformer_lib.files import CheckpointError
 from transformer_lib.language_model.model import TransformerLanguageModel
+from transformer_lib.language_model.stream import StreamTokenizer
 
 
 class TextGenerator:
@@ -14,30 +17,30 @@ class TextGenerator:
 
     Args:
         model: trained; it is put into evaluation mode.
-        field: the field that it was trained with.
+        tokenizer: the one that it was trained with.
 
     Raises:
         ValueError: the vocabulary does not have the model's size.
     """
 
-    def __init__(self, model: TransformerLanguageModel, field: RunningTextField):
-        check_vocabularies(model.config, {"text": field})
+    def __init__(self, model: TransformerLanguageModel, tokenizer: StreamTokenizer):
+        check_vocabularies(model.config, {"text": tokenizer})
         self.model = model.eval()
-        self.field = field
+        self.tokenizer = tokenizer
 
     @classmethod
-    def load(cls, path: str | Path, device: torch.device | str = "cpu") -> "TextGenerator":
+    def load(cls, path: str | Path, *custom: type | Callable, device: torch.device | str = "cpu") -> "TextGenerator":
         """Load a language model that training wrote: its folder, or its ``.safetensors`` file (see ``load_model``).
 
         Raises:
             FileNotFoundError, CheckpointError: as ``load_model``; also if it is a translator.
         """
-        saved = load_model(path, device)
+        saved = load_model(path, *custom, device=device)
         if not isinstance(saved.model, TransformerLanguageModel):
             raise CheckpointError(
                 f"{path} holds a translator, expected a language model; see `transformer-lib translate`"
             )
-        return cls(saved.model, saved.fields["text"])
+        return cls(saved.model, saved.tokenizers["text"])
 
     def __call__(
         self, prompt: str, length: int = 50, temperature: float = 1.0, top_k: int | None = None, seed: int | None = None
@@ -58,10 +61,12 @@ class TextGenerator:
             ValueError: the prompt is empty or holds a word outside the vocabulary, or an argument is impossible.
         """
         device = next(self.model.parameters()).device
-        ids = torch.tensor([self.field.encode(prompt)], device=device)  # [1, prompt_len]
-        excluded = tuple(self.field.vocab.stoi[token] for token in (UNK, PAD))
+        ids = torch.tensor([self.tokenizer.encode(prompt)], device=device)  # [1, prompt_len]
+        excluded = tuple(self.tokenizer.vocab.stoi[token] for token in (UNK, PAD))
         generator = None if seed is None else torch.Generator(device).manual_seed(seed)
         ids = self.model.generate(ids, length, temperature, top_k, excluded, generator)  # [1, prompt_len + length]
-        tokens = self.field.decode(ids[0].tolist())
+        tokens = self.tokenizer.decode(ids[0].tolist())
         lines = " ".join(tokens).split(EOS)
-        return "\n".join(detokenize(line.split()) if self.field.language else line.strip() for line in lines).rstrip()
+        return "\n".join(
+            detokenize(line.split()) if self.tokenizer.language else line.strip() for line in lines
+        ).rstrip()

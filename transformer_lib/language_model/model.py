@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.interop.pytorch import from_torch
+from transformer_lib.fast.worker import ENDS_IN_OUTPUT
+from transformer_lib.interop.pytorch import from_torch, to_attn_mask
 from transformer_lib.model.config import Configuration
-from transformer_lib.model.embeddings import Embedding, SinusoidalPositions, TokenEmbedding
-from transformer_lib.model.masks import causal_mask, to_attn_mask
+from transformer_lib.model.embeddings import InputEmbedding, SinusoidalPositionalEncoding, TokenEmbedding, check_ids
+from transformer_lib.model.masks import causal_mask
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class LanguageModelConfig(Configuration):
     pad_id: int = 1
 
     def __post_init__(self):
-        self._check_sizes("vocab_size", "d_model", "num_heads", "d_ff", "num_layers", "max_len")
+        self.check("vocab_size", "d_model", "num_heads", "d_ff", "num_layers", "max_len")
         if not 0 <= self.pad_id < self.vocab_size:
             raise ValueError(f"pad_id is {self.pad_id!r}, expected an id below vocab_size={self.vocab_size}")
 
@@ -70,11 +71,16 @@ class TransformerLanguageModel(nn.Module):
         config: every choice that shapes it.
     """
 
+    config_class = LanguageModelConfig
+    check_ids = staticmethod(check_ids)
+
     def __init__(self, config: LanguageModelConfig):
         super().__init__()
         self.config = config
         tokens = TokenEmbedding(config.vocab_size, config.d_model)
-        self.embedding = Embedding(tokens, SinusoidalPositions(config.max_len, config.d_model), config.dropout)
+        self.embedding = InputEmbedding(
+            tokens, SinusoidalPositionalEncoding(config.max_len, config.d_model), config.dropout
+        )
         layer = nn.TransformerEncoderLayer(
             config.d_model,
             config.num_heads,
@@ -97,7 +103,7 @@ class TransformerLanguageModel(nn.Module):
             self.encoder = from_torch(self.encoder)
 
     @torch.no_grad()
-    def start_from_counts(self, counts: Tensor) -> None:
+    def init_bias_from_unigrams(self, counts: Tensor) -> None:
         """Let an untrained model begin by expecting every token as often as it occurs, whatever comes before it.
 
         The output's biases become the logarithms of the tokens' shares (each count raised by one, so that none is
@@ -115,7 +121,7 @@ class TransformerLanguageModel(nn.Module):
                 f"counts has shape {list(counts.shape)}, expected [vocab_size], [{self.config.vocab_size}]"
             )
         if self.config.tie_embeddings:
-            raise ValueError("start_from_counts needs an output layer of its own, but tie_embeddings is True")
+            raise ValueError("init_bias_from_unigrams needs an output layer of its own, but tie_embeddings is True")
         self.output.bias.copy_(((counts + 1) / (counts + 1).sum()).log())
         self.output.weight.zero_()
 
@@ -133,17 +139,18 @@ class TransformerLanguageModel(nn.Module):
             ValueError: ``ids`` is not ``[batch, seq_len]``, is longer than ``max_len``, or holds an id outside the
                 vocabulary.
         """
-        return self.output(self.features(ids))
-
-    def features(self, ids: Tensor) -> Tensor:
-        """Do what ``forward`` does, up to the output layer: return ``[batch, seq_len, d_model]``."""
+        self.check_ids("ids", ids, self.config.vocab_size)
         x = self.embedding(ids)  # [batch, seq_len, d_model]
         mask = causal_mask(ids.shape[1], ids.device)
         if isinstance(self.encoder, nn.TransformerEncoder):
             x = self.encoder(x, mask=to_attn_mask(mask), is_causal=True)
         else:
             x, _ = self.encoder(x, mask)
-        return x
+        return self.output(x)
+
+    def logits_and_targets(self, text: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Predict each token of a text from those before it; ``target`` is ``text`` one token later."""
+        return self(text), target
 
     @torch.no_grad()
     def generate(
@@ -175,8 +182,7 @@ class TransformerLanguageModel(nn.Module):
                 the vocabulary.
             FloatingPointError: the model's predictions are no numbers.
         """
-        if prompt.dim() != 2 or prompt.shape[1] == 0:
-            raise ValueError(f"prompt has shape {list(prompt.shape)}, expected [batch, prompt_len], one token or more")
+        self.check_ids("prompt", prompt, self.config.vocab_size)
         if length < 0:
             raise ValueError(f"length is {length!r}, expected 0 or more tokens")
         if not 0 <= temperature < float("inf"):
@@ -188,7 +194,6 @@ class TransformerLanguageModel(nn.Module):
             raise ValueError("excluded holds all ids, expected at least one to be left to draw")
         if top_k is not None and not 1 <= top_k <= choices:
             raise ValueError(f"top_k is {top_k!r}, expected 1 to {choices}, the number of tokens to choose from")
-        self.embedding.tokens(prompt)  # looks at all ids, also where the prompt is longer than the positions
         was_training = self.training
         self.eval()
         try:
@@ -213,3 +218,6 @@ class TransformerLanguageModel(nn.Module):
     def num_parameters(self) -> int:
         """Count the trainable numbers; a tied matrix counts once."""
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+
+
+ENDS_IN_OUTPUT[TransformerLanguageModel] = ("forward", "logits_and_targets")

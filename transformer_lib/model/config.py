@@ -1,14 +1,18 @@
-"""What the configurations of both models share: checking their numbers, and going through JSON."""
+"""Every choice that shapes the model, and named sets of choices (``PRESETS``)."""
 
 from dataclasses import MISSING, asdict, dataclass, fields
+from numbers import Integral, Real
 from typing import Any
 
-_KINDS = {int: int, float: int | float, bool: bool, str: str}
+from transformer_lib.model.embeddings import POSITIONS
+from transformer_lib.model.sublayers import ACTIVATIONS
+
+_KINDS = {int: Integral, float: Real, bool: bool, str: str}
 _WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "a name"}
 
 
 class Configuration:
-    """The base of ``TransformerConfig`` and ``LanguageModelConfig``, which are frozen dataclasses."""
+    """The base of configurations, which are frozen dataclasses: it checks their fields, and takes them through JSON."""
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Configuration":
@@ -28,22 +32,21 @@ class Configuration:
         """Return all fields as a dictionary of plain values."""
         return asdict(self)
 
-    def _layer_parameters(self, attentions: int) -> int:
-        """Count the weights of a layer with so many attentions, and with a norm for each and for the feed-forward."""
-        attention = 4 * (self.d_model**2 + self.d_model)
-        feed_forward = 2 * self.d_model * self.d_ff + self.d_ff + self.d_model
-        return attentions * attention + feed_forward + (attentions + 1) * 2 * self.d_model
+    def check(self, *positive: str) -> None:
+        """Raise a ValueError unless all fields are of their kind, these positive, and heads and dropout possible.
 
-    def _check_sizes(self, *names: str) -> None:
-        """Raise a ValueError unless all fields are of their kind, these positive, and heads and dropout possible."""
-        for name in names:
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}, expected a positive whole number")
+        Numbers of other libraries, such as NumPy's, become plain ones.
+        """
         for field in fields(self):
             value = getattr(self, field.name)
+            if field.type not in _KINDS:  # a subclass may have fields of any kind
+                continue
             if isinstance(value, bool) != (field.type is bool) or not isinstance(value, _KINDS[field.type]):
                 raise ValueError(f"{field.name} is {value!r}, expected {_WORDS[field.type]}")
+            object.__setattr__(self, field.name, field.type(value))
+        for name in positive:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected a positive whole number")
         if self.d_model % self.num_heads:
             raise ValueError(
                 f"d_model={self.d_model} is not divisible by num_heads={self.num_heads}: "
@@ -52,8 +55,12 @@ class Configuration:
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout is {self.dropout!r}, expected a probability from 0 up to, but not including, 1")
 
+    def _layer_parameters(self, attentions: int) -> int:
+        """Count the weights of a layer with so many attentions, and with a norm for each and for the feed-forward."""
+        attention = 4 * (self.d_model**2 + self.d_model)
+        feed_forward = 2 * self.d_model * self.d_ff + self.d_ff + self.d_model
+        return attentions * attention + feed_forward + (attentions + 1) * 2 * self.d_model
 
-POSITIONS = ("learned", "sinusoidal")
 
 _MULTI30K = {"num_heads": 4, "norm_first": True, "positions": "sinusoidal", "max_len": 256, "tie_embeddings": True}
 
@@ -111,6 +118,7 @@ class TransformerConfig(Configuration):
         inner_dropout: also drop attention weights and inner activations, as the tutorials and ``nn.Transformer`` do.
         norm_first: pre-LN instead of the paper's post-LN.
         positions: ``"learned"`` or ``"sinusoidal"`` (section 3.5).
+        activation: of the feed-forward networks, ``"relu"``, ``"gelu"`` or ``"silu"``; the paper's is ``"relu"``.
         max_len: number of positions; no sentence may be longer, ``<sos>`` and ``<eos>`` included.
         tie_embeddings: source, target and output share one matrix (section 3.4); needs a joint vocabulary.
         pad_id: the id of padding, on both sides.
@@ -129,14 +137,16 @@ class TransformerConfig(Configuration):
     inner_dropout: bool = True
     norm_first: bool = False
     positions: str = "learned"
+    activation: str = "relu"
     max_len: int = 100
     tie_embeddings: bool = False
     pad_id: int = 1
 
     def __post_init__(self):
-        self._check_sizes("src_vocab_size", "tgt_vocab_size", "d_model", "num_heads", "d_ff", "num_layers", "max_len")
-        if self.positions not in POSITIONS:
-            raise ValueError(f"positions is {self.positions!r}, expected one of {', '.join(map(repr, POSITIONS))}")
+        self.check("src_vocab_size", "tgt_vocab_size", "d_model", "num_heads", "d_ff", "num_layers", "max_len")
+        for name, choices in (("positions", POSITIONS), ("activation", ACTIVATIONS)):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(map(repr, choices))}")
         if self.tie_embeddings and self.src_vocab_size != self.tgt_vocab_size:
             raise ValueError(
                 f"tie_embeddings=True needs one joint vocabulary, but src_vocab_size={self.src_vocab_size} and "

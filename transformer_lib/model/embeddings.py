@@ -1,17 +1,13 @@
-"""From token ids to vectors: token embeddings and positions (sections 3.4 and 3.5)."""
+"""From token ids to vectors: token embeddings and positional encodings (sections 3.4 and 3.5)."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.fast.dropout import Dropout
-
 
 class TokenEmbedding(nn.Module):
-    """Look up a vector for each token and multiply it by √d_model (section 3.4).
+    """Look up a vector for each token and multiply it by √d_model (section 3.4). Notebook 04, section 2.
 
     Args:
         vocab_size: number of rows of the table.
@@ -22,66 +18,36 @@ class TokenEmbedding(nn.Module):
         super().__init__()
         self.table = nn.Embedding(vocab_size, d_model)
         self.scale = math.sqrt(d_model)
-        self.checks_ids = True  # except within ids_are_known
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Embed ``ids``, ``[batch, seq_len]``, as ``[batch, seq_len, d_model]``.
-
-        Raises:
-            ValueError: an id lies outside the table. A GPU would report that later and elsewhere, as
-                ``CUBLAS_STATUS_NOT_INITIALIZED`` or a device-side assert.
-        """
-        if self.checks_ids and ids.numel() and not ids.is_meta and not torch.compiler.is_compiling():
-            lowest, highest = torch.stack([ids.min(), ids.max()]).tolist()  # one transfer from a GPU, not two
-            if lowest < 0 or highest >= self.table.num_embeddings:
-                raise ValueError(
-                    f"ids holds {lowest if lowest < 0 else highest}, expected 0 to {self.table.num_embeddings - 1}: "
-                    "were they made with another vocabulary than the model's?"
-                )
+        """Embed ``ids``, ``[batch, seq_len]``, as ``[batch, seq_len, d_model]``."""
         return self.table(ids) * self.scale
 
 
-@contextmanager
-def ids_are_known(model: nn.Module) -> Iterator[None]:
-    """Do not look for unknown ids for as long as the block lasts, since a GPU stops to answer.
-
-    Args:
-        model: is given only ids that come from vocabularies of its size.
-    """
-    before = {module: module.checks_ids for module in model.modules() if isinstance(module, TokenEmbedding)}
-    for embedding in before:
-        embedding.checks_ids = False
-    try:
-        yield
-    finally:
-        for embedding, checked in before.items():
-            embedding.checks_ids = checked
-
-
-class _Positions(nn.Module):
-    """What both kinds of positions share: a table with one row a position, and an error when it ends."""
+class _PositionalEncoding(nn.Module):
+    """What both kinds share: a table with one row per position, and an error when it ends."""
 
     def __init__(self, max_len: int):
         super().__init__()
         self.max_len = max_len
 
-    def forward(self, length: int, start: int = 0) -> Tensor:
-        """Return the vectors of positions ``start`` to ``start + length - 1``, ``[length, d_model]``.
+    def forward(self, length: int) -> Tensor:
+        """Return the vectors of the first ``length`` positions, ``[length, d_model]``.
 
         Raises:
             ValueError: there are not that many positions.
         """
-        if start + length > self.max_len:
+        if length > self.max_len:
             raise ValueError(
-                f"length is {start + length}, expected at most max_len={self.max_len} positions: "
-                "is a sentence or chunk too long, or is the batch not [batch, seq_len] (a torchtext Field without "
-                "batch_first=True gives [seq_len, batch])?"
+                f"length is {length}, expected at most max_len={self.max_len} positions: is a sentence or chunk too "
+                "long, or is the batch not [batch, seq_len] (a torchtext Field without batch_first=True gives "
+                "[seq_len, batch])?"
             )
-        return self.table[start : start + length]
+        return self.table[:length]
 
 
-class LearnedPositions(_Positions):
-    """One trainable vector for each position (section 3.5; the paper found them as good as sinusoids).
+class LearnedPositionalEncoding(_PositionalEncoding):
+    """One trainable vector per position (section 3.5; the paper found it as good as sinusoids). Notebook 04, section 3.
 
     Args:
         max_len: number of positions.
@@ -94,8 +60,8 @@ class LearnedPositions(_Positions):
         nn.init.normal_(self.table, std=d_model**-0.5)
 
 
-class SinusoidalPositions(_Positions):
-    """Sines and cosines of geometrically growing wavelengths (section 3.5).
+class SinusoidalPositionalEncoding(_PositionalEncoding):
+    """Sines and cosines of geometrically growing wavelengths (section 3.5). Notebook 04, section 3.
 
     PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model)).
 
@@ -118,29 +84,56 @@ class SinusoidalPositions(_Positions):
         self.register_buffer("table", table.to(torch.get_default_dtype()), persistent=False)
 
 
-class Embedding(nn.Module):
+POSITIONS = {"learned": LearnedPositionalEncoding, "sinusoidal": SinusoidalPositionalEncoding}
+
+
+class InputEmbedding(nn.Module):
     """What enters the encoder and the decoder: token embedding plus position, then dropout (section 5.4).
 
+    Notebook 04, section 4.
+
     Args:
-        tokens: the token embedding, which two sides may share (section 3.4).
-        positions: learned or sinusoidal positions.
+        tokens: the token embedding, which both sides may share (section 3.4).
+        positions: learned or sinusoidal.
         dropout: probability with which an entry of the sum is dropped during training.
     """
 
-    def __init__(self, tokens: TokenEmbedding, positions: LearnedPositions | SinusoidalPositions, dropout: float):
+    def __init__(self, tokens: TokenEmbedding, positions: nn.Module, dropout: float):
         super().__init__()
         self.tokens = tokens
         self.positions = positions
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
 
-    def forward(self, ids: Tensor, start: int = 0) -> Tensor:
-        """Embed ``ids``, ``[batch, seq_len]``, whose first column is position ``start``: ``[batch, seq_len, d_model]``.
+    def forward(self, ids: Tensor) -> Tensor:
+        """Embed ``ids``, ``[batch, seq_len]``, as ``[batch, seq_len, d_model]``.
 
         Raises:
-            ValueError: ``ids`` is not ``[batch, seq_len]``, is longer than the positions or holds an unknown id.
+            ValueError: ``ids`` is longer than the positions.
         """
-        if ids.dim() != 2 or ids.shape[1] == 0:
-            raise ValueError(f"ids has shape {list(ids.shape)}, expected [batch, seq_len] with at least one position")
-        if ids.dtype not in (torch.int64, torch.int32):
-            raise ValueError(f"ids has dtype {ids.dtype}, expected torch.int64")
-        return self.dropout(self.tokens(ids) + self.positions(ids.shape[1], start))
+        return self.dropout(self.tokens(ids) + self.positions(ids.shape[1]))
+
+
+def check_ids(name: str, ids: Tensor, vocab_size: int) -> None:
+    """Check ids where a user hands them in: a GPU would report a wrong one later and elsewhere.
+
+    (As ``CUBLAS_STATUS_NOT_INITIALIZED`` or a device-side assert; notebook 04, section 2.)
+
+    Args:
+        name: what the error calls them.
+        ids: to be ``[batch, seq_len]``, with at least one position.
+        vocab_size: number of rows of the table that they are looked up in.
+
+    Raises:
+        ValueError: they have another shape or dtype, or an id lies outside the table.
+    """
+    if ids.dim() != 2 or ids.shape[1] == 0:
+        raise ValueError(f"{name} has shape {list(ids.shape)}, expected [batch, seq_len] with at least one position")
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"{name} has dtype {ids.dtype}, expected torch.int64")
+    if ids.numel() and not ids.is_meta and not torch.compiler.is_compiling():
+        lowest, highest = torch.stack(ids.aminmax()).tolist()  # one transfer from a GPU, not two
+        if lowest < 0 or highest >= vocab_size:
+            raise ValueError(
+                f"{name} holds the id {lowest if lowest < 0 else highest}, expected 0 to {vocab_size - 1}: was it made "
+                "with another vocabulary than the model's?"
+            )

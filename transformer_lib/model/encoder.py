@@ -1,13 +1,15 @@
 """The encoder, the left half of figure 1: it turns source vectors into the memory (section 3.1)."""
 
+from collections.abc import Iterable
+
 from torch import Tensor, nn
 
 from transformer_lib.model.attention import MultiHeadAttention
-from transformer_lib.model.sublayers import AddNorm, PositionwiseFeedForward
+from transformer_lib.model.sublayers import PositionwiseFeedForward
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward, each inside Add & Norm (section 3.1).
+    """Self-attention, then feed-forward, each followed by Add & Norm (section 3.1). Notebook 04, section 7.
 
     Args:
         d_model: size of the vectors.
@@ -15,7 +17,8 @@ class EncoderLayer(nn.Module):
         d_ff: inner size of the feed-forward network.
         dropout: dropped from each sub-layer's output (section 5.4).
         inner_dropout: dropped from attention weights and inner activations; 0 in the paper's text.
-        norm_first: pre-LN instead of post-LN.
+        norm_first: pre-LN: normalise what enters a sub-layer, not the sum that leaves it (post-LN, the paper's).
+        activation: of the feed-forward network.
     """
 
     def __init__(
@@ -26,17 +29,20 @@ class EncoderLayer(nn.Module):
         dropout: float = 0.1,
         inner_dropout: float = 0.1,
         norm_first: bool = False,
+        activation: str = "relu",
     ):
         super().__init__()
-        self.self_attention = MultiHeadAttention(d_model, num_heads, inner_dropout)
-        self.self_attention_add_norm = AddNorm(d_model, dropout, norm_first)
-        self.feed_forward = PositionwiseFeedForward(d_model, d_ff, inner_dropout)
-        self.feed_forward_add_norm = AddNorm(d_model, dropout, norm_first)
+        self.self_attn = MultiHeadAttention(d_model, num_heads, inner_dropout)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.feed_forward = PositionwiseFeedForward(d_model, d_ff, inner_dropout, activation)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.norm_first = norm_first
 
     def forward(
         self, x: Tensor, mask: Tensor | None = None, need_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Let every position look at all others, then think for itself.
+        """Let every position look at all others, then transform each on its own.
 
         Args:
             x: ``[batch, src_len, d_model]``.
@@ -46,13 +52,15 @@ class EncoderLayer(nn.Module):
         Returns:
             The new vectors, ``[batch, src_len, d_model]``, and the map, ``[batch, heads, src_len, src_len]``, or None.
         """
-        y = self.self_attention_add_norm.enter(x)
-        y, weights = self.self_attention(y, y, y, mask, need_weights)
-        x = self.self_attention_add_norm.leave(x, y)
-
-        y = self.feed_forward_add_norm.enter(x)
-        y = self.feed_forward(y)
-        x = self.feed_forward_add_norm.leave(x, y)
+        if self.norm_first:
+            y = self.norm1(x)
+            y, weights = self.self_attn(y, y, y, mask, need_weights)
+            x = x + self.dropout(y)
+            x = x + self.dropout(self.feed_forward(self.norm2(x)))
+        else:
+            y, weights = self.self_attn(x, x, x, mask, need_weights)
+            x = self.norm1(x + self.dropout(y))
+            x = self.norm2(x + self.dropout(self.feed_forward(x)))
         return x, weights
 
 
@@ -60,26 +68,14 @@ class Encoder(nn.Module):
     """A stack of encoder layers.
 
     Args:
-        num_layers: how many.
-        norm_first: pre-LN; the sum that leaves the last layer is then normalised once more.
-        (the others): as in ``EncoderLayer``.
+        layers: ``EncoderLayer`` or a layer of yours with the same ``forward``.
+        norm: applied to what leaves the last layer: a LayerNorm in pre-LN, which has not normalised it yet.
     """
 
-    def __init__(
-        self,
-        num_layers: int,
-        d_model: int,
-        num_heads: int,
-        d_ff: int,
-        dropout: float = 0.1,
-        inner_dropout: float = 0.1,
-        norm_first: bool = False,
-    ):
+    def __init__(self, layers: Iterable[nn.Module], norm: nn.Module | None = None):
         super().__init__()
-        self.layers = nn.ModuleList(
-            EncoderLayer(d_model, num_heads, d_ff, dropout, inner_dropout, norm_first) for _ in range(num_layers)
-        )
-        self.norm = nn.LayerNorm(d_model) if norm_first else nn.Identity()
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm or nn.Identity()
 
     def forward(
         self, x: Tensor, mask: Tensor | None = None, need_weights: bool = False

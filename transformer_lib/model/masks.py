@@ -2,7 +2,8 @@
 
 Every mask of this library is a boolean tensor in which **True means "may attend"**, as in
 ``torch.nn.functional.scaled_dot_product_attention``, and broadcasts against attention maps of shape
-``[batch, heads, query_len, key_len]``. ``nn.Transformer`` means the opposite by True; the last three functions convert.
+``[batch, heads, query_len, key_len]``. ``nn.Transformer`` means the opposite by True;
+``interop/pytorch.py`` converts.
 """
 
 import torch
@@ -66,76 +67,3 @@ def local_mask(length: int, window: int, device: torch.device | str | None = Non
         raise ValueError(f"window is {window}, expected a positive odd number: it is centred on each position")
     positions = torch.arange(length, device=device)
     return (positions[:, None] - positions[None, :]).abs() <= window // 2
-
-
-def to_key_padding_mask(mask: Tensor) -> Tensor:
-    """Convert a ``padding_mask`` to ``nn.Transformer``'s ``*_key_padding_mask``, where True means "ignore".
-
-    Args:
-        mask: ``[batch, 1, 1, seq_len]``, True means "may attend".
-
-    Returns:
-        ``[batch, seq_len]``, True means "ignore".
-
-    Raises:
-        ValueError: the mask is not boolean, or has another shape.
-    """
-    _check_boolean("mask", mask, "mask == 0")
-    if mask.dim() != 4 or mask.shape[1:3] != (1, 1):
-        raise ValueError(
-            f"mask has shape {list(mask.shape)}, expected [batch, 1, 1, seq_len] as padding_mask gives: "
-            "a mask that differs between queries or heads has no key_padding_mask"
-        )
-    return ~mask[:, 0, 0, :]
-
-
-def to_attn_mask(mask: Tensor) -> Tensor:
-    """Convert a ``causal_mask`` or ``local_mask`` to ``nn.Transformer``'s ``attn_mask``, where True means "ignore".
-
-    Args:
-        mask: ``[query_len, key_len]``, True means "may attend".
-
-    Returns:
-        ``[query_len, key_len]``, True means "ignore".
-
-    Raises:
-        ValueError: the mask is not boolean, or has another shape.
-    """
-    _check_boolean("mask", mask, "mask == 0")
-    if mask.dim() != 2:
-        raise ValueError(f"mask has shape {list(mask.shape)}, expected [query_len, key_len]")
-    return ~mask
-
-
-def from_torch_masks(key_padding_mask: Tensor | None = None, attn_mask: Tensor | None = None) -> Tensor | None:
-    """Convert ``nn.Transformer``'s masks, where True means "ignore", to one mask of this library.
-
-    Args:
-        key_padding_mask: ``[batch, key_len]``, boolean, or None.
-        attn_mask: ``[query_len, key_len]``, boolean, or None.
-
-    Returns:
-        ``[batch, 1, 1, key_len]``, ``[query_len, key_len]`` or both at once, ``[batch, 1, query_len, key_len]``; True
-        means "may attend". None if both are None.
-
-    Raises:
-        ValueError: a mask is not boolean.
-    """
-    for name, mask in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
-        if mask is not None:
-            _check_boolean(name, mask, "mask == -inf")
-    masks = []
-    if key_padding_mask is not None:
-        masks.append(~key_padding_mask[:, None, None, :])  # [batch, 1, 1, key_len]
-    if attn_mask is not None:
-        masks.append(~attn_mask)
-    if not masks:
-        return None
-    return masks[0] if len(masks) == 1 else masks[0] & masks[1]
-
-
-def _check_boolean(name: str, mask: Tensor, of_additive: str) -> None:
-    if mask.dtype != torch.bool:
-        raise ValueError(
-            f"{name} has dtype {mask.dtype}, expected torch.bool; of an additive float mask, take {of_additive}"
-        )

@@ -63,10 +63,10 @@ def trace(translator: Translator, sentence: str) -> Trace:
         ValueError: as ``Translator.translate``.
     """
     translation = translator.translate([sentence], _BEAM_SIZE, attention=True)[0]
-    model, field = translator.model, translator.tgt_field
-    src_ids = [translator.src_field.vocab[token] for token in translation.src_tokens]
+    model, field = translator.model, translator.tgt_tokenizer
+    src_ids = [translator.src_tokenizer.vocab[token] for token in translation.src_tokens]
     src = torch.tensor([src_ids], device=next(model.parameters()).device)
-    hypotheses = beam_search(model, src, field.sos_id, field.eos_id, _BEAM_SIZE, translator.alpha)[0]
+    hypotheses = beam_search(model, src, field.sos_id, field.eos_id, _BEAM_SIZE, translator.length_penalty)[0]
     ids = hypotheses[0].ids
     logits = model(src, torch.tensor([[field.sos_id, *ids[:-1]]], device=src.device))[0]  # [tgt_len, tgt_vocab_size]
     logits[:, [field.pad_id, field.sos_id]] = -torch.inf
@@ -81,7 +81,7 @@ def trace(translator: Translator, sentence: str) -> Trace:
         for written, row, best, values in zip(ids, probabilities, tokens, largest, strict=True)
     ]
     beams = [(field.join(field.decode(hypothesis.ids)), hypothesis) for hypothesis in hypotheses]
-    itos = translator.src_field.vocab.itos
+    itos = translator.src_tokenizer.vocab.itos
     unknown = [token for token, i in zip(translation.src_tokens, src_ids, strict=True) if itos[i] != token]
     return Trace(translation, steps, beams, unknown)
 

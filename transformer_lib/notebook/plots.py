@@ -16,10 +16,10 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
-from transformer_lib.checkpoint import replace_file
 from transformer_lib.data.tokenizers import SOS
+from transformer_lib.files import replace_file
 from transformer_lib.inference.translator import Translation
-from transformer_lib.training.trainer import History
+from transformer_lib.training.loop import History
 
 COLOUR_MAP = "viridis"  # even steps in brightness, readable for colour-blind people and in print
 STYLE = {

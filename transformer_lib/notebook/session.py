@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from IPython.display import SVG, Markdown
 
-from transformer_lib.checkpoint import MODEL_FILE, STATE_FILE, load_model, load_training_state
+from transformer_lib.checkpoint import MODEL_FILE, load_model
 from transformer_lib.data.corpora import Corpus, CorpusError, Text, load_corpus, load_text
+from transformer_lib.files import STATE_FILE, load_training_state
 from transformer_lib.inference.translator import Translator
-from transformer_lib.training.pipeline import train_translator
+from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
-from transformer_lib.training.trainer import pick_device, seed_everything
+from transformer_lib.training.train_translator import train_translator
 
 _FIGURES = Path(__file__).parent / "figures"  # in a wheel; in the repository, they lie in assets/
 if not _FIGURES.is_dir():
@@ -118,10 +119,10 @@ def start_with_model(corpus: str = "multi30k") -> tuple[Session, Translator]:
         begun = (session.runs / STATE_FILE).exists()
         if not _is_trained(session.runs) or (begun and _was_interrupted(session.runs, session.recipe)):
             train_translator(session.corpus, session.preset, session.recipe, session.runs, begun, session.device)
-    saved = load_model(session.runs, session.device)
+    saved = load_model(session.runs, device=session.device)
     history = saved.notes["history"]["val_loss"]
     print(f"model: {session.preset}, {len(history)} epochs to its best validation loss, {min(history):.3f}")
-    return session, Translator(saved.model, saved.fields["src"], saved.fields["tgt"])
+    return session, Translator(saved.model, saved.tokenizers["src"], saved.tokenizers["tgt"])
 
 
 def show_source(*objects: Any) -> Markdown:

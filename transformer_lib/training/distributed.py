@@ -1,8 +1,8 @@
 """Several processes, one training: each computes the gradient of its share of every batch (``torch.distributed``).
 
-``torchrun`` starts the processes and tells each its rank in the environment. They work together within ``together``,
-which ``fit`` enters; outside it, and in a process that was started alone, everything here leaves what it is given as it
-is.
+``torchrun`` starts the processes and tells each its rank in the environment. They work together within
+``process_group``, which ``fit`` enters; outside it, and in a process that was started alone, everything here returns
+its argument as it is.
 """
 
 import atexit
@@ -10,8 +10,7 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -24,7 +23,7 @@ _together = False
 
 
 @contextmanager
-def together(device: torch.device) -> Iterator[None]:
+def process_group(device: torch.device) -> Iterator[None]:
     """Let the processes that torchrun has started work together for as long as the block lasts.
 
     Args:
@@ -47,7 +46,9 @@ def together(device: torch.device) -> Iterator[None]:
     before, _together = _together, _are_connected()
     try:
         yield
-    except BaseException:  # whoever fails leaves at once: with NCCL, destroying would wait for those who wait for it
+    except (
+        BaseException
+    ):  # a process that fails exits at once: with NCCL, destroying would wait for processes that wait for it
         if _are_connected():
             atexit.unregister(dist.destroy_process_group)
         raise
@@ -103,21 +104,17 @@ def world_size() -> int:
     return dist.get_world_size() if _together else 1
 
 
-def share(whole: Any) -> Any:
-    """Return what this process has to do: of n processes, every n-th sentence or item, so that all have as long ones.
-
-    Args:
-        whole: a batch, whose attributes that are tensors have the sentences in their first dimension; or a sequence.
-    """
-    if world_size() == 1:
-        return whole
-    mine = slice(rank(), None, world_size())
-    if isinstance(whole, Sequence):
-        return whole[mine]
-    return SimpleNamespace(**{name: value[mine] for name, value in vars(whole).items() if isinstance(value, Tensor)})
+def shard(whole: Sequence[T]) -> Sequence[T]:
+    """Return what this process has to do: every n-th item for n processes, so that all get items of similar size."""
+    return whole if world_size() == 1 else whole[rank() :: world_size()]
 
 
-def total(mine: Tensor) -> Tensor:
+def shard_tensors(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return this process's sentences of a batch, whose tensors have the sentences in their first dimension."""
+    return [shard(tensor) for tensor in tensors]
+
+
+def all_reduce_sum(mine: Tensor) -> Tensor:
     """Return the sum of all processes' tensors."""
     if world_size() == 1:
         return mine
@@ -138,7 +135,7 @@ def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
     vector_to_parameters(vector, gradients)
 
 
-def from_all(mine: T) -> list[T]:
+def all_gather(mine: T) -> list[T]:
     """Return what each process gives, by rank."""
     if world_size() == 1:
         return [mine]
@@ -148,7 +145,7 @@ def from_all(mine: T) -> list[T]:
     return everyones
 
 
-def from_first(make: Callable[[], T]) -> T:
+def broadcast(make: Callable[[], T]) -> T:
     """Return what ``make`` returns in the first process; the others do not call it, and get tensors on the CPU."""
     if world_size() == 1:
         return make()

@@ -1,7 +1,6 @@
 """Noticing that a training has gone wrong: at which step, with which learning rate, on a batch of which size."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +10,7 @@ _STEPS_AT_ONCE = 100
 
 
 class DivergenceWatch:
-    """Looks at each step's loss and gradient, and stops the training at the first that is no number.
+    """Looks at each step's loss and gradient, and stops the training at the first that is NaN or infinite.
 
     To read a number, Python waits until a GPU has done all that was asked of it, and meanwhile asks for nothing more.
     So what a GPU computes is looked at a hundred steps at a time; the message still names the first bad step.
@@ -31,20 +30,20 @@ class DivergenceWatch:
         self.steps = 0
         self.unseen: list[tuple[str, Tensor]] = []
 
-    def step(self, loss: Tensor, norm: Tensor, learning_rate: float, batch: Any) -> None:
+    def step(self, loss: Tensor, norm: Tensor, learning_rate: float, batch: dict[str, Tensor]) -> None:
         """Take note of a step.
 
         Args:
             loss: a single number.
             norm: the gradient's, before it was clipped; a single number.
             learning_rate: the optimiser's.
-            batch: what the step was about; its attributes that are tensors have sizes.
+            batch: what the step was computed from.
 
         Raises:
-            FloatingPointError: this step's loss or gradient, or an earlier one's, is no number.
+            FloatingPointError: this step's loss or gradient, or an earlier one's, is NaN or infinite.
         """
         self.steps += 1
-        sizes = ", ".join(f"{name} {list(ids.shape)}" for name, ids in vars(batch).items() if isinstance(ids, Tensor))
+        sizes = ", ".join(f"{name} {list(ids.shape)}" for name, ids in batch.items())
         where = f"step {self.steps} of the epoch (learning rate {learning_rate:.3g}, batch {sizes})"
         self.unseen.append((where, torch.stack([loss.detach().float(), norm.detach().float()])))
         if len(self.unseen) >= self.at_once:

@@ -1,11 +1,13 @@
-"""What training minimises: cross-entropy with label smoothing (section 5.4), and how much two passes disagree."""
+"""What training minimises: cross-entropy with label smoothing (section 5.4)."""
+
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch import Tensor
 
-_LOGITS_AT_ONCE = {"cpu": 2**20, "other": 2**27}  # 4 MB, which a CPU's cache holds a few times; 512 MB
+from transformer_lib.fast.loss import chunked_cross_entropy
+from transformer_lib.fast.worker import Worker
 
 
 def sequence_loss(
@@ -30,95 +32,54 @@ def sequence_loss(
     )
 
 
-def output_loss(
-    output: nn.Linear,
-    features: Tensor,
-    targets: Tensor,
-    pad_id: int,
-    label_smoothing: float = 0.0,
-    consistency: float = 0.0,
+def rdrop_loss(
+    logits: Tensor, targets: Tensor, pad_id: int, label_smoothing: float = 0.0, rdrop_weight: float = 0.0
 ) -> Tensor:
-    """Compute ``sequence_loss(output(features), targets, …)`` a few hundred positions at a time.
+    """Compute R-Drop's loss (Liang et al. 2021, equation 4, halved) of two passes that dropout has made different.
 
-    The logits of a batch are by far its largest tensor, and are read and written several times on the way from the
-    features to the gradient. Here they are never there all at once: the gradient of each slice is computed together
-    with its loss, while a CPU still has it in its cache. A CPU also leaves padding out; a GPU would have to wait to
-    know how much is left, so there, padding is computed and weighs nothing.
-
-    With ``consistency``, the features hold two passes of the same sentences, which dropout has made different, and the
-    loss is R-Drop's (Liang et al. 2021, equation 4, halved): the mean of both passes' cross-entropies, plus
-    ``consistency`` times the mean of the two Kullback-Leibler divergences between what the passes predict (so it is
-    half of the paper's α).
+    It is the mean of both passes' ``sequence_loss``, plus ``rdrop_weight`` (half of the paper's α) times the mean of
+    the two Kullback-Leibler divergences between what the passes predict. Notebook 09, section 6.
 
     Args:
-        output: the layer that makes logits of features.
-        features: ``[batch, tgt_len, d_model]``; with ``consistency``, ``[2 · batch, tgt_len, d_model]``.
+        logits: of both passes, one below the other, ``[2 · batch, tgt_len, tgt_vocab_size]``.
         targets: the tokens that should have been predicted, ``[batch, tgt_len]``.
         pad_id, label_smoothing: as in ``sequence_loss``.
-        consistency: weight of the disagreement; 0 for one pass.
+        rdrop_weight: weight of the disagreement.
     """
+    cross_entropy = sequence_loss(logits, targets.repeat(2, 1), pad_id, label_smoothing)
+    log_p, log_q = logits.float().log_softmax(dim=-1).chunk(2)  # [batch, tgt_len, tgt_vocab_size] each
+    divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1) / 2  # [batch, tgt_len]
     real = targets != pad_id
-    passes = features.unflatten(0, (2 if consistency else 1, -1))  # [passes, batch, tgt_len, d_model]
-    if _leaves_padding_out(features.device):
-        passes, targets, padding = passes[:, real], targets[real], None
+    return cross_entropy + rdrop_weight * divergence.masked_fill(~real, 0).sum() / real.sum().clamp(min=1)
+
+
+def batch_loss(
+    worker: Worker, tensors: Sequence[Tensor], pad_id: int, label_smoothing: float = 0.0, rdrop_weight: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Let a model predict a batch, and say how well it did.
+
+    Args:
+        worker: what computes.
+        tensors: what the model's ``logits_and_targets`` takes, on its device.
+        pad_id, label_smoothing: as in ``sequence_loss``.
+        rdrop_weight: as in ``rdrop_loss``; 0 for one pass.
+
+    Returns:
+        The mean loss per real token, in nats, and the number of real tokens.
+    """
+    if rdrop_weight:
+        tensors = [torch.cat([tensor, tensor]) for tensor in tensors]
+    if worker.without_output is not None:
+        hidden_states, targets = worker.without_output.logits_and_targets(*tensors)
     else:
-        passes, targets, padding = passes.flatten(1, 2), targets.flatten(), ~real.flatten()
-    return _OutputLoss.apply(passes, output.weight, output.bias, targets, padding, label_smoothing, consistency)
-
-
-def _leaves_padding_out(device: torch.device) -> bool:
-    return device.type == "cpu"
-
-
-class _OutputLoss(torch.autograd.Function):
-    """The mean loss over tokens, given their features, ``[passes, tokens, d_model]``, and which ones are padding."""
-
-    @staticmethod
-    def forward(ctx, passes, weight, bias, targets, padding, label_smoothing, consistency):
-        num_passes, num_tokens, _ = passes.shape
-        vocab_size = len(weight)
-        wide = torch.promote_types(passes.dtype, torch.float32)
-        loss = torch.zeros((), dtype=wide, device=passes.device)
-        to_passes = torch.empty_like(passes)
-        to_weight, to_bias = torch.zeros_like(weight, dtype=wide), torch.zeros_like(bias, dtype=wide)
-        at_once = _LOGITS_AT_ONCE["cpu" if passes.device.type == "cpu" else "other"]
-        step = max(1, at_once // (num_passes * vocab_size))
-        for start in range(0, num_tokens, step):
-            rows = slice(start, start + step)
-            x = passes[:, rows]  # [passes, rows, d_model]
-            target = targets[rows].expand(num_passes, -1)[..., None]  # [passes, rows, 1]
-            log_p = F.linear(x, weight, bias).log_softmax(dim=-1, dtype=wide)  # [passes, rows, vocab_size]
-            each = (1 - label_smoothing) * log_p.gather(-1, target) + label_smoothing * log_p.mean(-1, keepdim=True)
-            p = log_p.exp()
-            gradient = p  # of the cross-entropy: what is predicted minus what should be
-            if consistency:
-                difference = log_p - log_p.flip(0)
-                divergence = (p * difference).sum(-1, keepdim=True)  # KL(this pass ‖ the other), [passes, rows, 1]
-                each -= consistency * divergence
-                gradient = difference.sub_(divergence).mul_(p).add_(p).sub_(p.flip(0))  # of both divergences
-                gradient = gradient.mul_(consistency).add_(p)
-            gradient.sub_(label_smoothing / vocab_size)
-            gradient.scatter_add_(-1, target, torch.full_like(target, label_smoothing - 1, dtype=wide))
-            if padding is not None:
-                hidden = padding[rows, None]
-                x = x.masked_fill(hidden, 0)
-                each.masked_fill_(hidden, 0)
-                gradient.masked_fill_(hidden, 0)
-            low_gradient = gradient.to(passes.dtype)
-            loss -= each.sum()
-            to_passes[:, rows] = low_gradient @ weight
-            to_weight += low_gradient.flatten(0, 1).T @ x.flatten(0, 1)
-            to_bias += gradient.sum((0, 1))
-        ctx.save_for_backward(to_passes, to_weight, to_bias)
-        ctx.dtypes = passes.dtype, weight.dtype, bias.dtype
-        real_tokens = torch.tensor(num_tokens) if padding is None else (~padding).sum()
-        ctx.count = (num_passes * real_tokens).clamp(min=1).to(wide)  # a process may have none
-        return loss / ctx.count
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient):
-        factor = gradient / ctx.count  # float16 would round a token's share alone to nothing
-        pairs = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
-        wide = factor.dtype  # a GPU would round the factor to a tensor's precision
-        return *((factor * tensor.to(wide)).to(dtype) for tensor, dtype in pairs), None, None, None, None
+        logits, targets = worker.twin.logits_and_targets(*tensors)
+    if rdrop_weight:
+        targets = targets.chunk(2)[0]
+    if worker.without_output is not None:
+        output = worker.twin.output
+        loss = chunked_cross_entropy(output, hidden_states, targets, pad_id, label_smoothing, rdrop_weight)
+    elif rdrop_weight:
+        loss = rdrop_loss(logits, targets, pad_id, label_smoothing, rdrop_weight)
+    else:
+        loss = sequence_loss(logits, targets, pad_id, label_smoothing)
+    return loss, (targets != pad_id).sum()

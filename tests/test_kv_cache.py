@@ -1,0 +1,114 @@
+import pytest
+import torch
+from torch import nn
+from weights import shake
+
+from transformer_lib import DecoderLayer, Transformer, TransformerConfig
+from transformer_lib.inference.kv_cache import CachedDecoder, can_cache
+from transformer_lib.model.attention import MultiHeadAttention
+from transformer_lib.model.sublayers import PositionwiseFeedForward
+
+SIZES = {"d_model": 16, "num_heads": 4, "d_ff": 32, "num_layers": 2, "max_len": 12}
+SRC = torch.tensor([[2, 5, 6, 7, 3], [2, 8, 3, 1, 1]])
+TGT = torch.tensor([[2, 9, 10, 11], [2, 12, 13, 14]])
+
+
+def build(**changes):
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(20, 20, **{**SIZES, **changes})).eval()
+    shake(model)
+    return model
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+@torch.no_grad()
+def test_one_step_at_a_time_gives_what_all_steps_at_once_give(norm_first, positions):
+    model = build(norm_first=norm_first, positions=positions)
+    cache = CachedDecoder(model, *model.encode(SRC))
+    steps = [cache.step(TGT[:, i : i + 1]) for i in range(TGT.shape[1])]
+    torch.testing.assert_close(torch.cat(steps, dim=1), model(SRC, TGT))
+    assert cache.length == TGT.shape[1]
+
+
+@torch.no_grad()
+def test_several_rows_can_share_one_sentences_memory():
+    model = build()
+    beams = TGT.repeat_interleave(3, dim=0)
+    beams[:, 1] += torch.arange(6) % 3  # three hypotheses of each sentence
+    cache = CachedDecoder(model, *model.encode(SRC))
+    steps = [cache.step(beams[:, i : i + 1]) for i in range(4)]
+    torch.testing.assert_close(torch.cat(steps, dim=1), model(SRC.repeat_interleave(3, dim=0), beams))
+
+
+@torch.no_grad()
+def test_selected_rows_take_their_past_along():
+    model = build()
+    cache = CachedDecoder(model, *model.encode(SRC))
+    cache.step(TGT[:, :1])
+    cache.step(TGT[:, 1:2])
+    second = torch.tensor([1])
+    cache.select(second, second)
+    torch.testing.assert_close(cache.step(TGT[second, 2:3])[:, 0], model(SRC[second], TGT[second, :3])[:, -1])
+
+
+@torch.no_grad()
+def test_the_model_itself_is_left_as_it_was():
+    model = build()
+    before = model(SRC, TGT)
+    CachedDecoder(model, *model.encode(SRC)).step(TGT[:, :1])
+    assert all(type(layer.self_attn) is MultiHeadAttention for layer in model.decoder.layers)
+    assert model(SRC, TGT).equal(before)
+
+
+def test_a_cache_takes_one_token_at_a_time():
+    model = build()
+    with pytest.raises(ValueError, match=r"newest has shape \[2, 4\], expected \[rows, 1\]"):
+        CachedDecoder(model, *model.encode(SRC)).step(TGT)
+
+
+class OtherDecode(Transformer):
+    def decode(self, tgt, memory, memory_mask):
+        return 2 * super().decode(tgt, memory, memory_mask)
+
+
+class OtherAttention(MultiHeadAttention):
+    def forward(self, query, key, value, mask=None, need_weights=False):
+        return super().forward(query, key.flip(1), value, mask, need_weights)
+
+
+class OtherLayer(DecoderLayer):
+    def forward(self, x, *arguments):
+        return super().forward(x.cumsum(1), *arguments)
+
+
+class SwiGLU(PositionwiseFeedForward):
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        self.gate = nn.Linear(d_model, d_ff)
+
+    def forward(self, x):
+        return self.linear2(nn.functional.silu(self.gate(x)) * self.linear1(x))
+
+
+def test_what_a_cache_cannot_know_to_be_exact_is_not_cached():
+    """A model of the reader's may compute anything from earlier positions."""
+    assert can_cache(build())
+    assert not can_cache(OtherDecode(TransformerConfig(20, 20, **SIZES)))
+    model = build()
+    model.decoder.layers[1].self_attn = OtherAttention(16, 4)
+    assert not can_cache(model)
+    model = build()
+    model.decoder.layers[1] = OtherLayer(16, 4, 32)
+    assert not can_cache(model)
+
+
+@torch.no_grad()
+def test_another_position_wise_network_is_cached():
+    model = build()
+    for layer in model.decoder.layers:
+        layer.feed_forward = SwiGLU(16, 32)
+    assert can_cache(model)
+    cache = CachedDecoder(model, *model.encode(SRC))
+    steps = [cache.step(TGT[:, i : i + 1]) for i in range(4)]
+    torch.testing.assert_close(torch.cat(steps, dim=1), model(SRC, TGT))

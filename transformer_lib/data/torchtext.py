@@ -1,0 +1,36 @@
+"""The adapter to torchtext 0.6, whose objects the tutorials teach. Nothing else in this library needs torchtext.
+
+torchtext is discontinued; 0.6.0 is the release that has ``Field`` and ``BucketIterator``. Notebook 02 has both.
+"""
+
+from collections import Counter
+
+from torchtext.data import Dataset, Example, Field
+from torchtext.vocab import Vocab
+
+from transformer_lib.data.batches import PairDataset
+from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, WordTokenizer
+
+
+def to_field(tokenizer: WordTokenizer) -> Field:
+    """Return a ``Field`` that tokenises and numbers as ``tokenizer`` does; batches come out as ``[batch, seq_len]``."""
+    field = Field(
+        tokenize=tokenizer.preprocess,
+        init_token=SOS,
+        eos_token=EOS,
+        unk_token=UNK,
+        pad_token=PAD,
+        batch_first=True,
+    )
+    if tokenizer.vocab is not None:
+        field.vocab = Vocab(Counter(), specials=list(tokenizer.vocab.itos))
+    return field
+
+
+def to_torchtext(dataset: PairDataset) -> Dataset:
+    """Return the same sentence pairs as a torchtext ``Dataset`` with the columns ``src`` and ``tgt``.
+
+    Its ``BucketIterator`` can be given to ``fit`` and ``train_epoch`` like any other iterable of batches.
+    """
+    columns = [(side, to_field(tokenizer)) for side, tokenizer in dataset.tokenizers.items()]
+    return Dataset([Example.fromlist(list(example), columns) for example in dataset.examples], columns)

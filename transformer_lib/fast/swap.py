@@ -1,0 +1,41 @@
+"""Putting faster parts into a model from outside: a twin with the same weights, and other classes in some places."""
+
+import copy
+from collections.abc import Mapping
+
+from torch import nn
+
+from transformer_lib.fast.attention import CPUAttention
+from transformer_lib.fast.dropout import CheapDropout
+from transformer_lib.model.attention import MultiHeadAttention
+
+ON_A_CPU: dict[type[nn.Module], type[nn.Module]] = {MultiHeadAttention: CPUAttention, nn.Dropout: CheapDropout}
+
+
+def twin(model: nn.Module, classes: Mapping[type[nn.Module], type[nn.Module]]) -> nn.Module:
+    """Return a copy of a model that shares its parameters, buffers and hooks, with other classes for some modules.
+
+    Args:
+        model: stays as it is.
+        classes: for each class, a subclass that computes the same with the same attributes. Only modules of exactly
+            this class are exchanged, since a user's subclass may compute something else, and none inside of PyTorch's
+            own layers, which look into their parts.
+    """
+    twins: dict[nn.Module, nn.Module] = {}
+
+    def twin_of(module: nn.Module) -> nn.Module:
+        if module not in twins:  # one module may be in several places, such as a shared embedding
+            twins[module] = copied = copy.copy(module)
+            copied.__class__ = classes.get(type(module), type(module))
+            if not isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+                copied._modules = {name: child and twin_of(child) for name, child in module._modules.items()}
+        return twins[module]
+
+    return twin_of(model)
+
+
+def with_modules(module: nn.Module, **replacements: nn.Module) -> nn.Module:
+    """Return a copy of a module that shares all its weights, but has other modules in place of some."""
+    copied = copy.copy(module)
+    copied._modules = {**module._modules, **replacements}
+    return copied

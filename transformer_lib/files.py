@@ -1,0 +1,96 @@
+"""Files that are never half-written or lost, and the state that a training resumes from."""
+
+import contextlib
+import glob
+import io
+import os
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+STATE_FILE = "training_state.pt"
+_STATE_FORMAT = "transformer_lib training state, version 2"
+
+
+class CheckpointError(RuntimeError):
+    """A file does not hold what it should. The message says which file, and why."""
+
+
+def save_training_state(path: str | Path, state: dict[str, Any]) -> None:
+    """Write everything that training needs to go on, or leave what was there untouched.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    buffer = io.BytesIO()
+    torch.save({"format": _STATE_FORMAT, **state}, buffer)
+    replace_file(path, buffer.getvalue())
+
+
+def load_training_state(path: str | Path) -> dict[str, Any]:
+    """Read what ``save_training_state`` wrote, onto the CPU; only tensors and plain values: reading never runs code.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        OSError: it cannot be read.
+        CheckpointError: it is cut off, or something else.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist: there is no training to resume")
+    with open(path, "rb"):
+        pass  # a file that may not be read is no broken one
+    try:
+        with zipfile.ZipFile(path) as archive:  # which is what torch.save writes; torch.load checks no checksums
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise ValueError("it is compressed, as torch.save never does")
+            if (damaged := archive.testzip()) is not None:
+                raise ValueError(f"its part {damaged} is damaged")
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch.load raises whatever its parsers stumble over
+        reason = str(error).strip().split("\n")[0]
+        raise CheckpointError(f"{path} is not a complete training state ({reason})") from error
+    if not isinstance(state, dict) or state.get("format") != _STATE_FORMAT:
+        raise CheckpointError(f"{path} is not a training state of this library: another program or version wrote it")
+    return state
+
+
+def remove_unfinished(path: str | Path) -> None:
+    """Remove what ``replace_file`` had not finished for ``path`` when its process was killed."""
+    path = Path(os.path.realpath(path))
+    for temporary in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        temporary.unlink(missing_ok=True)
+
+
+def replace_file(path: str | Path, content: bytes) -> None:
+    """Write a whole file under a temporary name, then rename it: ``path`` holds the old content or the new, never half.
+
+    What a link points to is replaced, and not the link. Into what is no file, such as ``/dev/stdout``, it is written.
+
+    Raises:
+        OSError: it cannot be written (a full disk, a folder without permission); what was there before is unchanged.
+    """
+    path = Path(path)
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file() and not target.is_dir():
+        target.write_bytes(content)
+        return
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # on the disk before the name changes, also if the power fails
+        if target.is_file():
+            shutil.copymode(target, temporary)
+        os.replace(temporary, target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(error.errno, f"{reason}; what was there before is unchanged", str(path)) from error
+    finally:
+        with contextlib.suppress(OSError):  # what happened before matters more
+            temporary.unlink(missing_ok=True)

@@ -1,0 +1,147 @@
+"""Running text for a language model: one long stream of tokens, cut into rows and chunks. Notebook 08, section 4."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from transformer_lib.data.batches import to_device
+from transformer_lib.data.tokenizers import EOS, PAD, UNK, WordTokenizer
+
+
+class StreamTokenizer(WordTokenizer):
+    """Running text, as a language model reads it: nothing before a line, ``<eos>`` after it.
+
+    Args:
+        language: a language code, such as ``"en"``; None if tokens are between spaces already, as in WikiText.
+        lower: make everything lower case.
+        tokenize: as in ``WordTokenizer``.
+    """
+
+    specials = (UNK, PAD)
+
+    def __init__(self, language: str | None = None, lower: bool = False, tokenize=None):
+        super().__init__(language, lower, tokenize)
+
+    def stream(self, lines: Iterable[str]) -> list[str]:
+        """Join lines into one long list of tokens, with ``<eos>`` after each line, empty ones too."""
+        tokens = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                tokens += [*self.preprocess(line), EOS]
+            except ValueError as error:
+                raise ValueError(f"line {number} cannot be used: {error}") from None
+        return tokens
+
+    def encode(self, prompt: str) -> list[int]:
+        """Turn the beginning of a text, one line or several, into ids.
+
+        Raises:
+            ValueError: there is nothing in it, or a word is not in the vocabulary.
+        """
+        if not prompt.strip():
+            raise ValueError(f"prompt is {prompt!r}, expected at least one word")
+        tokens = self.stream(prompt.strip().split("\n"))[:-1]  # lines end in <eos>, but the last one is to go on
+        if unknown := sorted({token for token in tokens if token not in self.vocab}):
+            raise ValueError(
+                f"prompt holds {', '.join(map(repr, unknown))}, expected words among the {len(self.vocab):,} of the "
+                f"vocabulary, which come from the training text{'' if self.lower else ' (upper case counts)'}; "
+                f"write {UNK} where the word does not matter"
+            )
+        return [self.vocab[token] for token in tokens]
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """Turn ids into tokens, all of them.
+
+        Raises:
+            ValueError: an id is outside the vocabulary.
+        """
+        return [self._token(i) for i in ids]
+
+
+class TextDataset(torch.utils.data.Dataset):
+    """A running text as one list of tokens.
+
+    Args:
+        tokens: the text.
+        tokenizer: what tokenised it; its vocabulary need not exist yet.
+    """
+
+    def __init__(self, tokens: list[str], tokenizer: StreamTokenizer):
+        self.tokens = tokens
+        self.tokenizers = {"text": tokenizer}
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, i: int) -> str:
+        return self.tokens[i]
+
+    def ids(self) -> Tensor:
+        """Look up all tokens: ``[tokens]``."""
+        vocab = self.tokenizers["text"].vocab
+        return torch.tensor([vocab[token] for token in self.tokens])
+
+    def batches_for(self, recipe: Any, device: torch.device, train: bool, *_: Any) -> "BPTTBatches":
+        """Return chunks as a ``Recipe`` wants them; a short text to validate on may have fewer rows."""
+        rows = recipe.batch_size if train else max(1, min(recipe.batch_size, len(self) // 2))
+        return BPTTBatches(self, rows, recipe.bptt, device)
+
+
+def make_stream(lines: Iterable[str], tokenizer: StreamTokenizer) -> TextDataset:
+    """Tokenise lines, empty ones included, into one running text."""
+    return TextDataset(tokenizer.stream(lines), tokenizer)
+
+
+class Chunk(NamedTuple):
+    """Ids of a piece of text, and of what comes one token later: ``[batch_size, seq_len]`` each."""
+
+    text: Tensor
+    target: Tensor
+
+
+class BPTTBatches:
+    """Cut a running text into rows, side by side, and go along them chunk by chunk, always in the same order.
+
+    The name is torchtext's: truncated backpropagation through time, which recurrent networks were trained with so.
+    PyTorch's tutorial has the batch second, so it calls the rows columns, and it drops the tokens that fill no column;
+    here as in torchtext, padding fills the last rows, which the loss does not count.
+
+    Args:
+        dataset: what ``make_stream`` returned.
+        batch_size: number of rows.
+        bptt: tokens of each row in a chunk; the last chunk of a text may be shorter.
+        device: where the chunks are needed.
+
+    Raises:
+        ValueError: a number is not positive, or the text is too short for so many rows.
+    """
+
+    def __init__(
+        self, dataset: TextDataset, batch_size: int = 20, bptt: int = 35, device: torch.device | str | None = None
+    ):
+        for name, value in (("batch_size", batch_size), ("bptt", bptt)):
+            if value < 1:
+                raise ValueError(f"{name} is {value!r}, expected a positive number")
+        if len(dataset) < 2 * batch_size:
+            raise ValueError(
+                f"dataset has {len(dataset)} tokens, expected at least {2 * batch_size}, two for each of batch_size="
+                f"{batch_size} rows: take a longer text or fewer rows"
+            )
+        self.dataset, self.bptt, self.device = dataset, bptt, torch.device(device or "cpu")
+        row = -(-len(dataset) // batch_size)
+        pad_id = dataset.tokenizers["text"].pad_id
+        ids = torch.full((batch_size * row,), pad_id)
+        ids[: len(dataset)] = dataset.ids()
+        self.rows = ids.view(batch_size, row)
+
+    def __len__(self) -> int:
+        """Return the number of chunks."""
+        return -(-(self.rows.shape[1] - 1) // self.bptt)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        for start in range(0, self.rows.shape[1] - 1, self.bptt):
+            end = min(start + self.bptt, self.rows.shape[1] - 1)
+            chunk = Chunk(self.rows[:, start:end].contiguous(), self.rows[:, start + 1 : end + 1].contiguous())
+            yield to_device(chunk, self.device)
