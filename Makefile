@@ -11,23 +11,41 @@ MODEL ?= runs/sample-small
 TRAIN_SMALL = $(BIN)/transformer-lib train $(if $(wildcard runs/sample-small/training_state.pt),--resume)
 # Without the state of its widgets, a page shows what stands for them, and loads no widget manager from elsewhere.
 NBCONVERT := $(BIN)/jupyter nbconvert --log-level ERROR --ExecutePreprocessor.store_widget_state=False
-ifdef TRANSFORMER_LIB_DATA  # notebooks run in other folders
-export TRANSFORMER_LIB_DATA := $(abspath $(TRANSFORMER_LIB_DATA))
+# Notebooks run in other folders, where a relative path would lead elsewhere. The library itself knows what ~ means.
+# ($(abspath) would take a path with a space in it for two.)
+ifneq ($(TRANSFORMER_LIB_DATA),)
+ifeq ($(filter /% ~%,$(firstword $(TRANSFORMER_LIB_DATA))),)
+override TRANSFORMER_LIB_DATA := $(CURDIR)/$(TRANSFORMER_LIB_DATA)
+endif
+export TRANSFORMER_LIB_DATA
 endif
 
-.PHONY: help notebooks book test test-faults lab train bench lint outputs repository clean
+# Run notebooks in place, one after another, from a folder two levels down; say which one is running, and how long it took.
+define RUN_EACH
+@cd $(1) && began=$$(date +%s) && for notebook in $(2); do \
+	name=$${notebook%.ipynb}; started=$$(date +%s); \
+	printf '%-32s running …  ' "$$name"; \
+	messages=$$($(3) ../../$(NBCONVERT) --to notebook --inplace --execute "$$notebook" 2>&1) || \
+		{ printf 'failed\n%s\n\n%s failed: its message is above\n' "$$messages" "$(1)/$$notebook"; exit 1; }; \
+	printf '%4d s\n' $$(($$(date +%s) - started)); \
+	test -z "$$messages" || printf '%s\n' "$$messages"; \
+done && printf '%-32s            %4d s\n' "in all" $$(($$(date +%s) - began))
+endef
+
+.PHONY: help notebooks book test check test-faults lab train bench lint outputs repository clean
 
 help:
 	@echo "make notebooks   run the whole series on the embedded corpus; a book of it in build/notebooks/book/"
-	@echo "make book        the series as a book, from the outputs that the notebooks hold, in build/book/"
-	@echo "make test        run every check: ruff, pytest, and the notebooks through nbval"
-	@echo "make test-faults break things in every way that we know, for 40 minutes, and print a table of what was lost"
+	@echo "make book        the series as a book, from the outputs stored in the notebooks, in build/book/"
+	@echo "make check       run the library's own tests"
+	@echo "make test        run every test: ruff, pytest, and the notebooks through nbval"
+	@echo "make test-faults break files, disks and processes thousands of times, and print a table of what was lost"
 	@echo "make lab         open the series in JupyterLab"
 	@echo "make train       train, score and try a small model; a picture of its attention in build/"
-	@echo "make bench       measure how fast training and translating are, on Multi30k; JSON in build/"
-	@echo "make lint        put the code into shape with ruff"
-	@echo "make outputs     run the series in full and store the outputs in the notebooks"
-	@echo "make repository URL=https://github.com/OWNER/NAME   write your repository's address wherever it stands"
+	@echo "make bench       measure how fast training and translation are, on Multi30k; JSON in build/"
+	@echo "make lint        format the code and fix what ruff can fix"
+	@echo "make outputs     run the series in full, on Multi30k, and store the outputs in the notebooks"
+	@echo "make repository URL=https://github.com/OWNER/NAME   put your repository's address wherever it is named"
 	@echo "make clean       remove build/ and .venv/"
 
 $(READY): pyproject.toml constraints.txt
@@ -36,27 +54,33 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[notebooks,book,test]"
 	@touch $@
 
-# Notebooks run in a copy, so that neither they nor the models they train mix with what is yours.
+# The notebooks run as copies in build/, so that neither they nor the models they train get mixed up with yours.
 notebooks: $(READY)
 	@mkdir -p build/notebooks && rm -rf build/notebooks/runs && cp $(SERIES) build/notebooks
-	cd build/notebooks && TRANSFORMER_LIB_CORPUS=sample ../../$(NBCONVERT) --to notebook --inplace --execute $(SERIES:notebooks/%=%)
-	$(MAKE) book NOTEBOOKS=build/notebooks BOOK=build/notebooks/book
+	$(call RUN_EACH,build/notebooks,$(SERIES:notebooks/%=%),TRANSFORMER_LIB_CORPUS=sample)
+	@$(MAKE) --no-print-directory book NOTEBOOKS=build/notebooks BOOK=build/notebooks/book
 
-# Sphinx reads a copy: the book's own pages at the top, notebooks and drawings beneath, as old as the originals.
+# Sphinx reads a copy: the book's own pages at the top, notebooks and drawings beneath, with the originals' times.
 book: $(READY)
+	@echo "building the book …"
 	@mkdir -p $(BOOK)-source && rm -rf $(BOOK)-source/*.md $(BOOK)-source/assets $(BOOK)-source/notebooks
 	@mkdir -p $(BOOK)-source/assets $(BOOK)-source/notebooks && cp -p book/*.md $(BOOK)-source
 	@cp -pR assets/figures assets/*.png $(BOOK)-source/assets
 	@cp -pR $(NOTEBOOKS)/[0-9]*.ipynb $(wildcard notebooks/solutions) $(BOOK)-source/notebooks
-	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir book $(BOOK)-source $(BOOK) \
-		|| (rm -rf $(BOOK) && false)  # the next time would not look again at pages that have not changed
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir book $(BOOK)-source $(BOOK) \
+		|| (rm -rf $(BOOK) && false)  # or the next build would skip the pages that have not changed
 	@echo $(BOOK)/index.html
 
-# Two processes, each of one thread: with more, OpenMP's threads would wait for those of the other process.
+# Two processes of one thread each: with more threads, the two would wait for each other's.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
+check: $(READY)
+	$(PYTEST) --ignore tests/project tests
+
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	TRANSFORMER_LIB_FAST_DEV_RUN=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --nbval-lax tests notebooks
+	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(PYTEST) --nbval-lax tests notebooks
 
 test-faults: $(READY)
 	$(BIN)/python -m pytest -m faults tests
@@ -79,13 +103,13 @@ lint: $(READY)
 
 outputs: $(READY)
 	@mkdir -p build/outputs/solutions && rm -rf build/outputs/runs
-	cp $(SERIES) build/outputs && cp $(SOLUTIONS) build/outputs/solutions
-	cd build/outputs && ../../$(NBCONVERT) --to notebook --inplace --execute $(ALL:notebooks/%=%)
-	cd build/outputs && ../../$(NBCONVERT) --inplace --coalesce-streams $(ALL:notebooks/%=%)  # leaves progress bars out
+	@cp $(SERIES) build/outputs && cp $(SOLUTIONS) build/outputs/solutions
+	$(call RUN_EACH,build/outputs,$(ALL:notebooks/%=%))
+	cd build/outputs && ../../$(NBCONVERT) --inplace --coalesce-streams $(ALL:notebooks/%=%)  # drops progress bars
 	cp $(SERIES:notebooks/%=build/outputs/%) notebooks && cp $(SOLUTIONS:notebooks/%=build/outputs/%) notebooks/solutions
 
 repository: $(READY)
-	$(BIN)/python notebooks/set_repository.py $(URL)
+	@$(BIN)/python notebooks/set_repository.py "$$URL"
 
 clean:
 	rm -rf build .venv

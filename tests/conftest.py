@@ -152,21 +152,26 @@ def pairs():
 
 
 @pytest.fixture
-def fields():
-    """German and English fields with the tiny corpus's vocabularies."""
+def tokenizers():
+    """German and English tokenisers with the tiny corpus's vocabularies."""
     src_tokenizer, tgt_tokenizer = WordTokenizer("de"), WordTokenizer("en")
     build_vocabularies(make_dataset(PAIRS, src_tokenizer, tgt_tokenizer), min_freq=1)
     return src_tokenizer, tgt_tokenizer
 
 
 @pytest.fixture
-def dataset(fields):
-    return make_dataset(PAIRS, *fields)
+def fields(tokenizers):
+    return tokenizers
 
 
 @pytest.fixture
-def tiny_config(fields):
-    src_tokenizer, tgt_tokenizer = fields
+def dataset(tokenizers):
+    return make_dataset(PAIRS, *tokenizers)
+
+
+@pytest.fixture
+def tiny_config(tokenizers):
+    src_tokenizer, tgt_tokenizer = tokenizers
     return TransformerConfig(
         len(src_tokenizer.vocab), len(tgt_tokenizer.vocab), d_model=32, num_heads=4, d_ff=64, num_layers=2, max_len=40
     )

@@ -1,3 +1,4 @@
+import shlex
 import subprocess
 import sys
 
@@ -5,6 +6,7 @@ import pytest
 
 from transformer_lib import cli
 from transformer_lib.data.corpora import CorpusError
+from transformer_lib.options import EXAMPLES, parser
 
 COMMANDS = ["train", "translate", "train-lm", "generate", "evaluate", "export", "download", "info"]
 
@@ -56,6 +58,13 @@ def test_from_training_to_translations(trained_folder, corpus_folder, capsys, tm
 
     assert cli.main(["info", str(folder)]) == 0
     assert "d_model" in capsys.readouterr().out
+
+
+def test_the_command_that_a_training_suggests_can_be_pasted(trained_folder, capsys):
+    _, output = trained_folder
+    program, *arguments = shlex.split(output.splitlines()[-1].removeprefix("Try it:"))
+    assert program == "transformer-lib" and cli.main(arguments) == 0
+    assert capsys.readouterr().out == "a dog is sleeping.\n"  # what its first validation sentence means
 
 
 def test_the_best_recipe_on_a_corpus_of_ones_own(corpus_folder, tmp_path, capsys):
@@ -195,12 +204,10 @@ def test_every_help_shows_examples_that_parse(command, capsys):
     assert exit_info.value.code == 0
     printed = capsys.readouterr().out
     assert f"examples:\n  transformer-lib {command}" in printed
-    import shlex
-
-    for line in cli.EXAMPLES[command].splitlines()[1:]:
+    for line in EXAMPLES[command].splitlines()[1:]:
         words = shlex.split(line.split("     (")[0].split(" < ")[0])
         program = "transformer_lib" if words[0] == "torchrun" else "transformer-lib"
-        cli._parser().parse_args(words[words.index(program) + 1 :])
+        parser(dict.fromkeys(COMMANDS)).parse_args(words[words.index(program) + 1 :])
 
 
 def test_info_describes_the_installation(capsys):

@@ -11,7 +11,7 @@ from transformer_lib import Transformer, cli
 from transformer_lib.checkpoint import MODEL_FILE, load_model
 from transformer_lib.data.corpora import Corpus
 from transformer_lib.files import STATE_FILE, CheckpointError, load_training_state, save_training_state
-from transformer_lib.training import trainer
+from transformer_lib.training import loop
 from transformer_lib.training.device import seed_everything
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.trainer import fit
@@ -105,7 +105,7 @@ def test_a_folder_that_became_read_only_is_named_before_training_goes_on(
 ):
     output = guest_folder / "run"
     interrupted_run(dataset, tiny_config, output)
-    monkeypatch.setattr(trainer, "train_epoch", never)
+    monkeypatch.setattr(loop, "train_epoch", never)
     with as_guest(guest_folder):
         output.chmod(0o555)
         with pytest.raises(PermissionError, match="what was there before is unchanged"):
@@ -157,7 +157,7 @@ def test_a_folder_that_cannot_be_written_to_is_named_before_training(
     dataset, tiny_config, guest_folder, monkeypatch, tried
 ):
     run(dataset, tiny_config, None)  # imports all that is needed
-    monkeypatch.setattr(trainer, "train_epoch", never)
+    monkeypatch.setattr(loop, "train_epoch", never)
     with as_guest(guest_folder):
         guest_folder.chmod(0o555)
         with pytest.raises(PermissionError, match="run") as error:

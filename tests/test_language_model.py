@@ -89,7 +89,7 @@ def test_a_chunk_that_is_too_long_and_an_id_outside_the_table_are_refused(ids):
     model = model_of()
     with pytest.raises(ValueError, match="length is 10, expected at most max_len=9 positions"):
         model(torch.zeros(1, 10, dtype=torch.long))
-    with pytest.raises(ValueError, match="ids holds 17, expected 0 to 16"):
+    with pytest.raises(ValueError, match="ids holds the id 17, expected 0 to 16"):
         model(torch.tensor([[3, 17]]))
 
 
@@ -121,10 +121,10 @@ def test_an_untrained_model_can_begin_as_a_table_of_frequencies(ids):
 
 def test_training_with_sgd_follows_the_clipped_gradient_and_decays():
     """Two epochs of one chunk each, written out."""
-    field = StreamTokenizer()
-    stream = make_stream(["a b c d e f g h i j k"], field)  # 12 tokens with <eos>: two rows of six
-    field.build_vocab(stream)
-    model = model_of(dataclasses.replace(CONFIG, vocab_size=len(field.vocab), dropout=0.0))
+    tokenizer = StreamTokenizer()
+    stream = make_stream(["a b c d e f g h i j k"], tokenizer)  # 12 tokens with <eos>: two rows of six
+    tokenizer.build_vocab([stream.tokens])
+    model = model_of(dataclasses.replace(CONFIG, vocab_size=len(tokenizer.vocab), dropout=0.0))
     expected = copy.deepcopy(model)
     recipe = Recipe(
         epochs=2,
@@ -138,7 +138,7 @@ def test_training_with_sgd_follows_the_clipped_gradient_and_decays():
     )
     history = fit(model, stream, stream, recipe, log=lambda line: None)
     assert history.best_epoch == 2
-    rows = torch.tensor([*field.encode("a b c d e f g h i j k"), field.vocab["<eos>"]]).view(2, 6)
+    rows = stream.ids().view(2, 6)
     for learning_rate in (2.0, 1.0):
         expected.zero_grad()
         F.cross_entropy(expected(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten()).backward()
@@ -207,10 +207,10 @@ def test_generating_is_repeatable_and_has_dropout_off(ids):
         ({"excluded": (17,)}, "excluded holds 17, expected 0 to 16"),
         ({"excluded": (-1,)}, "excluded holds -1, expected 0 to 16"),
         ({"excluded": tuple(range(17))}, "excluded holds all ids"),
-        ({"prompt": torch.tensor([[99, *[3] * 20]]), "length": 0}, "ids holds 99, expected 0 to 16"),
-        ({"prompt": torch.tensor([3, 4])}, r"prompt has shape \[2\], expected \[batch, prompt_len\]"),
+        ({"prompt": torch.tensor([[99, *[3] * 20]]), "length": 0}, "prompt holds the id 99, expected 0 to 16"),
+        ({"prompt": torch.tensor([3, 4])}, r"prompt has shape \[2\], expected \[batch, seq_len\]"),
         ({"prompt": torch.zeros(1, 0, dtype=torch.long)}, r"prompt has shape \[1, 0\]"),
-        ({"prompt": torch.tensor([[99]])}, "ids holds 99, expected 0 to 16"),
+        ({"prompt": torch.tensor([[99]])}, "prompt holds the id 99, expected 0 to 16"),
     ],
 )
 def test_impossible_requests_are_refused(options, message, ids):

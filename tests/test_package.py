@@ -1,4 +1,4 @@
-"""What is true of the package as a whole: what importing it costs, and who imports whom."""
+"""What is true of the package as a whole: what importing it costs, who imports whom, and where each name lives."""
 
 import ast
 import importlib
@@ -15,70 +15,173 @@ import transformer_lib
 
 PACKAGE = Path(transformer_lib.__file__).parent
 
-# the design's order: a module imports only modules that stand before it
+# What stands at the root of the package: a folder or a module imports only from those before it, and from itself.
 ORDER = [
-    "model.masks",
-    "fast.dropout",
-    "model.attention",
-    "model.embeddings",
-    "model.sublayers",
-    "model.encoder",
-    "model.decoder",
-    "model.config",
-    "model.transformer",
-    "interop.pytorch",
-    "language_model.model",
-    "data.download",
-    "data.corpora",
-    "data.tokenizers",
-    "data.subwords",
-    "data.batches",
+    "model",
+    "fast",
+    "data",
+    "files",
     "checkpoint",
-    "training.recipe",
-    "training.loss",
-    "training.distributed",
-    "training.optimizer",
-    "fast.precision",
-    "fast.prepacking",
-    "training.divergence",
-    "training.trainer",
-    "inference.search",
-    "inference.translator",
-    "language_model.generator",
-    "inference.bleu",
-    "training.pipeline",
-    "notebook.plots",
-    "notebook.attention_viewer",
-    "notebook.live_translator",
-    "notebook.session",
+    "inference",
+    "training",
+    "interop",
+    "language_model",
+    "notebook",
+    "exercises",
+    "options",
     "cli",
 ]
+# Every module by its name without "transformer_lib."; "model" itself is model/__init__.py. The package's own
+# __init__.py, which imports nothing until it is asked, and __main__.py are not among them.
+FILES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if path.parent != PACKAGE or not path.stem.startswith("__")
+}
+MODULES = list(FILES)
+LIBRARY = [module for module in MODULES if not module.startswith("exercises")]
 
 
 def run_python(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
+def imports_of(module, at_the_top=False):
+    """Full names of what a module imports, functions' own imports too unless only the top is asked for."""
+    tree = ast.parse(FILES[module].read_text(encoding="utf-8"))
+    left_out = {
+        id(inner)
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+        or (at_the_top and isinstance(node, ast.FunctionDef))
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and id(node) not in left_out:
+            assert not node.level, f"{module} has a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import) and id(node) not in left_out:
+            yield from (alias.name for alias in node.names)
+
+
+def users_of(package, at_the_top=False):
+    imports = {module: [name.split(".")[0] for name in imports_of(module, at_the_top)] for module in LIBRARY}
+    return {module for module, names in imports.items() if package in names}
+
+
+# importing
+
+
 def test_importing_the_library_loads_nothing_else():
     loaded = set(run_python("import sys, transformer_lib; print(*sys.modules)").split())
-    ours = {name.removeprefix("transformer_lib.") for name in loaded if name.startswith("transformer_lib.")}
-    assert not ours
-    for package in ("torch", "torchtext", "spacy", "matplotlib", "sacrebleu", "safetensors", "pooch"):
-        assert package not in loaded
+    assert not [name for name in loaded if name.startswith("transformer_lib.")]
+    assert {name.split(".")[0] for name in loaded} <= {*sys.stdlib_module_names, "transformer_lib", *bare_python()}
 
 
-def test_the_other_half_loads_when_it_is_asked_for():
-    code = "import sys, transformer_lib as t; f = lambda: print('torchtext' in sys.modules); f(); t.Translator; f()"
+def bare_python():
+    """What Python loads before a program begins: here, the hooks of editable installs, for example."""
+    return {name.split(".")[0] for name in run_python("import sys; print(*sys.modules)").split()}
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module.split(".")[0] in ("model", "fast")])
+def test_the_model_and_what_makes_it_fast_need_torch_and_nothing_else(module):
+    needed = {name.split(".")[0] for name in imports_of(module)}
+    assert needed <= {*sys.stdlib_module_names, "torch", "transformer_lib"}
+
+
+def test_importing_the_transformer_loads_torch_and_nothing_else():
+    code = "import sys, torch; {}; print(*sys.modules)"
+    with_torch = {name.split(".")[0] for name in run_python(code.format("pass")).split()}
+    loaded = run_python(code.format("import transformer_lib.model.transformer")).split()
+    assert {name.split(".")[0] for name in loaded} - with_torch - sys.stdlib_module_names == {"transformer_lib"}
+    ours = {name.split(".")[1] for name in loaded if name.startswith("transformer_lib.")}
+    assert ours == {"model"}
+
+
+def test_a_name_is_loaded_when_it_is_asked_for():
+    code = "import sys, transformer_lib as t; f = lambda: print('torch' in sys.modules); f(); t.Translator; f()"
     assert run_python(code).split() == ["False", "True"]
-    assert transformer_lib.Translator is importlib.import_module("transformer_lib.inference.translator").Translator
     assert {"Translator", "MultiHeadAttention"} <= set(dir(transformer_lib))
     with pytest.raises(AttributeError, match="has no attribute 'translater'"):
         transformer_lib.translater  # noqa: B018
 
 
-def test_every_name_that_is_offered_exists():
-    for name in transformer_lib.__all__:
-        assert getattr(transformer_lib, name) is not None
+def test_type_checkers_see_the_names_that_are_offered():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    seen = [(node.module, alias.name, alias.asname) for node in block.body for alias in node.names]
+    table = [(f"transformer_lib.{module}", name) for module, names in transformer_lib._NAMES.items() for name in names]
+    assert sorted(seen) == sorted((module, name, name) for module, name in table)
+
+
+@pytest.mark.parametrize("name", transformer_lib.__all__)
+def test_a_name_that_is_offered_is_defined_in_one_module_and_comes_from_there(name):
+    definition = ast.FunctionDef | ast.ClassDef
+    homes = [
+        module
+        for module in MODULES
+        for node in ast.parse(FILES[module].read_text(encoding="utf-8")).body
+        if isinstance(node, definition) and node.name == name
+    ]
+    assert homes == [module for module, names in transformer_lib._NAMES.items() if name in names]
+    assert getattr(transformer_lib, name) is getattr(importlib.import_module(f"transformer_lib.{homes[0]}"), name)
+
+
+# who imports whom
+
+
+def test_every_folder_has_its_place_in_the_order():
+    assert {module.split(".")[0] for module in MODULES} == set(ORDER)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_folder_imports_only_from_those_before_it(module):
+    folder = module.split(".")[0]
+    allowed = ORDER[: ORDER.index(folder) + 1]
+    ours = [name.removeprefix("transformer_lib.") for name in imports_of(module) if name.startswith("transformer_lib.")]
+    homes = {name: transformer_lib._MODULE_OF.get(name, name).split(".")[0] for name in ours}
+    assert not [name for name, home in homes.items() if home not in allowed]
+
+
+def test_the_library_does_not_know_the_exercises():
+    for module in LIBRARY:
+        assert not [name for name in imports_of(module) if name.startswith("transformer_lib.exercises")], module
+
+
+@pytest.mark.parametrize(
+    ("package", "users"),
+    [
+        ("torchtext", {"data.torchtext", "inference.bleu"}),
+        ("spacy", {"data.tokenizers"}),
+        ("sentencepiece", {"data.subwords"}),
+        ("matplotlib", {"notebook.plots"}),
+        ("IPython", {"notebook.session"}),
+        ("ipywidgets", {"notebook.live_translator"}),
+        ("pooch", {"data.download", "data.corpora"}),
+        ("safetensors", {"checkpoint"}),
+        ("sacrebleu", {"inference.bleu"}),
+        ("tqdm", {"training.loop"}),
+    ],
+)
+def test_a_package_that_may_change_is_confined(package, users):
+    assert users_of(package) == users
+
+
+def test_torchtext_is_loaded_by_its_adapter_and_by_its_bleu_score_alone():
+    """It is discontinued: everything else must work where it cannot be installed."""
+    assert users_of("torchtext", at_the_top=True) == {"data.torchtext"}
+    for module in LIBRARY:
+        assert not [name for name in imports_of(module) if name.startswith("transformer_lib.data.torchtext")], module
+
+
+# the files
+
+
+def test_no_file_is_too_long_to_be_read_in_one_sitting():
+    """300 lines at most, but for the drawings, each of which is short."""
+    lengths = {module: len(FILES[module].read_text(encoding="utf-8").splitlines()) for module in LIBRARY}
+    too_long = {module: lines for module, lines in lengths.items() if lines > 300 and module != "notebook.plots"}
+    assert not too_long
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +190,10 @@ def wheel(tmp_path_factory):
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(build, cwd=PACKAGE.parent, capture_output=True, check=True)
     return next(folder.glob("*.whl"))
+
+
+def test_the_wheel_tells_type_checkers_that_it_has_types(wheel):
+    assert "transformer_lib/py.typed" in zipfile.ZipFile(wheel).namelist()
 
 
 def test_the_wheel_carries_the_sample_corpus_the_figures_the_viewer_and_the_model(wheel, tmp_path):
@@ -135,97 +242,3 @@ def test_installing_leaves_torch_and_numpy_alone(wheel, tmp_path, torch, numpy):
     installed = {package["metadata"]["name"].lower() for package in json.loads(report.read_text())["install"]}
     assert {"transformer-lib", "torchtext", "spacy"} <= installed
     assert not installed & {"torch", "numpy"}
-
-
-def is_folder(module):
-    return module.startswith("transformer_lib") and (PACKAGE.parent / module.replace(".", "/")).is_dir()
-
-
-def imports_of(module):
-    tree = ast.parse((PACKAGE / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
-    type_checking = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if id(node) in type_checking:
-            continue
-        if isinstance(node, ast.ImportFrom):
-            yield from [
-                f"{node.module}.{alias.name}" if node.module.count(".") == 0 or is_folder(node.module) else node.module
-                for alias in node.names
-            ]
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-
-
-@pytest.mark.parametrize("module", ORDER)
-def test_imports_only_point_up_the_table(module):
-    for name in imports_of(module):
-        if name.startswith("transformer_lib."):
-            imported = name.removeprefix("transformer_lib.")
-            if imported not in ORDER:  # a name of the package itself
-                continue
-            assert ORDER.index(imported) < ORDER.index(module), f"{module} imports {imported}"
-
-
-def test_every_module_is_in_the_table():
-    found = {".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in PACKAGE.rglob("*.py")}
-    assert {m for m in found if not m.startswith("exercises") and "__" not in m} == set(ORDER)
-
-
-def test_the_library_does_not_know_the_exercises():
-    for module in ORDER:
-        assert not any(name.startswith("transformer_lib.exercises") for name in imports_of(module))
-
-
-@pytest.mark.parametrize(
-    ("package", "users"),
-    [
-        ("torchtext", {"data.tokenizers", "data.batches", "inference.bleu"}),
-        ("spacy", {"data.tokenizers"}),
-        ("sentencepiece", {"data.subwords"}),
-        ("matplotlib", {"notebook.plots"}),
-        ("IPython", {"notebook.session"}),
-        ("ipywidgets", {"notebook.live_translator"}),
-        ("pooch", {"data.download", "data.corpora"}),
-        ("safetensors", {"checkpoint"}),
-        ("sacrebleu", {"inference.bleu"}),
-    ],
-)
-def test_a_package_that_may_change_is_confined(package, users):
-    assert {module for module in ORDER if any(name.split(".")[0] == package for name in imports_of(module))} == users
-
-
-def test_the_model_half_needs_nothing_but_torch():
-    for module in ORDER[: ORDER.index("language_model.model") + 1]:
-        packages = {name.split(".")[0] for name in imports_of(module)} - set(sys.stdlib_module_names)
-        assert packages <= {"torch", "transformer_lib"}
-
-
-def test_translating_loads_neither_spacy_nor_pytorchs_compiler(tmp_path):
-    """Neither is needed for it, and both take long to load."""
-    code = """
-import sys
-from transformer_lib import cli
-from transformer_lib.checkpoint import save_model
-from transformer_lib.data.corpora import load_corpus
-from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
-from transformer_lib.model.config import TransformerConfig
-from transformer_lib.model.transformer import Transformer
-pieces = train_subwords(load_corpus()["val"], 300)
-fields = {"src": SubwordTokenizer("de", pieces), "tgt": SubwordTokenizer("en", pieces)}
-sizes = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1, "max_len": 200, "positions": "sinusoidal"}
-model = Transformer(TransformerConfig(300, 300, tie_embeddings=True, **sizes))
-if len(sys.argv) > 2:
-    save_model(sys.argv[1], model, fields)
-else:
-    assert cli.main(["translate", "--model", sys.argv[1], "Ein Hund."]) == 0
-    print(*sorted({"spacy", "torch._dynamo", "matplotlib", "sympy"} & set(sys.modules)), sep="\\n")
-"""
-    file = str(tmp_path / "model.safetensors")
-    for arguments in ([file, "save"], [file]):
-        result = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
-    assert len(result.stdout.splitlines()) == 2 and not result.stdout.splitlines()[1], result.stdout

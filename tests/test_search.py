@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-import transformer_lib.inference.search
 from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.inference.search import beam_search, greedy_search, length_penalty_factor
 
@@ -59,21 +58,6 @@ def test_batched_search_equals_one_sentence_at_a_time(model, src):
     assert only_ids(greedy_search(model, src, SOS, EOS)) == only_ids(alone)
     alone = [beam_search(model, row[row != PAD][None], SOS, EOS, 3)[0] for row in src]
     assert only_ids(beam_search(model, src, SOS, EOS, 3)) == only_ids(alone)
-
-
-@pytest.mark.parametrize("at_once", [1, 5])
-def test_encoding_a_few_at_a_time_changes_nothing(model, src, monkeypatch, at_once):
-    src[5, :2] = PAD  # padding may stand on the left, too
-    whole = greedy_search(model, src, SOS, EOS), beam_search(model, src, SOS, EOS, 3)
-    shapes = []
-    encode = model.encode
-    monkeypatch.setattr(model, "encode", lambda few: shapes.append(list(few.shape)) or encode(few))
-    monkeypatch.setattr(transformer_lib.inference.search, "ENCODED_AT_ONCE", at_once)
-    assert only_ids(greedy_search(model, src, SOS, EOS)) == only_ids(whole[0])
-    lengths = [9, 3, 5, 9, 2, 7, 1, 9, 4, 6, 8, 5] if at_once == 1 else [9, 9, 8]
-    assert [columns for _, columns in shapes] == lengths  # none computes what is padding in all of its sentences
-    assert sum(rows for rows, _ in shapes) == len(src)
-    assert only_ids(beam_search(model, src, SOS, EOS, 3)) == only_ids(whole[1])
 
 
 def test_a_beam_of_one_is_greedy(model, src):

@@ -1,5 +1,7 @@
 import base64
+import copy
 import json
+import pickle
 import random
 
 import pytest
@@ -17,67 +19,74 @@ def pieces(pairs):
 
 
 @pytest.fixture
-def fields(pieces):
+def tokenizers(pieces):
     return SubwordTokenizer("de", pieces), SubwordTokenizer("en", pieces)
 
 
 @pytest.fixture
-def dataset(pairs, fields):
-    return make_dataset(pairs, *fields)
+def dataset(pairs, tokenizers):
+    return make_dataset(pairs, *tokenizers)
 
 
-def test_one_vocabulary_of_the_size_asked_for_with_the_specials_first(fields):
-    src_tokenizer, tgt_tokenizer = fields
+def test_one_vocabulary_of_the_size_asked_for_with_the_specials_first(tokenizers):
+    src_tokenizer, tgt_tokenizer = tokenizers
     assert src_tokenizer.vocab.itos == tgt_tokenizer.vocab.itos
     assert len(src_tokenizer.vocab) == SIZE
     assert src_tokenizer.vocab.itos[:4] == [UNK, PAD, SOS, EOS]
 
 
-def test_what_was_cut_is_put_together_again(fields, pairs):
-    for field, side in zip(fields, ("src", "tgt"), strict=True):
+def test_what_was_cut_is_put_together_again(tokenizers, pairs):
+    for tokenizer, side in zip(tokenizers, ("src", "tgt"), strict=True):
         for pair in pairs:
             sentence = getattr(pair, side)
-            tokens = field.tokens(sentence)
-            assert field.join(tokens) == sentence.lower()
-            assert field.decode(field.encode(sentence)) == tokens
+            tokens = tokenizer.tokens(sentence)
+            assert tokenizer.join(tokens) == sentence.lower()
+            assert tokenizer.decode(tokenizer.encode(sentence)) == tokens
 
 
-def test_a_word_that_was_never_seen_falls_into_pieces_and_none_is_unknown(fields):
-    _, tgt_tokenizer = fields
+def test_a_word_that_was_never_seen_falls_into_pieces_and_none_is_unknown(tokenizers):
+    _, tgt_tokenizer = tokenizers
     tokens = tgt_tokenizer.tokens("Dogs in gardens")
     assert len(tokens) > 3 and UNK not in tgt_tokenizer.decode(tgt_tokenizer.encode("Dogs in gardens"))
     assert tgt_tokenizer.join(tokens) == "dogs in gardens"
 
 
-def test_a_letter_that_was_never_seen_is_unknown_but_stands_as_it_was_written(fields):
-    _, tgt_tokenizer = fields
+def test_a_letter_that_was_never_seen_is_unknown_but_stands_as_it_was_written(tokenizers):
+    _, tgt_tokenizer = tokenizers
     assert "漢" in tgt_tokenizer.tokens("a 漢")
     assert tgt_tokenizer.vocab.itos[0] in tgt_tokenizer.decode(tgt_tokenizer.encode("a 漢"))
 
 
-def test_bleu_counts_words_and_not_pieces(fields):
-    _, tgt_tokenizer = fields
+def test_bleu_counts_words_and_not_pieces(tokenizers):
+    _, tgt_tokenizer = tokenizers
     assert tgt_tokenizer.words("In the garden, they don't play.") == [
         *("in", "the", "garden", ",", "they", "do", "n't", "play", "."),
     ]
 
 
 def test_upper_case_stays_if_asked_for(pairs):
-    field = SubwordTokenizer("de", train_subwords(pairs, SIZE, lower=False), lower=False)
-    assert field.join(field.tokens("Der Hund")) == "Der Hund"
-    assert field.words("Der Hund") == ["Der", "Hund"]
+    tokenizer = SubwordTokenizer("de", train_subwords(pairs, SIZE, lower=False), lower=False)
+    assert tokenizer.join(tokenizer.tokens("Der Hund")) == "Der Hund"
+    assert tokenizer.words("Der Hund") == ["Der", "Hund"]
 
 
-def test_a_field_goes_through_json(fields):
-    src_tokenizer, _ = fields
+def test_a_tokeniser_survives_its_dictionary_as_json(tokenizers):
+    src_tokenizer, _ = tokenizers
     again = SubwordTokenizer.from_dict(json.loads(json.dumps(src_tokenizer.to_dict())))
     assert again.vocab.itos == src_tokenizer.vocab.itos and again.language == "de"
     assert again.encode("Ein Hund schläft.") == src_tokenizer.encode("Ein Hund schläft.")
 
 
-def test_an_empty_sentence_is_named(fields):
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_tokeniser_can_be_copied_and_pickled(tokenizers, copied):
+    again = copied(tokenizers[0])
+    assert again.encode("Ein Hund schläft.") == tokenizers[0].encode("Ein Hund schläft.")
+    assert again.join(again.tokens("Ein Hund")) == "ein hund"
+
+
+def test_an_empty_sentence_is_named(tokenizers):
     with pytest.raises(ValueError, match="sentence is '  ', expected at least one word"):
-        fields[0].tokens("  ")
+        tokenizers[0].tokens("  ")
 
 
 @pytest.mark.parametrize("size", [10, 8000])
@@ -86,19 +95,19 @@ def test_a_size_that_the_text_does_not_allow_is_named(pairs, size):
         train_subwords(pairs, size)
 
 
-def test_something_else_is_no_model():
+def test_bytes_that_are_not_a_sentencepiece_model_are_refused():
     with pytest.raises(ValueError, match="model is not a sentencepiece model"):
         SubwordTokenizer("de", b"something else")
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="model is not a sentencepiece model"):
         SubwordTokenizer.from_dict({"language": "de", "lower": True, "subwords": base64.b64encode(b"x").decode()})
 
 
-def test_cutting_anew_changes_pieces_and_no_text(dataset, fields):
+def test_cutting_anew_changes_pieces_and_no_text(dataset, tokenizers):
     again = resegment(dataset, 0.3, seed=1, max_len=100)
-    assert len(again) == len(dataset) and again.fields == dataset.tokenizers
+    assert len(again) == len(dataset) and again.tokenizers == dataset.tokenizers
     for old, new in zip(dataset.examples, again.examples, strict=True):
-        for field, side in zip(fields, ("src", "tgt"), strict=True):
-            assert field.join(getattr(old, side)) == field.join(getattr(new, side))
+        for tokenizer, side in zip(tokenizers, ("src", "tgt"), strict=True):
+            assert tokenizer.join(getattr(old, side)) == tokenizer.join(getattr(new, side))
             assert len(getattr(old, side)) <= len(getattr(new, side))
     assert any(old.src != new.src for old, new in zip(dataset.examples, again.examples, strict=True))
 
@@ -111,29 +120,29 @@ def test_the_seed_decides_how_sentences_are_cut(dataset):
 NASTY = "ein 😀😀hund\u200b ñandú! ﬁsch 漢字 ▁x"
 
 
-def test_without_dropout_nothing_changes(dataset, fields):
-    """What sentencepiece has cut, is what our merges find too, unknown letters included."""
+def test_without_dropout_nothing_changes(dataset, tokenizers):
+    """Our merges find what sentencepiece found, unknown letters included."""
     again = resegment(dataset, 0.0, seed=1, max_len=100)
     assert [e.src for e in again.examples] == [e.src for e in dataset.examples]
-    pieces = fields[0].tokens(NASTY)
-    assert fields[0].resample(pieces, 0.0, random.Random(1)) == pieces
+    pieces = tokenizers[0].tokens(NASTY)
+    assert tokenizers[0].resample(pieces, 0.0, random.Random(1)) == pieces
 
 
-def test_the_more_is_left_out_the_smaller_the_pieces_down_to_letters(dataset, fields):
+def test_the_more_is_left_out_the_smaller_the_pieces_down_to_letters(dataset, tokenizers):
     sizes = [
         sum(len(e.src) + len(e.tgt) for e in resegment(dataset, dropout, seed=1, max_len=1000).examples)
         for dropout in (0.0, 0.2, 0.5, 0.8, 1.0)
     ]
     assert sizes == sorted(sizes) and len(set(sizes)) == len(sizes)
-    pieces = fields[0].tokens("Zwei Hunde")
-    assert fields[0].resample(pieces, 1.0, random.Random(1)) == list("▁zwei▁hunde")
+    pieces = tokenizers[0].tokens("Zwei Hunde")
+    assert tokenizers[0].resample(pieces, 1.0, random.Random(1)) == list("▁zwei▁hunde")
 
 
-def test_a_merge_is_left_out_as_often_as_was_asked_for(fields):
+def test_a_merge_is_left_out_as_often_as_was_asked_for(tokenizers):
     """Of two letters that merge into one piece, only one merge can be left out, and only once."""
-    pair = next(piece for piece in fields[0].vocab.itos[4:] if len(piece) == 2)
+    pair = next(piece for piece in tokenizers[0].vocab.itos[4:] if len(piece) == 2)
     rng = random.Random(1)
-    kept = sum(fields[0].resample(list(pair), 0.3, rng) == [pair] for _ in range(2000))
+    kept = sum(tokenizers[0].resample(list(pair), 0.3, rng) == [pair] for _ in range(2000))
     assert kept / 2000 == pytest.approx(0.7, abs=0.04)  # four standard deviations
 
 

@@ -8,7 +8,6 @@ import torch
 from transformer_lib.checkpoint import SavedModel
 from transformer_lib.data.tokenizers import UNK
 from transformer_lib.fast.precision import in_precision
-from transformer_lib.fast.prepacking import prepack
 from transformer_lib.inference.search import Hypothesis, greedy_search
 from transformer_lib.inference.translator import Translator
 
@@ -87,40 +86,7 @@ def test_batches_have_as_many_tokens_and_are_enough_for_all_cores(
     assert sorted((lengths.tolist() for lengths in written), reverse=True) == expected
 
 
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_many_sentences_are_translated_the_same_by_a_prepacked_twin(trained, pairs, monkeypatch, beam_size):
-    sentences = [pair.src for pair in pairs]
-    expected = trained.translate(sentences, beam_size)
-    made = []
-
-    def prepack_and_note(model):
-        made.append(prepack(model))
-        return made[-1]
-
-    monkeypatch.setattr("transformer_lib.inference.translator.prepack", prepack_and_note)
-    monkeypatch.setattr("transformer_lib.inference.translator.WORTH_PREPACKING", len(sentences))
-    monkeypatch.setattr("transformer_lib.fast.prepacking.LARGE", 1)
-    translations = trained.translate(sentences, beam_size)
-    assert [t.text for t in translations] == [t.text for t in expected]
-    assert [t.log_prob for t in translations] == pytest.approx([t.log_prob for t in expected], rel=1e-4, abs=1e-5)
-    trained.translate(sentences[1:], beam_size)
-    assert len(made) == 1
-
-
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_the_twin_does_the_work(trained, monkeypatch, beam_size):
-    silent = copy.deepcopy(trained.model)
-    with torch.no_grad():
-        silent.output.bias[trained.tgt_tokenizer.eos_id] = 1000.0
-    monkeypatch.setattr("transformer_lib.inference.translator.prepack", lambda model: silent)
-    monkeypatch.setattr("transformer_lib.inference.translator.WORTH_PREPACKING", 2)
-    assert trained(["Ein Hund schläft."] * 2, beam_size) == ["", ""]
-    assert trained(["Ein Hund schläft."], beam_size) == ["a dog is sleeping."]
-
-
-def test_many_sentences_are_translated_with_the_weights_of_today(trained, pairs, monkeypatch):
-    monkeypatch.setattr("transformer_lib.inference.translator.WORTH_PREPACKING", 1)
-    monkeypatch.setattr("transformer_lib.fast.prepacking.LARGE", 1)
+def test_weights_that_change_between_two_calls_count(trained, pairs):
     translator = Translator(copy.deepcopy(trained.model), trained.src_tokenizer, trained.tgt_tokenizer)
     sentences = [pair.src for pair in pairs]
     assert translator(sentences) == trained(sentences)
@@ -191,10 +157,6 @@ def test_translating_changes_nothing(trained):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 def test_a_gpu_gives_the_same_translations(trained, pairs):
-    import copy
-
-    from transformer_lib.inference.translator import Translator
-
     on_gpu = Translator(copy.deepcopy(trained.model).cuda(), trained.src_tokenizer, trained.tgt_tokenizer)
     assert on_gpu([pair.src for pair in pairs], beam_size=4) == [pair.tgt.lower() for pair in pairs]
 

@@ -1,4 +1,4 @@
-"""What each of two processes does in ``test_parallel.py``: it leaves what it finds in the folder that it is given."""
+"""What each of two processes does in ``test_distributed.py``: it leaves what it finds in the folder that it is given."""
 
 import sys
 from dataclasses import asdict, replace
@@ -18,7 +18,7 @@ from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.trainer import fit
 
 # Muon, whose work processes share, where PyTorch has it
-OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adam"
+OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adamw"
 RECIPE = Recipe(epochs=2, batch_size=5, learning_rate=2e-3, warmup_steps=2, optimizer=OPTIMIZER)
 
 

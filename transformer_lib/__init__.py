@@ -89,6 +89,7 @@ _NAMES = {
     "training.trainer": ("fit",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = list(_MODULE_OF)
 
 try:
     __version__ = version("transformer-lib")

@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies
+from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies, name_of
 from transformer_lib.files import CheckpointError, replace_file
 
 MODEL_FILE = "model.safetensors"
@@ -129,7 +129,7 @@ def load_model(
         )
     with _open(path) as file:
         try:
-            return _read_model(file, {one.__name__: one for one in custom}, device, dtype)
+            return _read_model(file, {name_of(one): one for one in custom}, device, dtype)
         # RuntimeError: JSON that is nested too deeply
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{path} does not hold a model that fits together ({error})") from error
@@ -204,8 +204,8 @@ def _find(name: str, what: str, custom: dict[str, Any]) -> Any:
 def _read_tokenizer(values: dict[str, Any], custom: dict[str, Any]) -> WordTokenizer:
     tokenizer_class = _find(values.pop("class"), "tokenizer", custom)
     if "tokenize" in values:
-        name = values.pop("tokenize").rpartition(".")[2]
-        return tokenizer_class.from_dict(values, tokenize=_find(name, "tokenizer's function", custom))
+        tokenize = _find(values.pop("tokenize"), "tokenizer's function", custom)
+        return tokenizer_class.from_dict(values, tokenize=tokenize)
     return tokenizer_class.from_dict(values)
 
 

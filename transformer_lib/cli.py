@@ -8,15 +8,15 @@ import sys
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import transformer_lib
-from transformer_lib.checkpoint import MODEL_FILE, SHIPPED_MODEL, load_model, save_model
+from transformer_lib.checkpoint import SHIPPED_MODEL, load_model, save_model
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.corpora import CORPORA, TEXTS, CorpusError, Pair, cache_folder, load_corpus, load_text
 from transformer_lib.data.tokenizers import UNK
-from transformer_lib.fast.precision import INFERENCE_PRECISIONS, PRECISIONS
 from transformer_lib.files import CheckpointError, replace_file
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
@@ -25,56 +25,27 @@ from transformer_lib.language_model.model import LanguageModelConfig, Transforme
 from transformer_lib.language_model.stream import BPTTBatches, make_stream
 from transformer_lib.language_model.train import train_language_model
 from transformer_lib.model.config import PRESETS, TransformerConfig
+from transformer_lib.options import parser
 from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device
 from transformer_lib.training.loop import evaluate, perplexity
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
 from transformer_lib.training.train_translator import train_translator
 
-DEFAULT_LM_OUTPUT = Path("runs/wikitext-2-valid-tutorial-lm")
-EXAMPLES = {
-    "train": """examples:
-  transformer-lib train
-  transformer-lib train --preset multi30k-best
-  torchrun --nproc-per-node 2 -m transformer_lib train --preset multi30k-fast     (two processes, for cores or GPUs)
-  transformer-lib train --corpus multi30k --preset tutorial --epochs 10 --output runs/tutorial
-  transformer-lib train --corpus my_folder --output runs/mine     (my_folder/train.de, train.en, val.de, val.en)
-  transformer-lib train --output runs/tutorial --corpus multi30k --preset tutorial --resume""",
-    "translate": """examples:
-  transformer-lib translate "Zwei junge Männer spielen Fußball im Park."
-  transformer-lib translate --model runs/tutorial --beam-size 4 "Zwei Männer spielen Fußball." "Es regnet."
-  transformer-lib translate --attention map.png "Ein Kind schläft."
-  transformer-lib translate --model runs/tutorial < german.txt > english.txt""",
-    "train-lm": """examples:
-  transformer-lib train-lm --corpus wikitext-2-valid                  (a tenth of it)
-  transformer-lib train-lm --corpus wikitext-2 --output runs/lm       (all of it)
-  transformer-lib train-lm --corpus wikitext-2-valid --preset tuned
-  transformer-lib train-lm --corpus my_novel.txt --language en
-  transformer-lib train-lm --corpus my_folder --language en     (my_folder/train.txt, valid.txt, test.txt)""",
-    "generate": """examples:
-  transformer-lib generate "The"
-  transformer-lib generate --model runs/lm --length 100 --temperature 0.8 --top-k 40 --seed 1 "In the year\"""",
-    "evaluate": """examples:
-  transformer-lib evaluate
-  transformer-lib evaluate runs/tutorial --corpus multi30k --split test_2016_flickr
-  transformer-lib evaluate runs/tutorial --beam-size 4 --translations output.txt
-  transformer-lib evaluate runs/wikitext-2-valid-tutorial-lm""",
-    "export": """examples:
-  transformer-lib export runs/multi30k-best my_translator.safetensors
-  transformer-lib translate --model my_translator.safetensors "Ein Kind schläft.\"""",
-    "download": """examples:
-  transformer-lib download multi30k
-  transformer-lib download wikitext-2
-  TRANSFORMER_LIB_DATA=~/corpora transformer-lib download multi30k""",
-    "info": """examples:
-  transformer-lib info
-  transformer-lib info runs/tutorial""",
-}
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 1 for an error, 2 for wrong usage, 130 for Ctrl-C."""
-    options = _parser().parse_args(arguments)
+    commands = {
+        "train": train,
+        "translate": translate,
+        "train-lm": train_lm,
+        "generate": generate,
+        "evaluate": evaluate_model,
+        "export": export,
+        "download": download,
+        "info": info,
+    }
+    options = parser(commands).parse_args(arguments)
     try:
         options.run(options)
     except KeyboardInterrupt:
@@ -93,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def train(options: argparse.Namespace) -> None:
     """Train a model, then score it on the corpus's first test split."""
     names = ("epochs", "batch_size", "max_tokens", "learning_rate", "precision", "compile", "subwords", "seed")
-    recipe = _changed(RECIPES[options.preset], options, *names)
+    recipe = dataclasses.replace(RECIPES[options.preset], **_given(options, *names))
     if options.batch_size is not None:
         recipe = dataclasses.replace(recipe, max_tokens=options.max_tokens or 0)
     for_multi30k = options.preset.startswith("multi30k_")
@@ -102,9 +73,8 @@ def train(options: argparse.Namespace) -> None:
     preset = options.preset.removeprefix("multi30k_") if corpus.name == "multi30k" else options.preset
     output = options.output or Path("runs") / f"{corpus.name}-{preset}"
     own = {} if name in CORPORA else {"corpus": str(Path(name).resolve())}
-    translator = train_translator(
-        corpus, options.preset, recipe, output, options.resume, options.device, options.min_freq, notes=own, log=_log
-    )
+    run = {"output": output, "resume": options.resume, "device": options.device, **_given(options, "min_freq")}
+    translator = train_translator(corpus, options.preset, recipe, notes=own, log=_log, **run)
     if not distributed.is_first():
         return
     for split in corpus.splits[2:3]:
@@ -112,7 +82,7 @@ def train(options: argparse.Namespace) -> None:
         _print_scores(translator, pairs, split)
         for pair in pairs[:3]:
             print(f"\n  {options.src}  {_one_line(pair.src)}\n  {options.tgt}  {_one_line(translator(pair.src))}")
-    print(f'\nTry it:   transformer-lib translate --model {output} "{corpus["val"][0].src}"')
+    _try_it("translate", output, corpus["val"][0].src)
 
 
 def translate(options: argparse.Namespace) -> None:
@@ -121,14 +91,14 @@ def translate(options: argparse.Namespace) -> None:
         options.model or SHIPPED_MODEL, device=pick_device(options.device), precision=options.precision
     )
     sentences = options.sentences or _standard_input()
-    wanted = [sentence for sentence in sentences if not _is_empty(sentence) or options.sentences]
+    wanted = sentences if options.sentences else [line for line in sentences if not _is_empty(line)]
     with_attention = options.attention is not None
     if with_attention and len(wanted) != 1:
         raise ValueError(f"--attention draws one sentence, but there are {len(wanted)}")
     translations = translator.translate(wanted, options.beam_size, options.length_penalty, attention=with_attention)
     remaining = iter(translations)
     for sentence in sentences:
-        if _is_empty(sentence):  # empty lines stay empty
+        if not options.sentences and _is_empty(sentence):  # empty lines of the standard input stay empty
             print()
             continue
         translation = next(remaining)
@@ -142,23 +112,21 @@ def translate(options: argparse.Namespace) -> None:
 
 def train_lm(options: argparse.Namespace) -> None:
     """Train a language model, then score it on the text's first test split."""
-    recipe = _changed(
-        LANGUAGE_MODEL_RECIPES[options.preset], options, "epochs", "batch_size", "bptt", "learning_rate", "seed"
-    )
+    names = ("epochs", "batch_size", "bptt", "learning_rate", "seed")
+    recipe = dataclasses.replace(LANGUAGE_MODEL_RECIPES[options.preset], **_given(options, *names))
     text = load_text(options.corpus, options.language)
     output = options.output or Path("runs") / f"{text.name}-{options.preset}-lm"
     for split in text.splits[:3]:
-        text[split]  # what cannot be had is better known before training than after it
+        text[split]  # a missing file is better reported before training than after it
     own = {} if options.corpus in TEXTS else {"corpus": str(Path(options.corpus).resolve())}
-    generator = train_language_model(
-        text, options.preset, recipe, output, options.resume, options.device, options.min_freq, notes=own, log=_log
-    )
+    run = {"output": output, "resume": options.resume, "device": options.device, **_given(options, "min_freq")}
+    generator = train_language_model(text, options.preset, recipe, notes=own, log=_log, **run)
     if not distributed.is_first():
         return
     for split in text.splits[2:3]:
         _print_perplexity(generator, text[split], f"{text.name} {split}", recipe.batch_size)
     word = next((token for token in generator.tokenizer.vocab.itos if token.isalpha()), UNK)
-    print(f"\nTry it:   transformer-lib generate --model {shlex.quote(str(output))} {word}")
+    _try_it("generate", output, word)
 
 
 def generate(options: argparse.Namespace) -> None:
@@ -172,7 +140,7 @@ def evaluate_model(options: argparse.Namespace) -> None:
     """Print perplexity, and of a translator BLEU, on a split that the model was not trained on."""
     saved = load_model(options.model or SHIPPED_MODEL, device=pick_device(options.device))
     name = options.corpus or saved.notes.get("corpus", "sample")
-    if not options.corpus and name.startswith(("\\\\", "//")):  # a stranger's model must not make us log in there
+    if not options.corpus and name.startswith(("\\\\", "//")):  # an untrusted model must not make us log in there
         raise ValueError(f"the model was trained on {name!r}, which is on another machine: say so with --corpus")
     if isinstance(saved.model, TransformerLanguageModel):
         if options.translations is not None:
@@ -283,139 +251,20 @@ def _is_empty(line: str) -> bool:
 
 
 def _one_line(text: str) -> str:
-    """Return what a terminal can show of a text: a model of a stranger's could make it do other things than print."""
+    """Return a text without control characters: an untrusted model could make a terminal do more than print."""
     return "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in text)
 
 
-def _changed(recipe: Recipe, options: argparse.Namespace, *names: str) -> Recipe:
-    changes = {name: getattr(options, name) for name in names}
-    return dataclasses.replace(recipe, **{name: value for name, value in changes.items() if value is not None})
+def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return those of these options that were given."""
+    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+
+
+def _try_it(command: str, output: Path, text: str) -> None:
+    """Print a command that can be pasted as it is, whatever is in the text."""
+    quoted = shlex.join(["transformer-lib", command, "--model", str(output), _one_line(text)])
+    print(f"\nTry it:   {quoted}")
 
 
 def _log(line: str) -> None:
     print(line, flush=True)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="transformer-lib",
-        description='Train and use the Transformer of "Attention Is All You Need".',
-        epilog="Each command has a help of its own, with examples: transformer-lib train --help",
-    )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {transformer_lib.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-
-    def add(name: str, run, text: str) -> argparse.ArgumentParser:
-        command = commands.add_parser(
-            name,
-            help=text,
-            description=text[0].upper() + text[1:] + ".",
-            epilog=EXAMPLES[name],
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        command.set_defaults(run=run)
-        return command
-
-    def add_device(command: argparse.ArgumentParser) -> None:
-        command.add_argument(
-            "--device", default="auto", help="cpu, cuda, cuda:1, mps or auto, the best there is (auto)"
-        )
-
-    def add_search(command: argparse.ArgumentParser) -> None:
-        command.add_argument("--beam-size", type=int, help="1 is greedy search (what the model was tuned for, else 1)")
-        command.add_argument(
-            "--length-penalty",
-            type=float,
-            help="exponent of beam search's length penalty (what the model was tuned for, else 0.6)",
-        )
-        command.add_argument(
-            "--precision", default="float32", choices=INFERENCE_PRECISIONS, help="what to compute in (float32)"
-        )
-
-    command = add("train", train, "train a model")
-    command.add_argument(
-        "--corpus", help="sample, multi30k, or a folder of your own (multi30k for its presets, else sample)"
-    )
-    command.add_argument("--src", default="de", help="language to translate from (de)")
-    command.add_argument("--tgt", default="en", help="language to translate to (en)")
-    command.add_argument(
-        "--preset",
-        default="small",
-        type=lambda name: name.replace("-", "_"),
-        choices=sorted(RECIPES),
-        help="model and recipe (small)",
-    )
-    command.add_argument("--output", type=Path, help="folder for the model (runs/CORPUS-PRESET)")
-    command.add_argument("--resume", action="store_true", help="go on with the training in the output folder")
-    command.add_argument("--epochs", type=int, help="passes over the training split (the preset's)")
-    command.add_argument("--batch-size", type=int, help="sentences in a batch (the preset's)")
-    command.add_argument("--max-tokens", type=int, help="or positions in a batch, on its larger side (the preset's)")
-    command.add_argument("--learning-rate", type=float, help="the highest learning rate (the preset's)")
-    command.add_argument("--precision", choices=PRECISIONS, help="what to multiply matrices in (the preset's)")
-    command.add_argument(
-        "--compile", action=argparse.BooleanOptionalAction, help="generate kernels first, which suits a GPU (no)"
-    )
-    command.add_argument("--subwords", type=int, help="pieces in a joint vocabulary, 0 for words (the preset's)")
-    command.add_argument("--min-freq", type=int, default=2, help="rarer words become <unk> (2)")
-    command.add_argument("--seed", type=int, help="makes a run repeatable (1234)")
-    add_device(command)
-
-    command = add("translate", translate, "translate sentences, or the lines of the standard input")
-    command.add_argument("sentences", nargs="*", metavar="sentence", help="a sentence to translate")
-    command.add_argument("--model", type=Path, help="folder or file (the model that comes with this library)")
-    command.add_argument("--attention", type=Path, metavar="FILE", help="draw the attention (.png, .svg or .pdf)")
-    command.add_argument("--scores", action="store_true", help="add the natural logarithm of the probability")
-    add_search(command)
-    add_device(command)
-
-    command = add("train-lm", train_lm, "train a language model")
-    command.add_argument(
-        "--corpus",
-        default="wikitext-2-valid",
-        help=f"{', '.join(TEXTS)}, or a text file or folder of your own (wikitext-2-valid)",
-    )
-    command.add_argument(
-        "--language",
-        help="of your own text, for spaCy to tokenise it (default: tokens stand between spaces); of sample and "
-        "multi30k, which side (en)",
-    )
-    command.add_argument(
-        "--preset", default="tutorial", choices=sorted(LANGUAGE_MODEL_RECIPES), help="how to train (tutorial)"
-    )
-    command.add_argument("--output", type=Path, help="folder for the model (runs/CORPUS-PRESET-lm)")
-    command.add_argument("--resume", action="store_true", help="go on with the training in the output folder")
-    command.add_argument("--epochs", type=int, help="passes over the training text (the preset's)")
-    command.add_argument("--batch-size", type=int, help="rows of text (the preset's)")
-    command.add_argument("--bptt", type=int, help="tokens that the model can look back on (the preset's)")
-    command.add_argument("--learning-rate", type=float, help="the highest learning rate (the preset's)")
-    command.add_argument("--min-freq", type=int, default=1, help="rarer words become <unk> (1)")
-    command.add_argument("--seed", type=int, help="makes a run repeatable (1234)")
-    add_device(command)
-
-    command = add("generate", generate, "go on with a text")
-    command.add_argument("prompt", help="how the text begins")
-    command.add_argument("--model", type=Path, default=DEFAULT_LM_OUTPUT, help=f"folder or file ({DEFAULT_LM_OUTPUT})")
-    command.add_argument("--length", type=int, default=50, help="tokens to add (50)")
-    command.add_argument("--temperature", type=float, default=1.0, help="below 1 likely words become likelier (1.0)")
-    command.add_argument("--top-k", type=int, metavar="K", help="choose among the K likeliest words only")
-    command.add_argument("--seed", type=int, help="makes the text repeatable")
-    add_device(command)
-
-    command = add("evaluate", evaluate_model, "measure perplexity, and a translator's BLEU")
-    command.add_argument("model", nargs="?", type=Path, help="folder or file (the model that comes with this library)")
-    command.add_argument("--corpus", help="a corpus's name, file or folder (what the model was trained on)")
-    command.add_argument("--split", help="which part of the corpus (the first test split)")
-    command.add_argument("--translations", type=Path, metavar="FILE", help="also write the translations, one a line")
-    add_search(command)
-    add_device(command)
-
-    command = add("export", export, "write a model in half precision, to one small file")
-    command.add_argument("model", type=Path, help="folder or file")
-    command.add_argument("file", type=Path, help="what to write, such as my_translator.safetensors")
-
-    command = add("download", download, "fetch a corpus into the cache")
-    command.add_argument("corpus", choices=["multi30k", "wikitext-2"])
-
-    command = add("info", info, "describe this installation, or a model")
-    command.add_argument("model", nargs="?", type=Path, help=f"folder or file that ends in {MODEL_FILE}")
-    return parser

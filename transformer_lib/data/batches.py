@@ -4,7 +4,6 @@ import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -57,7 +56,7 @@ class PairDataset(torch.utils.data.Dataset):
     def batches_for(
         self, recipe: Any, device: torch.device, train: bool, epoch: int = 1, max_len: float = math.inf
     ) -> "BucketBatches":
-        """Return batches as a ``Recipe`` wants them; with BPE-dropout, an epoch's sentences are cut anew."""
+        """Return batches as a ``Recipe`` wants them; with BPE-dropout, each epoch's sentences are segmented again."""
         if not train:
             return BucketBatches(self, recipe.batch_size, device=device)
         dropout = recipe.subword_dropout
@@ -241,23 +240,28 @@ def tensors_of(batch: Any, names: Sequence[str], device: torch.device) -> list[T
         device: the model's.
 
     Raises:
-        ValueError: one of them is missing, or is not a tensor; the message says what there is.
+        ValueError: one of them is missing or not a tensor, or a tuple has more than were asked for.
     """
     if isinstance(batch, Mapping):
         there = dict(batch)
     elif hasattr(batch, "_asdict"):
         there = batch._asdict()
-    elif is_dataclass(batch):
-        there = {field.name: getattr(batch, field.name) for field in fields(batch)}
     elif isinstance(batch, tuple | list):
+        if len(batch) > len(names):
+            raise ValueError(
+                f"batch (a {type(batch).__name__}) has {len(batch)} entries, expected {len(names)}, "
+                f"{', '.join(names)}, in this order: to have more, give them names, in a dictionary for example"
+            )
         there = dict(zip(names, batch, strict=False))
     else:
-        there = vars(batch)
+        attributes = {name: getattr(batch, name) for name in names if hasattr(batch, name)}
+        there = {**getattr(batch, "__dict__", {}), **attributes}
     for name in names:
         if not isinstance(there.get(name), Tensor):
-            there_is = f"a {type(there[name]).__name__}" if name in there else f"missing among {', '.join(there)}"
+            missing = f"missing among {', '.join(map(str, there))}" if there else "missing"
+            found = f"a {type(there[name]).__name__}" if name in there else missing
             raise ValueError(
-                f"batch (a {type(batch).__name__}): {name} is {there_is}, expected tensors called {', '.join(names)}, "
+                f"batch (a {type(batch).__name__}): {name} is {found}, expected tensors called {', '.join(names)}, "
                 "or a tuple of them in this order: does the collate_fn return what the model asks for?"
             )
     return [there[name].to(device, non_blocking=True) for name in names]

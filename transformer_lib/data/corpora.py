@@ -10,40 +10,27 @@ from typing import NamedTuple
 
 import pooch
 
-from transformer_lib.data.download import download, verify
+from transformer_lib.data.download import (
+    MULTI30K_SHA256,
+    MULTI30K_URL,
+    WIKITEXT2_CHECKSUMS,
+    WIKITEXT2_URL,
+    download,
+    verify,
+)
 
 _REPOSITORY_DATA = Path(__file__).parent.parent.parent / "data"
 _INSTALLED_SAMPLE = Path(__file__).parent / "sample"
 _IN_REPOSITORY = (_REPOSITORY_DATA / "sample").is_dir() and not _INSTALLED_SAMPLE.is_dir()
 _SAMPLE = _REPOSITORY_DATA / "sample" if _IN_REPOSITORY else _INSTALLED_SAMPLE
 
-MULTI30K_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
-MULTI30K_SHA256 = {
-    "train.de.gz": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
-    "train.en.gz": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
-    "val.de.gz": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
-    "val.en.gz": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
-    "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
-    "test_2016_flickr.en.gz": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
-    "test_2017_flickr.de.gz": "a2c89666db00c495cd8513b9d708d5a3acc205d7de312ef2bf5fb7ebc1540aee",
-    "test_2017_flickr.en.gz": "76a444ee25172e72695cddb13ae4a3bda59430617be88e0bb46b60504f054074",
-    "test_2017_mscoco.de.gz": "799e4854c25d601cb6cb6be29eabe5667734c61ace2f495e03e429031a0bc338",
-    "test_2017_mscoco.en.gz": "aab300bfb4427697987e02cd0aacd44bfe8aa50456231b6474c08038bbed2b58",
-}
 CORPORA = ("sample", "multi30k")
-
-WIKITEXT2_URL = "https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2/"
-WIKITEXT2_CHECKSUMS = {
-    "train.txt": "git-blob:2d84b35af79e411d73ea7cae83c73964c6ac83b4",
-    "valid.txt": "sha256:f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
-    "test.txt": "sha256:d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
-}
 TEXTS = ("wikitext-2", "wikitext-2-valid", *CORPORA)
 _MOST_UNPACKED = 2**26, 100  # bytes, or times its size, that a packed text may have; packed, it is a third as large
 
 
 class CorpusError(RuntimeError):
-    """A corpus cannot be had, or what is in its files cannot be used. The message says what to do."""
+    """A corpus is unavailable, or its files cannot be used. The message says what to do."""
 
 
 class Pair(NamedTuple):
@@ -73,12 +60,12 @@ class Corpus:
         """Read one split.
 
         Raises:
-            CorpusError: there is no such split, its files cannot be had, or they are not two aligned UTF-8 texts.
+            CorpusError: there is no such split, its files are unavailable, or they are not two aligned UTF-8 texts.
         """
         return read_pairs(self._path(split, self.src), self._path(split, self.tgt))
 
     def lines(self, split: str, ending: str) -> list[str]:
-        """Read what stands beside a split, such as the sample corpus's ``align`` and ``tree`` files."""
+        """Read a file that belongs to a split, such as the sample corpus's ``align`` and ``tree`` files."""
         return read_lines(self._path(split, ending))
 
     def _path(self, split: str, ending: str) -> Path:
@@ -116,7 +103,7 @@ class Text:
 
     Attributes:
         name: what messages call it.
-        language: the language that spaCy is to tokenise it as; None if tokens stand between spaces already.
+        language: the language that spaCy is to tokenise it as; None if tokens are between spaces already.
         splits: names of the splits, the training split first, then the validation split, then one or more for testing.
     """
 
@@ -129,7 +116,7 @@ class Text:
         """Read the lines of one split, empty ones too.
 
         Raises:
-            CorpusError: there is no such split, or its file cannot be had or is not UTF-8 text.
+            CorpusError: there is no such split, or its file is unavailable or is not UTF-8 text.
         """
         if split not in self.splits:
             raise CorpusError(f"split is {split!r}, but text {self.name!r} has {', '.join(self.splits)}")
@@ -144,13 +131,13 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
 
             - ``"wikitext-2"``: articles from Wikipedia; splits ``train``, ``valid`` and ``test``.
             - ``"wikitext-2-valid"``: trains on the first nine tenths of its file ``valid.txt`` and validates on the
-              rest; for where the training file, ten times as large, cannot be had.
+              rest; for when the training file, ten times as large, is unavailable.
             - ``"sample"``, ``"multi30k"``: one side of the parallel corpus, English unless ``language`` says ``"de"``.
             - a text file: its first eight tenths to train on, a tenth to validate, a tenth to test.
             - a folder with ``train.txt``, ``valid.txt`` and, if you have them, ``test….txt``.
 
             Your own files may end in ``.gz``.
-        language: what spaCy is to tokenise your own text as; None if tokens stand between spaces already.
+        language: what spaCy is to tokenise your own text as; None if tokens are between spaces already.
 
     Raises:
         CorpusError: there is no such text, or a file of it is missing.

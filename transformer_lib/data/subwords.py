@@ -26,7 +26,7 @@ from transformer_lib.data.tokenizers import (
 class SubwordTokenizer(WordTokenizer):
     """Sentences in subwords, which sentencepiece cuts, between ``<sos>`` and ``<eos>``. Notebook 09, section 3.
 
-    A piece that begins a word begins with ``▁``. Sentences are not cut into words before, so nothing has to be guessed
+    A piece that begins a word begins with ``▁``. Sentences are not split into words first, so nothing has to be guessed
     to put them together again. The vocabulary comes with the pieces.
 
     Args:
@@ -87,7 +87,7 @@ class SubwordTokenizer(WordTokenizer):
         return [piece for word in words for piece in self._merge(list(word), dropout, rng)]
 
     def _merge(self, symbols: list[str], dropout: float, rng: random.Random) -> list[str]:
-        """Merge the two neighbours whose merge was learnt first, until no merge is left, or all are left out."""
+        """Apply the merge that was learned first, again and again, until none is left or all are dropped."""
         while True:
             merges = [
                 (self.scores[a + b], -i)
@@ -105,12 +105,12 @@ class SubwordTokenizer(WordTokenizer):
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what ``from_dict`` needs to build this field again, as plain values."""
+        """Return what ``from_dict`` needs to build this tokeniser again, as plain values."""
         return {"language": self.language, "lower": self.lower, "subwords": base64.b64encode(self.model).decode()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "SubwordTokenizer":
-        """Build the field that ``to_dict`` described.
+        """Build the tokeniser that ``to_dict`` described.
 
         Raises:
             ValueError: there is no sentencepiece model in it.
@@ -150,5 +150,5 @@ def train_subwords(pairs: Iterable[Pair], size: int, lower: bool = True) -> byte
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise ValueError(f"subwords is {size}, which does not suit the {'training split'} ({error})") from None
+        raise ValueError(f"subwords is {size}, which does not suit the training split ({error})") from None
     return model.getvalue()

@@ -95,7 +95,7 @@ class WordTokenizer:
         self.language = language
         self.lower = lower
         self.tokenize = tokenize
-        self.vocab: Vocabulary | None = None
+        self.vocab: Vocabulary = None  # type: ignore[assignment]  # until build_vocab
         if tokenize is None:
             spacy_tokenizer(language)  # an unknown language is better reported now
 
@@ -178,7 +178,7 @@ class WordTokenizer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``from_dict`` needs to build this tokeniser again, as plain values."""
-        custom = {"tokenize": self.tokenize.__qualname__} if self.tokenize else {}
+        custom = {"tokenize": name_of(self.tokenize)} if self.tokenize else {}
         return {"language": self.language, "lower": self.lower, "tokens": self.vocab.itos, **custom}
 
     @classmethod
@@ -201,6 +201,11 @@ class WordTokenizer:
             raise ValueError(f"tokens is not a vocabulary: expected {', '.join(cls.specials)} first, and no type twice")
         tokenizer.vocab = Vocabulary(tokens)
         return tokenizer
+
+
+def name_of(function: Callable) -> str:
+    """Return a function's name, or that of its class if it is another callable, such as spaCy's own tokenisers."""
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def language_and_case(values: dict[str, Any]) -> tuple[str | None, bool]:

@@ -33,4 +33,6 @@ def to_torchtext(dataset: PairDataset) -> Dataset:
     Its ``BucketIterator`` can be given to ``fit`` and ``train_epoch`` like any other iterable of batches.
     """
     columns = [(side, to_field(tokenizer)) for side, tokenizer in dataset.tokenizers.items()]
-    return Dataset([Example.fromlist(list(example), columns) for example in dataset.examples], columns)
+    data = Dataset([Example.fromlist(list(example), columns) for example in dataset.examples], columns)
+    data.sort_key = lambda example: (len(example.src), len(example.tgt))  # what a BucketIterator sorts by
+    return data

@@ -10,10 +10,9 @@ from transformer_lib.model.attention import MultiHeadAttention, check_mask
 
 
 class CPUAttention(MultiHeadAttention):
-    """``MultiHeadAttention`` that leaves PyTorch's fused kernel aside where a CPU computes faster without it.
+    """``MultiHeadAttention`` that leaves PyTorch's fused kernel aside where a CPU is faster without it.
 
-    On a CPU, the fused kernel cannot drop weights; in half precision it is slow for several sentences and backward; and
-    in any precision it is slow for several sentences of one query each, which is what a search asks for.
+    On a CPU, the fused kernel is slow in half precision, and cannot drop weights with cheap random bits.
     """
 
     def attend(
@@ -21,9 +20,7 @@ class CPUAttention(MultiHeadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         """Compute attention in all heads at once; every tensor is ``[batch, heads, seq_len, d_k]``."""
         p = self.dropout if self.training else 0.0
-        half, several = q.dtype.itemsize < 4, len(q) > 1
-        plainly = p or (half and q.requires_grad) or (several and (half or q.shape[2] == 1))
-        if need_weights or not plainly or q.device.type != "cpu":
+        if need_weights or (not p and q.dtype.itemsize == 4):
             return super().attend(q, k, v, mask, need_weights)
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # [batch, heads, query_len, key_len]
         if mask is not None:

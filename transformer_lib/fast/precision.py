@@ -1,4 +1,4 @@
-"""Translating in fewer bits than the 32 that a model has learnt with."""
+"""Translating in fewer bits than the 32 of the trained weights."""
 
 import copy
 import warnings

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformer_lib.inference.kv_cache import CachedDecoder, can_cache
 from transformer_lib.model.transformer import Transformer
 
-NO_NUMBERS = "the model predicts nan: are its weights damaged, or too large for the precision that it computes in?"
+PREDICTS_NAN = "the model predicts nan: are its weights damaged, or too large for the precision that it computes in?"
 EXTRA_LENGTH = 50  # the paper lets an output be this much longer than its input
 
 
@@ -58,7 +58,7 @@ def greedy_search(
 
     Raises:
         ValueError: ``src`` or ``max_len`` does not fit the model.
-        FloatingPointError: the model's predictions are no numbers.
+        FloatingPointError: the model predicts NaN or infinity.
     """
     decoder = _StepDecoder(model, src, use_cache)
     limits = _length_limits(model, src, max_len)
@@ -81,7 +81,7 @@ def greedy_search(
             sentences, tgt, log_probs = sentences[rows], tgt[rows], log_probs[rows]
             decoder.select(rows, rows)
     if not all(math.isfinite(hypothesis.log_prob) for hypothesis in finished.values()):
-        raise FloatingPointError(NO_NUMBERS)
+        raise FloatingPointError(PREDICTS_NAN)
     return [finished[sentence] for sentence in range(len(src))]
 
 
@@ -163,7 +163,7 @@ def beam_search(
         log_probs, sentences, width = log_probs[going_on], sentences[going_on], beam_size
         decoder.select(rows, going_on)
     if not all(finished):
-        raise FloatingPointError(NO_NUMBERS)
+        raise FloatingPointError(PREDICTS_NAN)
     return [sorted(hypotheses, key=lambda h: -h.score)[:beam_size] for hypotheses in finished]
 
 

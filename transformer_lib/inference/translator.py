@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, overload
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -13,15 +13,14 @@ from torch.nn.utils.rnn import pad_sequence
 from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel, load_model
 from transformer_lib.data.tokenizers import EOS, SOS, WordTokenizer, check_vocabularies
 from transformer_lib.fast.precision import in_precision
-from transformer_lib.fast.prepacking import prepack
+from transformer_lib.fast.swap import ON_A_CPU, twin
 from transformer_lib.files import CheckpointError
-from transformer_lib.inference.search import NO_NUMBERS, Hypothesis, beam_search, greedy_search
+from transformer_lib.inference.search import PREDICTS_NAN, Hypothesis, beam_search, greedy_search
 from transformer_lib.model.transformer import AttentionMaps, Transformer
 
 T = TypeVar("T")
 R = TypeVar("R")
 WORTH_A_WORKER = 32  # sentences; fewer are sooner done in one batch, which all of a CPU's cores share
-WORTH_PREPACKING = 64  # sentences; fewer are sooner done than it pays
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Translation:
 
     Attributes:
         text: the translation as people write it (in lower case, if the model knows nothing else).
-        src_tokens: what the encoder saw, from ``<sos>`` to ``<eos>``; an unknown word stands here as it was written.
+        src_tokens: what the encoder saw, from ``<sos>`` to ``<eos>``; an unknown word appears as it was written.
         tgt_tokens: what the decoder wrote, without ``<sos>``; ends in ``<eos>``, unless the length ran out before.
         log_prob: natural logarithm of the probability that the model gives it.
         score: what the search maximised.
@@ -119,6 +118,10 @@ class Translator:
         model = in_precision(saved.model, precision)
         return cls(model, saved.tokenizers["src"], saved.tokenizers["tgt"], **saved.notes.get("search", {}))
 
+    @overload
+    def __call__(self, sentences: str, beam_size: int | None = None) -> str: ...
+    @overload
+    def __call__(self, sentences: Sequence[str], beam_size: int | None = None) -> list[str]: ...
     def __call__(self, sentences: str | Sequence[str], beam_size: int | None = None) -> str | list[str]:
         """Translate one sentence to a string, or several to a list of strings; see ``translate``."""
         if isinstance(sentences, str):
@@ -164,7 +167,7 @@ class Translator:
         sources = [self._source_tokens(sentence, number) for number, sentence in enumerate(sentences, start=1)]
         translations: dict[int, Translation] = {}
         batches = self._batches(sources, batch_size)
-        model = prepack(self.model) if len(sources) >= WORTH_PREPACKING else self.model
+        model = twin(self.model, ON_A_CPU) if self._device.type == "cpu" else self.model
 
         def search(batch: list[int]) -> list[Hypothesis]:
             return self._search(model, self._batch([sources[i] for i in batch]), beam_size, length_penalty, use_cache)
@@ -239,8 +242,8 @@ class Translator:
                 return greedy_search(model, src, sos_id, eos_id, use_cache=use_cache)
             beams = beam_search(model, src, sos_id, eos_id, beam_size, length_penalty, use_cache=use_cache)
         except RuntimeError as error:
-            if "ChooseQuantizationParams" in str(error):  # what cannot be rounded to 8 bits is no number
-                raise FloatingPointError(NO_NUMBERS) from None
+            if "ChooseQuantizationParams" in str(error):  # NaN cannot be rounded to 8 bits
+                raise FloatingPointError(PREDICTS_NAN) from None
             raise
         return [hypotheses[0] for hypotheses in beams]
 

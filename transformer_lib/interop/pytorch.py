@@ -193,7 +193,7 @@ def _pack(ours: MultiHeadAttention) -> nn.MultiheadAttention:
                 "all or none: PyTorch keeps the three in one parameter"
             )
         packed.requires_grad_(trainable.pop())
-    _freeze_alike(ours.out_proj, theirs.out_proj)
+    _copy_requires_grad(ours.out_proj, theirs.out_proj)
     return theirs
 
 
@@ -213,11 +213,11 @@ def _unpack(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
         projection.weight.copy_(weight).requires_grad_(theirs.in_proj_weight.requires_grad)
         projection.bias.copy_(bias).requires_grad_(theirs.in_proj_bias.requires_grad)
     ours.out_proj.load_state_dict(theirs.out_proj.state_dict())
-    _freeze_alike(theirs.out_proj, ours.out_proj)
+    _copy_requires_grad(theirs.out_proj, ours.out_proj)
     return ours
 
 
-def _freeze_alike(source: nn.Linear, copied: nn.Linear) -> None:
+def _copy_requires_grad(source: nn.Linear, copied: nn.Linear) -> None:
     for one, other in zip(source.parameters(), copied.parameters(), strict=True):
         other.requires_grad_(one.requires_grad)
 

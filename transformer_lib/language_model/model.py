@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.fast.worker import ENDS_IN_OUTPUT
 from transformer_lib.interop.pytorch import from_torch, to_attn_mask
 from transformer_lib.model.config import Configuration
 from transformer_lib.model.embeddings import InputEmbedding, SinusoidalPositionalEncoding, TokenEmbedding, check_ids
@@ -99,7 +98,7 @@ class TransformerLanguageModel(nn.Module):
         else:
             nn.init.uniform_(tokens.table.weight, -0.1, 0.1)
             nn.init.uniform_(self.output.weight, -0.1, 0.1)
-        if config.own_encoder:  # last, so that it takes no random numbers from what stands above
+        if config.own_encoder:  # last, so that it takes no random numbers from the layers above
             self.encoder = from_torch(self.encoder)
 
     @torch.no_grad()
@@ -180,7 +179,7 @@ class TransformerLanguageModel(nn.Module):
         Raises:
             ValueError: an argument is impossible, or the prompt is not ``[batch, prompt_len]`` or holds an id outside
                 the vocabulary.
-            FloatingPointError: the model's predictions are no numbers.
+            FloatingPointError: the model predicts NaN or infinity.
         """
         self.check_ids("prompt", prompt, self.config.vocab_size)
         if length < 0:
@@ -218,6 +217,3 @@ class TransformerLanguageModel(nn.Module):
     def num_parameters(self) -> int:
         """Count the trainable numbers; a tied matrix counts once."""
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
-
-
-ENDS_IN_OUTPUT[TransformerLanguageModel] = ("forward", "logits_and_targets")

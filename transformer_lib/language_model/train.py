@@ -39,7 +39,7 @@ def train_language_model(
 
     Raises:
         ValueError: the preset is unknown, or the text too short.
-        CorpusError: the text cannot be had.
+        CorpusError: the text is unavailable.
         OSError, FileExistsError, FloatingPointError, KeyboardInterrupt: as ``fit``.
     """
     if preset not in LANGUAGE_MODEL_RECIPES:

@@ -11,6 +11,21 @@ _KINDS = {int: Integral, float: Real, bool: bool, str: str}
 _WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "a name"}
 
 
+def make_plain(config: Any) -> None:
+    """Check the kinds of a frozen dataclass's fields, and turn numbers of other libraries into plain ones.
+
+    Raises:
+        ValueError: a field is of another kind; the message says which.
+    """
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.type not in _KINDS:  # a subclass may have fields of any kind
+            continue
+        if isinstance(value, bool) != (field.type is bool) or not isinstance(value, _KINDS[field.type]):
+            raise ValueError(f"{field.name} is {value!r}, expected {_WORDS[field.type]}")
+        object.__setattr__(config, field.name, field.type(value))
+
+
 class Configuration:
     """The base of configurations, which are frozen dataclasses: it checks their fields, and takes them through JSON."""
 
@@ -33,17 +48,8 @@ class Configuration:
         return asdict(self)
 
     def check(self, *positive: str) -> None:
-        """Raise a ValueError unless all fields are of their kind, these positive, and heads and dropout possible.
-
-        Numbers of other libraries, such as NumPy's, become plain ones.
-        """
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.type not in _KINDS:  # a subclass may have fields of any kind
-                continue
-            if isinstance(value, bool) != (field.type is bool) or not isinstance(value, _KINDS[field.type]):
-                raise ValueError(f"{field.name} is {value!r}, expected {_WORDS[field.type]}")
-            object.__setattr__(self, field.name, field.type(value))
+        """Raise a ValueError unless all fields are of their kind, these positive, and heads and dropout possible."""
+        make_plain(self)
         for name in positive:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected a positive whole number")

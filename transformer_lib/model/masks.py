@@ -18,7 +18,7 @@ def padding_mask(ids: Tensor, pad_id: int) -> Tensor:
         pad_id: the id that fills up short sentences.
 
     Returns:
-        ``[batch, 1, 1, seq_len]``, True at real tokens. The two axes of size 1 stand for all heads and all queries.
+        ``[batch, 1, 1, seq_len]``, True at real tokens. The two axes of size 1 broadcast over heads and queries.
 
     Raises:
         ValueError: ``ids`` does not have two dimensions.
@@ -29,7 +29,7 @@ def padding_mask(ids: Tensor, pad_id: int) -> Tensor:
 
 
 def causal_mask(length: int, device: torch.device | str | None = None) -> Tensor:
-    """Let every position see itself and what stands before it, never what comes later (section 3.2.3, point 3).
+    """Let every position see itself and earlier positions, never later ones (section 3.2.3, point 3).
 
     Returns:
         ``[length, length]``; row i is True in columns 0 to i.

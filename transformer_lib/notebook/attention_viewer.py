@@ -111,7 +111,7 @@ class AttentionViewer:
         return "\n".join(["AttentionViewer", *kinds])
 
     def _repr_html_(self) -> str:
-        """Return all that the viewer needs, so that each output stands alone."""
+        """Return everything that the viewer needs: each output is self-contained."""
         data = json.dumps([self._data(kind) for kind in self.weights], ensure_ascii=False, separators=(",", ":"))
         data = data.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")  # no tag can end the script
         style, script = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("viewer.css", "viewer.js"))
@@ -160,7 +160,7 @@ class AttentionViewer:
         }
 
     def _table(self) -> str:
-        """Return the table that stands where scripts do not run: the first head of what the viewer begins with."""
+        """Return the table for where scripts do not run: the first head of the layer that the viewer opens with."""
         kind, layers = list(self.weights.items())[-1]
         name, row_title, column_title, rows, columns = _KINDS[kind]
         caption = f"{name}, layer {len(layers)}, head 1: the largest weights of each word. {_HINT}"

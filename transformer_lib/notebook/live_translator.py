@@ -143,7 +143,7 @@ def _bars(step: Step, names: Mapping[str, str]) -> list[str]:
 def _table(headings: Sequence[str], rows: Sequence[Sequence]) -> str:
     """Return a table of cells that are HTML already; a narrow page scrolls it sideways.
 
-    The last heading stands above all columns that are left.
+    The last heading spans the remaining columns.
     """
     style = 'style="text-align:left;vertical-align:top;white-space:nowrap;padding:0.2em 0.8em 0.2em 0"'
     span = len(rows[0]) - len(headings) + 1
@@ -187,7 +187,7 @@ class LiveTranslator:
         self.button.on_click(lambda button: self._translate())
 
     def _translate(self, seconds_per_token: float = _SECONDS_PER_TOKEN) -> None:
-        """Translate what stands in the field; whatever happens, say so and stay usable."""
+        """Translate the text in the field; on an error, show it and stay usable."""
         sentence = self.field.value
         if self.trace and sentence == self._shown:  # leaving the field for the button has translated it
             return None
@@ -215,7 +215,7 @@ class LiveTranslator:
         return to_text(self.trace) if self.trace else "LiveTranslator"
 
     def _repr_mimebundle_(self, **kwargs) -> dict:
-        """Return the widget, and what stands for it where none can run."""
+        """Return the widget, and a static version for where none can run."""
         static = self.steps.value + "".join(output["data"]["text/html"] for output in self.attention.outputs)
         view = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
         return {"application/vnd.jupyter.widget-view+json": view, "text/html": static, "text/plain": repr(self)}

@@ -32,7 +32,7 @@ STYLE = {
     "grid.alpha": 0.3,
 }
 _INCHES_PER_TOKEN = 0.34
-_NO_SIGN = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # letters that cannot be drawn, nor stand in an SVG
+_NO_SIGN = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # characters that cannot be drawn and must not be in an SVG
 _MASK_COLOURS = ListedColormap(["#e4e4ea", "#31568c"])
 _TREE_LOOKS = {  # text, box, line, line width
     "best": ("white", "#31568c", "#31568c", 2.5),
@@ -55,7 +55,7 @@ def attention_map(
         weights: ``[query_len, key_len]``.
         columns: a label for each key, ``key_len`` of them.
         rows: a label for each query, ``query_len`` of them.
-        title: what stands above it.
+        title: of the figure.
         marks: squares to frame, each as its row and its column, such as the links of a word alignment.
 
     Raises:
@@ -186,7 +186,7 @@ def vectors(vectors: Mapping[str, Sequence[float]], title: str = "") -> Figure:
 
     Args:
         vectors: each vector's name, and its two numbers.
-        title: what stands above it.
+        title: of the figure.
     """
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
@@ -227,7 +227,7 @@ def lines(
         curves: each curve's name, and its values.
         xlabel, ylabel: what the axes show, with the unit.
         log: the axes that are logarithmic: ``""``, ``"x"``, ``"y"`` or ``"xy"``.
-        title: what stands above it.
+        title: of the figure.
     """
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
@@ -248,7 +248,7 @@ def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str =
     Args:
         values: each bar's name, and its length.
         xlabel: what the lengths are, with the unit.
-        title: what stands above it.
+        title: of the figure.
         label: how the numbers are written.
     """
     with plt.rc_context({**STYLE, "axes.grid": False}):

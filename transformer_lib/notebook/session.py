@@ -33,7 +33,7 @@ class Session:
 
     Attributes:
         device: the fastest that there is.
-        corpus: Multi30k where it can be had, else the sample corpus.
+        corpus: Multi30k if it is available, else the sample corpus.
         preset: the model that suits the corpus: ``"tutorial"`` or ``"small"``.
         recipe: how to train it; a single epoch in a fast development run.
         test: the corpus's first test split.
@@ -77,7 +77,7 @@ def start(corpus: str = "multi30k") -> Session:
 
     Args:
         corpus: the corpus to work with. The sample corpus takes its place in a fast development run, where
-            ``TRANSFORMER_LIB_CORPUS`` says ``sample``, and where it cannot be had; a printed line says so.
+            ``TRANSFORMER_LIB_CORPUS`` says ``sample``, and if it is unavailable; a printed line says so.
     """
     device, found, fast_dev_run = _start(load_corpus, (corpus, "sample"))
     return _session(device, found, fast_dev_run)
@@ -146,7 +146,7 @@ def figure(name: str) -> SVG:
 
 
 def _start(load: Callable[[str], Any], names: Sequence[str]) -> tuple[torch.device, Any, bool]:
-    """Seed, pick the device, load what can be had of these names, the sample last, and print what came of it."""
+    """Seed, pick the device, load the first of these names that is available, and print what was found."""
     fast_dev_run = os.environ.get("TRANSFORMER_LIB_FAST_DEV_RUN", "") not in ("", "0")
     seed_everything(Recipe.seed)
     device = pick_device()

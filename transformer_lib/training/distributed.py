@@ -40,7 +40,7 @@ def process_group(device: torch.device) -> Iterator[None]:
     if _are_several() and device.type == "cuda":
         torch.cuda.set_device(device)  # objects travel by way of it
     if _are_several() and not _are_connected():
-        with others_there():
+        with peers_reachable():
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         atexit.register(dist.destroy_process_group)  # and not at the block's end: it can be connected only once
     before, _together = _together, _are_connected()
@@ -66,7 +66,7 @@ def _are_connected() -> bool:
 
 
 @contextmanager
-def others_there() -> Iterator[None]:
+def peers_reachable() -> Iterator[None]:
     """Say what it means if several processes cannot exchange something.
 
     Raises:
@@ -119,7 +119,7 @@ def all_reduce_sum(mine: Tensor) -> Tensor:
     if world_size() == 1:
         return mine
     mine = mine.clone()
-    with others_there():
+    with peers_reachable():
         dist.all_reduce(mine)
     return mine
 
@@ -130,7 +130,7 @@ def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
         return
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     vector = parameters_to_vector(gradients)
-    with others_there():
+    with peers_reachable():
         dist.all_reduce(vector)
     vector_to_parameters(vector, gradients)
 
@@ -140,7 +140,7 @@ def all_gather(mine: T) -> list[T]:
     if world_size() == 1:
         return [mine]
     everyones: list[T] = [mine] * world_size()
-    with others_there():
+    with peers_reachable():
         dist.all_gather_object(everyones, mine)
     return everyones
 
@@ -154,6 +154,6 @@ def broadcast(make: Callable[[], T]) -> T:
         made = make()
         torch.save(made, file)  # pickle would write what several tensors share once for each of them
     sent = [file.getvalue()]
-    with others_there():
+    with peers_reachable():
         dist.broadcast_object_list(sent)
     return made if is_first() else torch.load(io.BytesIO(sent[0]), map_location="cpu", weights_only=True)

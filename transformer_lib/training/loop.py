@@ -24,7 +24,7 @@ from transformer_lib.data.batches import prefetch, tensors_of
 from transformer_lib.fast.worker import Worker
 from transformer_lib.training import distributed
 from transformer_lib.training.divergence import DivergenceWatch
-from transformer_lib.training.loss import batch_loss, sequence_loss
+from transformer_lib.training.loss import rdrop_loss, sequence_loss
 from transformer_lib.training.optimizer import MovingAverage
 
 
@@ -104,7 +104,14 @@ def train_epoch(
     total_tokens = torch.zeros((), dtype=torch.long, device=device)
     for batch in _progress_bar(batches, "training", progress):
         tensors = distributed.shard_tensors(tensors_of(batch, names, device))
-        loss, tokens = batch_loss(worker, tensors, pad_id, label_smoothing, rdrop_weight)
+        if rdrop_weight:  # every sentence goes through the model twice, side by side
+            logits, targets = worker.logits_and_targets([torch.cat([tensor, tensor]) for tensor in tensors])
+            targets = targets.chunk(2)[0]
+            loss = rdrop_loss(logits, targets, pad_id, label_smoothing, rdrop_weight)
+        else:
+            logits, targets = worker.logits_and_targets(tensors)
+            loss = sequence_loss(logits, targets, pad_id, label_smoothing)
+        tokens = (targets != pad_id).sum()
         sums = distributed.all_reduce_sum(torch.stack([loss.detach() * tokens, tokens]))  # over all processes
         all_tokens = sums[1].clamp(min=1)
         worker.backward(loss * (tokens / all_tokens))

@@ -1,13 +1,8 @@
-"""What training minimises: cross-entropy with label smoothing (section 5.4)."""
-
-from collections.abc import Sequence
+"""What training minimises: cross-entropy with label smoothing (section 5.4), and R-Drop."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from transformer_lib.fast.loss import chunked_cross_entropy
-from transformer_lib.fast.worker import Worker
 
 
 def sequence_loss(
@@ -19,17 +14,20 @@ def sequence_loss(
         logits: ``[batch, tgt_len, tgt_vocab_size]``.
         targets: the tokens that should have been predicted, ``[batch, tgt_len]``.
         pad_id: id of padding.
-        label_smoothing: share of the probability that goes to all tokens alike (section 5.4).
+        label_smoothing: share of the probability that is spread evenly over all tokens (section 5.4).
         reduction: ``"mean"`` over the real tokens, or their ``"sum"``.
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # sums of many halves would overflow
-    return F.cross_entropy(
+    total = F.cross_entropy(
         logits.flatten(0, 1),  # [batch · tgt_len, tgt_vocab_size]
         targets.flatten(),
         ignore_index=pad_id,
         label_smoothing=label_smoothing,
-        reduction=reduction,
+        reduction="sum",
     )
+    if reduction == "sum":
+        return total
+    return total / (targets != pad_id).sum().clamp(min=1)  # one of several processes may have no tokens
 
 
 def rdrop_loss(
@@ -51,35 +49,3 @@ def rdrop_loss(
     divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1) / 2  # [batch, tgt_len]
     real = targets != pad_id
     return cross_entropy + rdrop_weight * divergence.masked_fill(~real, 0).sum() / real.sum().clamp(min=1)
-
-
-def batch_loss(
-    worker: Worker, tensors: Sequence[Tensor], pad_id: int, label_smoothing: float = 0.0, rdrop_weight: float = 0.0
-) -> tuple[Tensor, Tensor]:
-    """Let a model predict a batch, and say how well it did.
-
-    Args:
-        worker: what computes.
-        tensors: what the model's ``logits_and_targets`` takes, on its device.
-        pad_id, label_smoothing: as in ``sequence_loss``.
-        rdrop_weight: as in ``rdrop_loss``; 0 for one pass.
-
-    Returns:
-        The mean loss per real token, in nats, and the number of real tokens.
-    """
-    if rdrop_weight:
-        tensors = [torch.cat([tensor, tensor]) for tensor in tensors]
-    if worker.without_output is not None:
-        hidden_states, targets = worker.without_output.logits_and_targets(*tensors)
-    else:
-        logits, targets = worker.twin.logits_and_targets(*tensors)
-    if rdrop_weight:
-        targets = targets.chunk(2)[0]
-    if worker.without_output is not None:
-        output = worker.twin.output
-        loss = chunked_cross_entropy(output, hidden_states, targets, pad_id, label_smoothing, rdrop_weight)
-    elif rdrop_weight:
-        loss = rdrop_loss(logits, targets, pad_id, label_smoothing, rdrop_weight)
-    else:
-        loss = sequence_loss(logits, targets, pad_id, label_smoothing)
-    return loss, (targets != pad_id).sum()

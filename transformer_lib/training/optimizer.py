@@ -14,19 +14,20 @@ from transformer_lib.training.recipe import Recipe
 
 
 def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
-    """Return the optimiser that a recipe names, for all parameters of a model.
+    """Return the optimizer that a recipe names, for all parameters of a model.
 
     ``"muon"`` is two: Muon (Jordan et al. 2024) for the matrices of encoder and decoder, which replaces each step by
-    the nearest one that turns and stretches in all directions alike, and Adam for all else. Muon's steps are scaled to
-    be as large as Adam's (Liu et al. 2025), so that both follow one learning rate. They take long to compute, so of
-    several processes (see ``parallel``), each does so for a share of the matrices.
+    the nearest orthogonal matrix, and AdamW for all else. Muon's steps are scaled to be as large as Adam's (Liu et al.
+    2025), so that both follow one learning rate. They are slow to compute, so several processes share the matrices
+    (see ``distributed.py``).
 
     Args:
-        model: with an ``encoder``, and maybe a ``decoder``.
+        model: for Muon, with an ``encoder`` or a ``decoder``.
         recipe: how to train.
 
     Raises:
-        ValueError: this version of PyTorch has no Muon (2.9 was the first).
+        ValueError: Muon is asked for, but this version of PyTorch lacks it (2.9 was the first), or the model has
+            neither an ``encoder`` nor a ``decoder``.
     """
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(model.parameters(), lr=recipe.learning_rate)
@@ -38,10 +39,15 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
             )
         layers = ("encoder.", "decoder.")
         matrices = [p for name, p in model.named_parameters() if name.startswith(layers) and p.dim() == 2]
+        if not matrices:
+            raise ValueError(
+                f"recipe.optimizer is 'muon', which is for the matrices of an encoder or a decoder, but "
+                f"{type(model).__name__} has none of these names: take 'adamw'"
+            )
     others = [p for p in model.parameters() if all(p is not matrix for matrix in matrices)]
     groups = [  # biases and norms do not decay
         {"params": [p for p in others if p.dim() > 1], "weight_decay": recipe.weight_decay},
-        {"params": [p for p in others if p.dim() == 1], "weight_decay": 0.0},
+        {"params": [p for p in others if p.dim() < 2], "weight_decay": 0.0},
     ]
     fused = others[0].device.type in ("cpu", "cuda") or None  # one pass over each parameter instead of a dozen
     adam = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9, fused=fused)
@@ -73,7 +79,7 @@ class _Combined(Optimizer):
         self.param_groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     def step(self, closure: None = None) -> None:
-        with distributed.others_there():
+        with distributed.peers_reachable():
             for optimizer in self.optimizers:
                 optimizer.step()
 
@@ -81,7 +87,7 @@ class _Combined(Optimizer):
         """Return all states, in the first of several processes; all of them have to ask."""
         for optimizer in self.optimizers:
             if hasattr(optimizer, "consolidate_state_dict"):
-                with distributed.others_there():
+                with distributed.peers_reachable():
                     optimizer.consolidate_state_dict()
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # it copies from the GPUs without waiting

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from transformer_lib.checkpoint import MOST_BEAMS
 from transformer_lib.fast.precision import PRECISIONS
+from transformer_lib.model.config import make_plain
 
 SCHEDULES = ("constant", "inverse_sqrt", "linear", "exponential")
 OPTIMIZERS = ("adamw", "muon", "sgd")
@@ -20,26 +21,26 @@ class Recipe:
         max_tokens: positions in a batch, padding included, on its larger side, instead of a number of sentences
             (section 5.1 has 25,000 tokens a side); 0 for none.
         bptt: tokens of each row in a batch, for a language model.
-        optimizer: ``"adamw"``, whose ε is the paper's 1e-9; ``"muon"`` for the layers' matrices and Adam for all else
+        optimizer: ``"adamw"``, whose ε is the paper's 1e-9; ``"muon"`` for the layers' matrices and AdamW for all else
             (see ``make_optimizer``); or ``"sgd"``, which follows the gradient and nothing else.
-        learning_rate: the optimiser's, at its highest.
+        learning_rate: the optimizer's, at its highest.
         warmup_steps: steps over which the learning rate grows to its highest.
-        schedule: how it goes on from there: ``"constant"``, ``"inverse_sqrt"`` (falls with the inverse square root of
+        schedule: what follows the warm-up: ``"constant"``, ``"inverse_sqrt"`` (falls with the inverse square root of
             the step, section 5.3), ``"linear"`` (falls in a straight line to zero at the end of the last epoch) or
             ``"exponential"`` (is multiplied by ``lr_decay`` after each epoch).
         lr_decay: see ``"exponential"``.
         betas: decay rates of Adam's two moving averages (section 5.3: 0.9 and 0.98).
         weight_decay: share of each weight, times the learning rate, that Adam and Muon take off at every step.
         max_grad_norm: gradients with a larger norm are scaled down to it.
-        label_smoothing: share of the probability that goes to all tokens alike (section 5.4).
+        label_smoothing: share of the probability that is spread evenly over all tokens (section 5.4).
         rdrop_weight: pass every sentence through the model twice, and count how much the two predictions differ with
-            this weight (R-Drop; see ``chunked_cross_entropy``); 0 for one pass.
+            this weight (R-Drop; see ``rdrop_loss``); 0 for one pass.
         ema_decay: keep a moving average of the weights instead of the weights themselves: the highest decay rate, per
             step, of the old average; 0 for none. (Section 6.1 averages the last checkpoints, to the same end.)
         init_bias_from_unigrams: let a language model begin as a table of the tokens' frequencies; see
             ``TransformerLanguageModel.init_bias_from_unigrams``.
-        precision: what the model computes in: ``"float32"``, or ``"bfloat16"``, with the loss, and the weights that
-            steps are added to, still in float32. On a GPU that is too old for it, float16 with scaled gradients.
+        precision: what matrices are multiplied in: ``"float32"``, or ``"bfloat16"`` (mixed precision: weights and loss
+            stay in float32). On a GPU that is too old for it, float16 with scaled gradients.
         compile: let ``torch.compile`` make kernels for the layers first, which takes about a minute. It is meant for a
             GPU: on a CPU, dropout then draws its random numbers slowly.
         subwords: pieces in a vocabulary of subwords, one for both languages; 0 for words. See ``SubwordTokenizer``.
@@ -74,9 +75,13 @@ class Recipe:
     seed: int = 1234
 
     def __post_init__(self):
+        make_plain(self)
+        object.__setattr__(self, "betas", tuple(float(beta) for beta in self.betas))
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas is {self.betas!r}, expected two numbers from 0 to below 1")
         for name in ("epochs", "batch_size", "bptt", "beam_size"):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
+            if value < 1:
                 raise ValueError(f"{name} is {value!r}, expected a positive whole number")
         if self.beam_size > MOST_BEAMS:
             raise ValueError(f"beam_size is {self.beam_size}, expected at most {MOST_BEAMS}")
@@ -118,7 +123,7 @@ _MULTI30K = Recipe(
 _PAPER = {"warmup_steps": 4000, "schedule": "inverse_sqrt", "betas": (0.9, 0.98), "label_smoothing": 0.1}
 
 RECIPES = {
-    # sentences of equal length stand together, so batches are smaller, and averaging evens out their differences
+    # sentences of similar length share a batch, so batches are smaller, and averaging evens out their differences
     "tutorial": Recipe(batch_size=64, learning_rate=6e-4, warmup_steps=200, label_smoothing=0.1, ema_decay=0.998),
     "small": Recipe(
         epochs=12, batch_size=64, learning_rate=2e-3, warmup_steps=200, schedule="inverse_sqrt", betas=(0.9, 0.98)

@@ -40,7 +40,7 @@ def train_translator(
         corpus: with the splits ``train`` and ``val``.
         preset: the model; one of ``PRESETS``.
         recipe: how to train; by default, the one that is named like the preset.
-        output, resume: what to keep, and whether to go on with it; see ``fit``.
+        output, resume: where to write, and whether to resume what is there; see ``fit``.
         device: where to train; see ``pick_device``.
         min_freq: a word must occur this often in the training split to get an id of its own.
         notes: anything to write down in the saved model besides the names of corpus and preset.
@@ -48,7 +48,7 @@ def train_translator(
 
     Raises:
         ValueError: the preset is unknown, or a sentence does not fit the model.
-        CorpusError: the corpus cannot be had.
+        CorpusError: the corpus is unavailable.
         OSError, FileExistsError, FloatingPointError, KeyboardInterrupt: as ``fit``.
     """
     if preset not in PRESETS:

@@ -1,18 +1,23 @@
 import ast
 import dataclasses
+import json
 import os
 import re
 
 import pytest
 import torch
+from test_notebooks import NOTEBOOKS, load_script
 
 from transformer_lib import MultiHeadAttention
 from transformer_lib.checkpoint import MODEL_FILE
 from transformer_lib.data.corpora import load_corpus
-from transformer_lib.notebook import session as series
-from transformer_lib.training import trainer
+from transformer_lib.notebook.session import figure, show_source, start, start_with_model, start_with_text
+from transformer_lib.training import loop
 from transformer_lib.training.recipe import RECIPES
 from transformer_lib.training.train_translator import train_translator
+
+
+listings = load_script("listings")
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +32,7 @@ def environment(monkeypatch, tmp_path):
 
 
 def test_where_multi30k_cannot_be_had_the_sample_corpus_takes_its_place_and_a_line_says_so(capsys):
-    session = series.start()
+    session = start()
     printed = capsys.readouterr().out
     assert (session.corpus.name, session.preset, session.test) == ("sample", "small", "test")
     assert printed.startswith("multi30k cannot be had, so this notebook goes on with sample: ")
@@ -35,7 +40,7 @@ def test_where_multi30k_cannot_be_had_the_sample_corpus_takes_its_place_and_a_li
 
 
 def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys, monkeypatch, tmp_path):
-    session = series.start_with_text("wikitext-2")
+    session = start_with_text("wikitext-2")
     assert (session.text.name, session.test, session.runs.name) == ("sample", "test", "runs")
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("wikitext-2 cannot be had, so this notebook goes on with wikitext-2-valid: ")
@@ -48,9 +53,9 @@ def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys,
         (tmp_path / "cache" / "wikitext-2" / f"{split}.txt").write_text("one\n" * 10, encoding="utf-8")
         checksums[f"{split}.txt"] = "git-blob:c22ecc634e6e2f871b74241bae0c90202784cbcc"
     monkeypatch.setattr("transformer_lib.data.corpora.WIKITEXT2_CHECKSUMS", {"train.txt": "git-blob:", **checksums})
-    assert series.start_with_text("wikitext-2").text.name == "wikitext-2-valid"
+    assert start_with_text("wikitext-2").text.name == "wikitext-2-valid"
     monkeypatch.setattr("transformer_lib.notebook.session.pick_device", lambda: torch.device("cpu"))
-    assert series.start_with_text().text.name == "wikitext-2-valid"
+    assert start_with_text().text.name == "wikitext-2-valid"
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 3 and printed[0].startswith(
         "wikitext-2 cannot be had"
@@ -59,31 +64,31 @@ def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys,
 
 def test_a_fast_development_run_of_a_language_model_takes_one_epoch_of_the_sample(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("TRANSFORMER_LIB_FAST_DEV_RUN", "1")
-    session = series.start_with_text()
+    session = start_with_text()
     assert (session.text.name, session.recipe.epochs, session.fast_dev_run) == ("sample", 1, True)
     assert not session.runs.resolve().is_relative_to(tmp_path)
 
 
 def test_the_sample_corpus_can_be_asked_for(monkeypatch, capsys):
     monkeypatch.setenv("TRANSFORMER_LIB_CORPUS", "sample")
-    assert series.start().corpus.name == "sample"
+    assert start().corpus.name == "sample"
     assert "cannot be had" not in capsys.readouterr().out
 
 
 def test_a_fast_development_run_takes_one_epoch_and_leaves_the_working_folder_alone(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("TRANSFORMER_LIB_FAST_DEV_RUN", "1")
-    session = series.start()
+    session = start()
     assert session.fast_dev_run
     assert session.recipe.epochs == 1
     assert not session.runs.resolve().is_relative_to(tmp_path)
     monkeypatch.setenv("TRANSFORMER_LIB_FAST_DEV_RUN", "0")
-    assert not series.start().fast_dev_run
+    assert not start().fast_dev_run
 
 
 def test_starting_seeds_the_random_numbers(capsys):
-    series.start("sample")
+    start("sample")
     first = torch.rand(3)
-    series.start("sample")
+    start("sample")
     assert torch.equal(first, torch.rand(3))
 
 
@@ -100,15 +105,16 @@ def tiny_sample(monkeypatch, tmp_path, pairs):
     monkeypatch.setattr(
         "transformer_lib.notebook.session.load_corpus", lambda name: corpus if name == "sample" else load_corpus(name)
     )
+    return corpus
 
 
 def test_a_model_is_trained_where_there_is_none_and_loaded_where_there_is(tiny_sample, tmp_path, capsys):
-    session, translator = series.start_with_model()
+    session, translator = start_with_model()
     printed = capsys.readouterr().out
     assert session.corpus.name == "sample"
     assert "epoch  12/12" in printed
     assert (tmp_path / "runs" / "sample-small" / MODEL_FILE).exists()
-    again, reloaded = series.start_with_model()
+    again, reloaded = start_with_model()
     assert "epoch  12/12" not in capsys.readouterr().out
     assert again == session
     assert reloaded("Ein Hund schläft.") == translator("Ein Hund schläft.")
@@ -119,16 +125,16 @@ def test_a_training_that_was_interrupted_in_its_first_epoch_goes_on(tiny_sample,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("transformer_lib.training.trainer.train_epoch", interrupted)
-        series.start_with_model()
+        patch.setattr("transformer_lib.training.loop.train_epoch", interrupted)
+        start_with_model()
     assert (tmp_path / "runs" / "sample-small" / MODEL_FILE).exists()  # untrained: not to be taken for a model
-    series.start_with_model()
+    start_with_model()
     assert "epoch   1/12" in capsys.readouterr().out
 
 
 def test_a_training_that_was_interrupted_in_a_later_epoch_goes_on_too(tiny_sample, monkeypatch, tmp_path, capsys):
     """A model of one epoch is a model, but not the one that the notebook is about."""
-    real, epochs = trainer.train_epoch, []
+    real, epochs = loop.train_epoch, []
 
     def interrupted(*arguments, **options):
         epochs.append(1)
@@ -137,18 +143,18 @@ def test_a_training_that_was_interrupted_in_a_later_epoch_goes_on_too(tiny_sampl
         return real(*arguments, **options)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(trainer, "train_epoch", interrupted)
-        series.start_with_model()
-    series.start_with_model()
+        patch.setattr(loop, "train_epoch", interrupted)
+        start_with_model()
+    start_with_model()
     printed = capsys.readouterr().out
     assert printed.count("epoch   1/12") == 1 and "epoch  12/12" in printed
 
 
 def test_a_training_with_another_recipe_is_left_as_it_is(tiny_sample, tmp_path, capsys):
     recipe = dataclasses.replace(RECIPES["small"], epochs=1, schedule="constant")
-    session = series.start()
+    session = start()
     train_translator(session.corpus, session.preset, recipe, session.runs, device="cpu")
-    series.start_with_model()
+    start_with_model()
     assert "epoch   2/12" not in capsys.readouterr().out
 
 
@@ -159,27 +165,33 @@ def test_without_a_trained_multi30k_model_the_sample_corpus_takes_its_place(tiny
         splits=(*multi30k.splits, "test_2016_flickr"),
         _locate=lambda file: tmp_path / "tiny" / file.replace("test_2016_flickr", "test"),
     )
-    sample = series.load_corpus("sample")
     monkeypatch.setattr(
-        "transformer_lib.notebook.session.load_corpus", lambda name: sample if name == "sample" else multi30k
+        "transformer_lib.notebook.session.load_corpus", lambda name: tiny_sample if name == "sample" else multi30k
     )
-    session, _ = series.start_with_model()
+    session, _ = start_with_model()
     assert (session.corpus.name, session.preset) == ("sample", "small")
     assert "There is no trained model in runs/multi30k-tutorial (notebook 05 trains it)" in capsys.readouterr().out
-    again, _ = series.start_with_model("sample")
+    again, _ = start_with_model("sample")
     assert again == session
     assert "no trained model" not in capsys.readouterr().out
 
 
 def test_source_is_the_librarys_own_and_still_python():
-    shown = series.show_source(MultiHeadAttention, MultiHeadAttention.attend, series.figure).data
+    shown = show_source(MultiHeadAttention, MultiHeadAttention.forward, figure).data
     listings = re.findall(r"```python\n(.*?)\n```", shown, re.DOTALL)
     assert len(listings) == 3
-    assert [ast.parse(listing).body[0].name for listing in listings] == ["MultiHeadAttention", "attend", "figure"]
+    assert [ast.parse(listing).body[0].name for listing in listings] == ["MultiHeadAttention", "forward", "figure"]
     assert "self.q_proj(query)" in listings[1]
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_listings_stored_in_a_notebook_are_what_the_source_says_today(path):
+    """Where this alone fails, ``python notebooks/listings.py`` brings them up to date."""
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    assert not ["".join(cell["source"]).splitlines()[-1] for cell, _ in listings.outdated(notebook)]
+
+
 def test_a_figure_that_is_not_there_says_which_are():
-    assert series.figure("masks").data.startswith("<svg")
+    assert figure("masks").data.startswith("<svg")
     with pytest.raises(ValueError, match="name is 'mask', expected one of decoder_layer, encoder_layer, masks"):
-        series.figure("mask")
+        figure("mask")

@@ -41,7 +41,7 @@ def test_a_linear_schedule_peaks_after_the_warm_up_and_ends_next_to_zero():
 
 def test_an_exponential_schedule_falls_after_each_epoch_and_only_then():
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=5.0)
-    schedule = learning_rate_schedule(optimizer, "exponential", 0, total_steps=12, epochs=3, lr_decay=0.95)
+    schedule = learning_rate_schedule(optimizer, "exponential", 0, total_steps=12, epochs=3, decay=0.95)
     rates = []
     for _ in range(12):
         rates.append(optimizer.param_groups[0]["lr"])

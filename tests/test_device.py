@@ -1,0 +1,23 @@
+import pytest
+import torch
+
+from transformer_lib.training.device import pick_device
+
+
+def test_of_several_processes_each_gets_a_gpu_or_is_told_that_there_is_none(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert pick_device() == torch.device("cuda:1")
+    assert pick_device("cuda:0") == torch.device("cuda:0")
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(ValueError, match=r"no GPU for process 3 of this machine, which has 2.*--nproc-per-node"):
+        pick_device()
+
+
+def test_devices():
+    assert pick_device("cpu") == torch.device("cpu")
+    assert pick_device().type in ("cpu", "cuda", "mps")
+    for name in ("tpu", "cuda:99", "nonsense"):
+        with pytest.raises(ValueError, match=rf"device is '{name}', but this machine has .*cpu"):
+            pick_device(name)

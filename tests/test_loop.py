@@ -1,0 +1,78 @@
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from transformer_lib import Transformer
+from transformer_lib.data.batches import BucketBatches
+from transformer_lib.fast.worker import Worker
+from transformer_lib.training.device import seed_everything
+from transformer_lib.training.loop import evaluate, perplexity, train_epoch
+from transformer_lib.training.optimizer import learning_rate_schedule, make_optimizer
+from transformer_lib.training.recipe import Recipe
+
+PAD = 1
+
+
+def test_evaluation_does_not_depend_on_the_batches(dataset, tiny_config):
+    seed_everything(0)
+    model = Transformer(tiny_config).train()
+    losses = [evaluate(model, BucketBatches(dataset, size)) for size in (1, 3, 8)]
+    assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
+    assert model.training  # it leaves the mode as it was
+    assert losses[0] == pytest.approx(math.log(tiny_config.tgt_vocab_size), rel=0.3)  # it knows nothing yet
+
+
+def test_a_step_is_clipped_gradient_descent_on_the_shifted_target(dataset, tiny_config):
+    """One batch, compared with the same step written out."""
+    seed_everything(0)
+    model = Transformer(tiny_config)
+    expected = Transformer(tiny_config)
+    expected.load_state_dict(model.state_dict())
+    batches = BucketBatches(dataset, 8)
+    batch = next(iter(batches))
+    for m in (model, expected):
+        for module in m.modules():  # dropout off, in both of its places
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+            if hasattr(module, "dropout") and isinstance(module.dropout, float):
+                module.dropout = 0.0
+    train_epoch(model, batches, torch.optim.SGD(model.parameters(), lr=0.1), max_grad_norm=0.5)
+
+    logits = expected(batch.src, batch.tgt[:, :-1]).transpose(1, 2)
+    F.cross_entropy(logits, batch.tgt[:, 1:], ignore_index=PAD).backward()
+    norm = torch.stack([p.grad.norm() for p in expected.parameters()]).norm()
+    assert norm > 0.5
+    for mine, theirs in zip(model.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs - 0.1 * theirs.grad * 0.5 / norm, atol=1e-5, rtol=1e-4)
+
+
+def test_perplexity_is_e_to_the_loss_however_large():
+    assert perplexity(math.log(7)) == pytest.approx(7)
+    assert perplexity(1e6) == math.inf
+
+
+def test_in_half_precision_what_is_frozen_stays_frozen(dataset, tiny_config):
+    seed_everything(0)
+    model = Transformer(tiny_config)
+    frozen = model.encoder.layers[0].feed_forward.requires_grad_(False)
+    before = {name: weights.clone() for name, weights in model.state_dict().items()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train_epoch(model, BucketBatches(dataset, 4), optimizer, worker=Worker(model, "bfloat16"))
+    still = {name for name, weights in model.state_dict().items() if weights.equal(before[name])}
+    assert {f"encoder.layers.0.feed_forward.{name}" for name in frozen.state_dict()} <= still
+    assert "decoder.layers.0.feed_forward.linear1.weight" not in still
+
+
+def test_a_step_does_not_wait_for_the_device(tiny_config):
+    """On the meta device, tensors have shapes and no numbers: whoever asks for a number, as ``nonzero`` does, fails."""
+    model = Transformer(tiny_config).to("meta")
+    src, tgt = (torch.ones(4, length, dtype=torch.long, device="meta") for length in (5, 6))
+    batches = [SimpleNamespace(src=src, tgt=tgt)] * 3
+    optimizer = make_optimizer(model, Recipe())
+    schedule = learning_rate_schedule(optimizer, "linear", 1, 3)
+    with pytest.raises(NotImplementedError, match="no data"):  # all losses, once at the end
+        train_epoch(model, batches, optimizer, schedule, label_smoothing=0.1, rdrop_weight=1.5)
+    assert schedule.last_epoch == 3

@@ -1,0 +1,32 @@
+import math
+
+import pytest
+
+from transformer_lib.training.recipe import Recipe
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epochs": 0}, "epochs is 0, expected a positive whole number"),
+        ({"batch_size": -1}, "batch_size is -1"),
+        ({"learning_rate": math.nan}, "learning_rate is nan, expected a positive number"),
+        ({"max_grad_norm": 0}, "max_grad_norm is 0"),
+        ({"warmup_steps": -1}, "warmup_steps is -1"),
+        ({"schedule": "cosine"}, "schedule is 'cosine', expected one of constant, inverse_sqrt, linear"),
+        ({"label_smoothing": 1.0}, "label_smoothing is 1.0"),
+        ({"ema_decay": 1.0}, "ema_decay is 1.0"),
+        ({"rdrop_weight": -1.0}, "rdrop_weight is -1.0, expected 0 or more"),
+        ({"weight_decay": math.inf}, "weight_decay is inf, expected 0 or more"),
+        ({"max_tokens": -1}, "max_tokens is -1"),
+        ({"precision": "float16"}, "precision is 'float16', expected one of float32, bfloat16"),
+        ({"optimizer": "lion"}, "optimizer is 'lion', expected one of adamw, muon, sgd"),
+        ({"subwords": 80, "subword_dropout": 1.0}, "subword_dropout is 1.0"),
+        ({"subword_dropout": 0.1}, "subword_dropout is 0.1, but subwords is 0: words have no parts"),
+        ({"beam_size": 0}, "beam_size is 0"),
+        ({"beam_size": 17}, "beam_size is 17, expected at most 16"),
+    ],
+)
+def test_an_impossible_recipe_says_why(values, message):
+    with pytest.raises(ValueError, match=message):
+        Recipe(**values)

@@ -1,0 +1,211 @@
+import copy
+import functools
+import pickle
+
+import pytest
+
+from transformer_lib import TransformerConfig
+from transformer_lib.data.batches import build_vocabularies, make_dataset
+from transformer_lib.data.corpora import Pair
+from transformer_lib.data.tokenizers import (
+    EOS,
+    PAD,
+    SOS,
+    UNK,
+    Vocabulary,
+    WordTokenizer,
+    check_vocabularies,
+    detokenize,
+    spacy_tokenizer,
+)
+from transformer_lib.language_model.stream import StreamTokenizer
+
+
+def words_between_commas(sentence):
+    return [word.strip() for word in sentence.split(",")]
+
+
+def test_spacy_tokenises_without_a_trained_model():
+    assert spacy_tokenizer("de")("Zwei Männer, z.B. im Freien.") == ["Zwei", "Männer", ",", "z.B.", "im", "Freien", "."]
+    assert spacy_tokenizer("en")("They don't play.") == ["They", "do", "n't", "play", "."]
+
+
+@pytest.mark.parametrize("language", ["xx9", "os", "../de", ""])
+def test_a_language_that_spacy_does_not_know_is_refused(language):
+    with pytest.raises(ValueError, match=f"language is '{language}', expected a code that spaCy can tokenise"):
+        WordTokenizer(language)
+
+
+def test_without_a_language_tokens_are_what_is_between_spaces():
+    assert WordTokenizer(None, lower=False).tokens("It is @-@ so .") == ["It", "is", "@-@", "so", "."]
+
+
+def test_a_vocabulary_maps_types_to_ids_and_unknown_ones_to_the_first():
+    vocab = Vocabulary(["<unk>", "<pad>", "dog", "cat"])
+    assert [vocab[token] for token in ("dog", "cat", "zebra")] == [2, 3, 0]
+    assert "dog" in vocab and "zebra" not in vocab
+    assert len(vocab) == 4 and vocab.itos[vocab["cat"]] == "cat"
+
+
+def test_encode_and_decode_are_inverse_on_known_words(tokenizers):
+    src_tokenizer, _ = tokenizers
+    ids = src_tokenizer.encode("Eine Frau liest.")
+    assert (ids[0], ids[-1]) == (src_tokenizer.sos_id, src_tokenizer.eos_id)
+    assert src_tokenizer.decode(ids) == ["eine", "frau", "liest", "."]
+
+
+def test_an_unknown_word_becomes_unk_and_the_vocabulary_does_not_grow(tokenizers):
+    src_tokenizer, _ = tokenizers
+    size = len(src_tokenizer.vocab.stoi)
+    assert src_tokenizer.decode(src_tokenizer.encode("Ein Zebra schläft.")) == ["ein", UNK, "schläft", "."]
+    assert len(src_tokenizer.vocab.stoi) == size
+
+
+def test_decode_stops_at_eos_and_refuses_ids_outside_the_vocabulary(tokenizers):
+    _, tgt_tokenizer = tokenizers
+    a, eos = tgt_tokenizer.vocab["a"], tgt_tokenizer.eos_id
+    assert tgt_tokenizer.decode([tgt_tokenizer.sos_id, a, eos, a, tgt_tokenizer.pad_id]) == ["a"]
+    with pytest.raises(ValueError, match="ids holds 9999"):
+        tgt_tokenizer.decode([9999])
+
+
+@pytest.mark.parametrize("sentence", ["", "   ", "\n"])
+def test_an_empty_sentence_is_refused(tokenizers, sentence):
+    with pytest.raises(ValueError, match="expected at least one word"):
+        tokenizers[0].encode(sentence)
+
+
+@pytest.mark.parametrize("typed", [SOS, EOS, PAD, UNK])
+def test_special_tokens_that_a_user_types_are_ordinary_text(tokenizers, typed):
+    ids = tokenizers[0].encode(f"Ein {typed} Hund")
+    assert ids.count(tokenizers[0].sos_id) == ids.count(tokenizers[0].eos_id) == 1
+
+
+def test_vocabularies_come_from_the_training_split_most_frequent_first():
+    src_tokenizer, tgt_tokenizer = WordTokenizer("de"), WordTokenizer("en")
+    train = make_dataset([Pair("b b b a a c", "x x"), Pair("a b", "y")], src_tokenizer, tgt_tokenizer)
+    make_dataset([Pair("nur hier", "only here")], src_tokenizer, tgt_tokenizer)
+    assert src_tokenizer.vocab is None
+    build_vocabularies(train, min_freq=2)
+    assert src_tokenizer.vocab.itos == ["<unk>", "<pad>", "<sos>", "<eos>", "b", "a"]
+    assert tgt_tokenizer.vocab.itos[4:] == ["x"]
+
+
+def test_a_joint_vocabulary_is_shared():
+    src_tokenizer, tgt_tokenizer = WordTokenizer("de"), WordTokenizer("en")
+    pairs = [Pair("hund", "dog"), Pair("in", "in")]
+    build_vocabularies(make_dataset(pairs, src_tokenizer, tgt_tokenizer), min_freq=1, joint=True)
+    assert src_tokenizer.vocab is tgt_tokenizer.vocab
+    assert set(src_tokenizer.vocab.itos[4:]) == {"hund", "dog", "in"}
+
+
+def test_a_tokeniser_survives_its_dictionary(tokenizers):
+    src_tokenizer, _ = tokenizers
+    again = WordTokenizer.from_dict(src_tokenizer.to_dict())
+    sentence = "Eine Frau liest ein unbekanntes Buch."
+    assert again.encode(sentence) == src_tokenizer.encode(sentence)
+    assert again.vocab.itos == src_tokenizer.vocab.itos
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_tokeniser_can_be_copied_and_pickled(tokenizers, copied):
+    src_tokenizer, _ = tokenizers
+    again = copied(src_tokenizer)
+    assert again.encode("Eine Frau liest.") == src_tokenizer.encode("Eine Frau liest.")
+    assert again.vocab is not src_tokenizer.vocab
+
+
+def test_your_own_function_cuts_sentences():
+    tokenizer = WordTokenizer("de", tokenize=words_between_commas)
+    assert tokenizer.tokens("Ein Hund, eine Katze") == ["ein hund", "eine katze"]
+    tokenizer.build_vocab([["ein hund", "eine katze"]])
+    assert tokenizer.decode(tokenizer.encode("eine katze, ein zebra")) == ["eine katze", UNK]
+    assert pickle.loads(pickle.dumps(tokenizer)).tokens("a b, c") == ["a b", "c"]
+
+
+def test_your_own_function_survives_the_dictionary_if_you_hand_it_over_again():
+    tokenizer = WordTokenizer("de", tokenize=words_between_commas)
+    tokenizer.build_vocab([["ein hund"]])
+    values = tokenizer.to_dict()
+    assert values["tokenize"] == "words_between_commas"
+    again = WordTokenizer.from_dict(values, tokenize=words_between_commas)
+    assert again.encode("ein hund, x") == tokenizer.encode("ein hund, x")
+
+
+class Splitter:
+    """A callable object, as spaCy's tokenisers are."""
+
+    def __call__(self, sentence):
+        return sentence.split()
+
+
+@pytest.mark.parametrize(
+    ("tokenize", "name"), [(Splitter(), "Splitter"), (functools.partial(str.split, sep=","), "partial")]
+)
+def test_what_is_callable_but_no_function_is_noted_by_the_name_of_its_class(tokenize, name):
+    tokenizer = WordTokenizer("de", tokenize=tokenize)
+    tokenizer.build_vocab([["ein"]])
+    assert tokenizer.to_dict()["tokenize"] == name
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "A man in a T-shirt, two dogs (brown) and a cat!",
+        "The boy's dog doesn't like it; they're sad.",
+        'A sign says "stop here" to everyone.',
+        "Zwei Männer – einer groß, einer klein – warten.",
+        "Is it 50% off? Yes: $5.",
+        "He cannot stop.",
+    ],
+)
+def test_detokenize_undoes_the_tokeniser(sentence):
+    assert detokenize(spacy_tokenizer("en")(sentence)) == sentence
+
+
+def test_running_text_has_nothing_before_a_line_and_eos_after_it():
+    tokenizer = StreamTokenizer()
+    lines = ["= A Title =", "", "It is @-@ so"]
+    assert tokenizer.stream(lines) == ["=", "A", "Title", "=", EOS, EOS, "It", "is", "@-@", "so", EOS]
+    tokenizer.build_vocab([tokenizer.stream([*lines, UNK])])
+    assert tokenizer.vocab.itos[:2] == [UNK, PAD]
+    ids = tokenizer.encode("It is A Title")
+    assert tokenizer.decode(ids) == ["It", "is", "A", "Title"]
+    assert tokenizer.decode([tokenizer.vocab[EOS], tokenizer.vocab[UNK], 1]) == [EOS, UNK, PAD]  # nothing is left out
+    assert tokenizer.encode(UNK) == [0]
+    with pytest.raises(ValueError, match="ids holds 99, expected 0 to"):
+        tokenizer.decode([99])
+
+
+def test_running_text_in_a_language_is_cut_by_spacy_and_may_be_made_lower_case():
+    tokenizer = StreamTokenizer("en", lower=True)
+    tokens = tokenizer.stream(["They don't play."])
+    assert tokens == ["they", "do", "n't", "play", ".", EOS]
+    tokenizer.build_vocab([tokens])
+    assert tokenizer.decode(tokenizer.encode("THEY play")) == ["they", "play"]
+    again = StreamTokenizer.from_dict(tokenizer.to_dict())
+    assert again.encode("They don't") == tokenizer.encode("They don't")
+    with pytest.raises(ValueError, match="prompt holds 'dance', expected words among the 8 of the vocabulary"):
+        again.encode("They dance.")
+
+
+def test_a_line_that_is_not_text_is_named():
+    with pytest.raises(ValueError, match="line 2 cannot be used: sentence holds .* half a character"):
+        StreamTokenizer().stream(["fine", "\ud83d"])
+
+
+@pytest.mark.parametrize("tokens", [["<unk>", "the", "<pad>"], ["<unk>", "<pad>", "the", "the"]])
+def test_tokens_that_are_not_a_running_texts_vocabulary_are_refused(tokens):
+    with pytest.raises(ValueError, match="expected <unk>, <pad> first, and no type twice"):
+        StreamTokenizer.from_dict({"language": None, "lower": False, "tokens": tokens})
+
+
+def test_vocabularies_that_are_not_the_models_are_refused(tokenizers, tiny_config):
+    src_tokenizer, tgt_tokenizer = tokenizers
+    check_vocabularies(tiny_config, {"src": src_tokenizer, "tgt": tgt_tokenizer})
+    with pytest.raises(ValueError, match="src_tokenizer has no vocabulary yet"):
+        check_vocabularies(tiny_config, {"src": WordTokenizer("de")})
+    with pytest.raises(ValueError, match=r"src_tokenizer has a vocabulary of \d+ types, but .* src_vocab_size is 99"):
+        check_vocabularies(TransformerConfig(99, 99), {"src": src_tokenizer})
+    with pytest.raises(ValueError, match="src_tokenizer pads with the id 1, but the model's pad_id is 0"):
+        check_vocabularies(TransformerConfig(len(src_tokenizer.vocab), 99, pad_id=0), {"src": src_tokenizer})

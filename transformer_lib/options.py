@@ -1,0 +1,153 @@
+"""The command line's options, each with its help, and examples."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import transformer_lib
+from transformer_lib.checkpoint import MODEL_FILE
+from transformer_lib.data.corpora import TEXTS
+from transformer_lib.fast.precision import INFERENCE_PRECISIONS, PRECISIONS
+from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES
+
+DEFAULT_LM = Path("runs/wikitext-2-valid-tutorial-lm")
+EXAMPLES = {
+    "train": """examples:
+  transformer-lib train
+  transformer-lib train --preset multi30k-best
+  torchrun --nproc-per-node 2 -m transformer_lib train --preset multi30k-fast     (two processes, for cores or GPUs)
+  transformer-lib train --corpus multi30k --preset tutorial --epochs 10 --output runs/tutorial
+  transformer-lib train --corpus my_folder --output runs/mine     (my_folder/train.de, train.en, val.de, val.en)
+  transformer-lib train --output runs/tutorial --corpus multi30k --preset tutorial --resume""",
+    "translate": """examples:
+  transformer-lib translate "Zwei junge Männer spielen Fußball im Park."
+  transformer-lib translate --model runs/tutorial --beam-size 4 "Zwei Männer spielen Fußball." "Es regnet."
+  transformer-lib translate --attention map.png "Ein Kind schläft."
+  transformer-lib translate --model runs/tutorial < german.txt > english.txt""",
+    "train-lm": """examples:
+  transformer-lib train-lm --corpus wikitext-2-valid                  (a tenth of it)
+  transformer-lib train-lm --corpus wikitext-2 --output runs/lm       (all of it)
+  transformer-lib train-lm --corpus wikitext-2-valid --preset tuned
+  transformer-lib train-lm --corpus my_novel.txt --language en
+  transformer-lib train-lm --corpus my_folder --language en     (my_folder/train.txt, valid.txt, test.txt)""",
+    "generate": """examples:
+  transformer-lib generate "The"
+  transformer-lib generate --model runs/lm --length 100 --temperature 0.8 --top-k 40 --seed 1 "In the year\"""",
+    "evaluate": """examples:
+  transformer-lib evaluate
+  transformer-lib evaluate runs/tutorial --corpus multi30k --split test_2016_flickr
+  transformer-lib evaluate runs/tutorial --beam-size 4 --translations output.txt
+  transformer-lib evaluate runs/wikitext-2-valid-tutorial-lm""",
+    "export": """examples:
+  transformer-lib export runs/multi30k-best my_translator.safetensors
+  transformer-lib translate --model my_translator.safetensors "Ein Kind schläft.\"""",
+    "download": """examples:
+  transformer-lib download multi30k
+  transformer-lib download wikitext-2
+  TRANSFORMER_LIB_DATA=~/corpora transformer-lib download multi30k""",
+    "info": """examples:
+  transformer-lib info
+  transformer-lib info runs/tutorial""",
+}
+
+OPTIONS: dict[str, dict[str, Any]] = {  # each once, whichever commands take it
+    "--attention": {"type": Path, "metavar": "FILE", "help": "draw the attention (.png, .svg or .pdf)"},
+    "--batch-size": {"type": int, "help": "sentences in a batch; rows of text for a language model (the preset's)"},
+    "--beam-size": {"type": int, "help": "1 is greedy search (what the model was tuned for, else 1)"},
+    "--bptt": {"type": int, "help": "tokens that the model can look back on (the preset's)"},
+    "--compile": {"action": argparse.BooleanOptionalAction, "help": "compile the layers first, for a GPU (no)"},
+    "--device": {"default": "auto", "help": "cpu, cuda, cuda:1, mps or auto, the best there is (auto)"},
+    "--epochs": {"type": int, "help": "passes over the training split (the preset's)"},
+    "--language": {
+        "help": "of your own text, for spaCy to tokenise it (default: tokens are between spaces); of sample and "
+        "multi30k, which side (en)"
+    },
+    "--learning-rate": {"type": float, "help": "the highest learning rate (the preset's)"},
+    "--length": {"type": int, "default": 50, "help": "tokens to add (50)"},
+    "--length-penalty": {"type": float, "help": "of beam search (what the model was tuned for, else 0.6)"},
+    "--max-tokens": {"type": int, "help": "or positions in a batch, on its larger side (the preset's)"},
+    "--min-freq": {"type": int, "help": "rarer words become <unk> (2; 1 for a language model)"},
+    "--output": {"type": Path, "help": "folder for the model (runs/CORPUS-PRESET)"},
+    "--resume": {"action": "store_true", "help": "go on with the training in the output folder"},
+    "--scores": {"action": "store_true", "help": "add the natural logarithm of the probability"},
+    "--seed": {"type": int, "help": "makes a run repeatable"},
+    "--split": {"help": "which part of the corpus (the first test split)"},
+    "--src": {"default": "de", "help": "language to translate from (de)"},
+    "--subwords": {"type": int, "help": "pieces in a joint vocabulary, 0 for words (the preset's)"},
+    "--temperature": {"type": float, "default": 1.0, "help": "below 1 likely words become likelier (1.0)"},
+    "--tgt": {"default": "en", "help": "language to translate to (en)"},
+    "--top-k": {"type": int, "metavar": "K", "help": "choose among the K likeliest words only"},
+    "--translations": {"type": Path, "metavar": "FILE", "help": "also write the translations, one a line"},
+}
+
+
+def parser(commands_run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argparse.ArgumentParser:
+    """Return what reads the command line; each command's function is put into its ``run``."""
+    whole = argparse.ArgumentParser(
+        prog="transformer-lib",
+        description='Train and use the Transformer of "Attention Is All You Need".',
+        epilog="Each command has a help of its own, with examples: transformer-lib train --help",
+    )
+    whole.add_argument("--version", action="version", version=f"%(prog)s {transformer_lib.__version__}")
+    commands = whole.add_subparsers(dest="command", required=True, metavar="command")
+
+    def add(name: str, text: str, options: str) -> Callable[..., Any]:
+        command = commands.add_parser(
+            name,
+            help=text,
+            description=text[0].upper() + text[1:] + ".",
+            epilog=EXAMPLES[name],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.set_defaults(run=commands_run[name])
+        for option in options.split():
+            command.add_argument(f"--{option}", **OPTIONS[f"--{option}"])
+        return command.add_argument
+
+    a_model = {"nargs": "?", "type": Path, "help": "folder or file (the model that comes with this library)"}
+    training = "output resume epochs batch-size learning-rate min-freq seed device"
+
+    argument = add("train", "train a model", f"src tgt {training} max-tokens compile subwords")
+    argument("--corpus", help="sample, multi30k, or a folder of your own (multi30k for its presets, else sample)")
+    presets = {
+        "type": lambda name: name.replace("-", "_"),
+        "choices": sorted(RECIPES),
+        "help": "model and recipe (small)",
+    }
+    argument("--preset", default="small", **presets)
+    argument("--precision", choices=PRECISIONS, help="what to multiply matrices in (the preset's)")
+
+    searching = "beam-size length-penalty device"
+    precision = {"default": "float32", "choices": INFERENCE_PRECISIONS, "help": "what to compute in (float32)"}
+    text = "translate sentences, or the lines of the standard input"
+    argument = add("translate", text, f"attention scores {searching}")
+    argument("sentences", nargs="*", metavar="sentence", help="a sentence to translate")
+    argument("--model", **{**a_model, "nargs": None})
+    argument("--precision", **precision)
+
+    argument = add("train-lm", "train a language model", f"language {training} bptt")
+    text = f"{', '.join(TEXTS)}, or a text file or folder of your own (wikitext-2-valid)"
+    argument("--corpus", default="wikitext-2-valid", help=text)
+    argument("--preset", default="tutorial", choices=sorted(LANGUAGE_MODEL_RECIPES), help="how to train (tutorial)")
+
+    argument = add("generate", "go on with a text", "length temperature top-k seed device")
+    argument("prompt", help="how the text begins")
+    argument("--model", type=Path, default=DEFAULT_LM, help=f"folder or file ({DEFAULT_LM})")
+
+    text = "measure perplexity, and a translator's BLEU"
+    argument = add("evaluate", text, f"split translations {searching}")
+    argument("model", **a_model)
+    argument("--corpus", help="a corpus's name, file or folder (what the model was trained on)")
+    argument("--precision", **precision)
+
+    argument = add("export", "write a model in half precision, to one small file", "")
+    argument("model", type=Path, help="folder or file")
+    argument("file", type=Path, help="what to write, such as my_translator.safetensors")
+
+    argument = add("download", "fetch a corpus into the cache", "")
+    argument("corpus", choices=["multi30k", "wikitext-2"])
+
+    argument = add("info", "describe this installation, or a model", "")
+    argument("model", nargs="?", type=Path, help=f"folder or file that ends in {MODEL_FILE}")
+    return whole
