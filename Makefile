@@ -9,7 +9,7 @@ SOLUTIONS := $(sort $(wildcard notebooks/solutions/[0-9]*.ipynb))
 ALL := $(SERIES) $(SOLUTIONS)
 MODEL ?= runs/sample-small
 TRAIN_SMALL = $(BIN)/transformer-lib train $(if $(wildcard runs/sample-small/training_state.pt),--resume)
-# Without the state of its widgets, a page shows what stands for them, and loads no widget manager from elsewhere.
+# Without stored widget state, pages show each widget's static output, and load no widget manager from the web.
 NBCONVERT := $(BIN)/jupyter nbconvert --log-level ERROR --ExecutePreprocessor.store_widget_state=False
 # Notebooks run in other folders, where a relative path would lead elsewhere. The library itself knows what ~ means.
 # ($(abspath) would take a path with a space in it for two.)
@@ -21,6 +21,7 @@ export TRANSFORMER_LIB_DATA
 endif
 
 # Run notebooks in place, one after another, from a folder two levels down; say which one is running, and how long it took.
+# Stop at the first that fails, and show what it said; warnings of those that pass are left out.
 define RUN_EACH
 @cd $(1) && began=$$(date +%s) && for notebook in $(2); do \
 	name=$${notebook%.ipynb}; started=$$(date +%s); \
@@ -28,7 +29,6 @@ define RUN_EACH
 	messages=$$($(3) ../../$(NBCONVERT) --to notebook --inplace --execute "$$notebook" 2>&1) || \
 		{ printf 'failed\n%s\n\n%s failed: its message is above\n' "$$messages" "$(1)/$$notebook"; exit 1; }; \
 	printf '%4d s\n' $$(($$(date +%s) - started)); \
-	test -z "$$messages" || printf '%s\n' "$$messages"; \
 done && printf '%-32s            %4d s\n' "in all" $$(($$(date +%s) - began))
 endef
 

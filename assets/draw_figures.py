@@ -490,7 +490,7 @@ def multi_head_attention() -> Figure:
     split = Box(middle, bottom - 150, 662, 46)
     for x, name, length in zip(columns, ("query", "key", "value"), ("query_len", "key_len", "key_len"), strict=True):
         data = figure.box("data", x, bottom, 212, 46, name, f"[batch, {length}, d_model]")
-        projection = figure.box("linear", x, data.top - 28, 212, 46, "Linear", f"{name}_projection")
+        projection = figure.box("linear", x, data.top - 28, 212, 46, "Linear", f"{name[0]}_proj")
         figure.up(data, projection)
         figure.up(projection, split, x=x)
         figure.line((x, split.top), (x, split.top - 12))

@@ -6,6 +6,7 @@ copies them to where Sphinx reads them: this folder's pages at the top, notebook
 
 import ast
 import collections
+import graphlib
 import html
 import importlib
 import json
@@ -22,9 +23,10 @@ from sphinx.util.nodes import make_refnode
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "notebooks")]
-from set_repository import named_repository  # noqa: E402
+from set_repository import address  # noqa: E402
 
-REPOSITORY = f"https://github.com/{named_repository((ROOT / 'pyproject.toml').read_text(encoding='utf-8'))}"
+HOST, NAME = address((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+REPOSITORY = f"https://{HOST}/{NAME}"
 
 project = html_title = "The Transformer, step by step"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
@@ -56,7 +58,7 @@ html_show_search_summary = False  # fetches pages, which browsers refuse where t
 html_theme_options = {
     "repository_url": REPOSITORY,
     "repository_branch": "main",
-    "launch_buttons": {"colab_url": "https://colab.research.google.com"},
+    "launch_buttons": {"colab_url": "https://colab.research.google.com"} if HOST == "github.com" else {},
     "use_repository_button": True,
     "navbar_persistent": [],  # the search is in the side bar
     "show_navbar_depth": 1,
@@ -89,10 +91,59 @@ def imported(tree: ast.AST) -> dict[str, str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module.startswith("transformer_lib"):
             for name in node.names:
-                thing = getattr(importlib.import_module(node.module), name.name)
+                home = importlib.import_module(node.module)
+                if not hasattr(home, name.name):
+                    importlib.import_module(f"{node.module}.{name.name}")  # a module, not yet loaded
+                thing = getattr(home, name.name)
                 module = getattr(thing, "__module__", node.module)  # where it is defined, if it says so
                 names[name.asname or name.name] = f"{module}.{name.name}"
     return names
+
+
+def order() -> list[str]:
+    """Return the folders and modules at the root of the library, each of which uses only those before it."""
+    tree = ast.parse((ROOT / "tests" / "test_package.py").read_text(encoding="utf-8"))
+    return next(
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ORDER"
+    )
+
+
+def modules_of(folder: str) -> list[str]:
+    """Return a folder's modules, each after those that it imports, else by the alphabet."""
+    needs = {}
+    for path in (ROOT / "transformer_lib" / folder).glob("[!_]*.py"):
+        nodes = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
+        imported = {name for node in nodes for name in (node.module, *(f"{node.module}.{n.name}" for n in node.names))}
+        needs[path.stem] = imported
+    sorter = graphlib.TopologicalSorter(
+        {one: {two for two in needs if f"transformer_lib.{folder}.{two}" in needs[one]} for one in needs}
+    )
+    sorter.prepare()
+    found = []
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready())
+        found += ready
+        sorter.done(*ready)
+    return found
+
+
+def chapter(name: str) -> str:
+    """Write a folder's part of the page about the library: what its docstring says, and a table of its modules."""
+    modules, about = [name], ""
+    init = ROOT / "transformer_lib" / name / "__init__.py"
+    if init.is_file() and name != "exercises":  # whose modules hold nothing but checks
+        modules = [f"{name}.{module}" for module in modules_of(name)]
+        about = f"{ast.get_docstring(ast.parse(init.read_text(encoding='utf-8')))}\n\n"
+    rows = "".join(f"   ~transformer_lib.{module}\n" for module in modules)
+    return f"## {name}\n\n```{{eval-rst}}\n{about}.. autosummary::\n   :toctree: api\n\n{rows}```\n"
+
+
+def write_library(app):
+    """Let the page about the library end in the whole of it, before autosummary looks for what is to get a page."""
+    path = Path(app.srcdir, "api.md")
+    path.write_text("\n".join([path.read_text(encoding="utf-8"), *map(chapter, order())]), encoding="utf-8")
 
 
 def explanations() -> dict[str, list[tuple[str, str, str]]]:
@@ -193,21 +244,15 @@ def lead(text: str, folder: str) -> str:
 
 
 def adapt(app, docname, source):
-    """Lead links to where they lead from here, include what is included, and let nothing be loaded from Colab."""
-
-    def include(found):
-        path = ROOT / "book" / found[1]
-        app.env.note_dependency(str(path), docname=docname)
-        text = path.read_text(encoding="utf-8").split(found[2], 1)[1].split(found[3], 1)[0]
-        return lead(text, path.resolve().parent.relative_to(ROOT).as_posix())
-
+    """Lead links to where they lead from here, and let nothing be loaded from Colab."""
     text = lead(source[0], posixpath.dirname(docname) or "book")
-    text = re.sub(r'```\{include\} (\S+)\n:start-after: "(.+)"\n:end-before: "(.+)"\n```', include, text)
     source[0] = re.sub(r"!\[Open in Colab\]\([^)]*\)", "Open in Colab", text)
 
 
 def setup(app):
     """Tell Sphinx about the above."""
+    app.add_config_value("repository", REPOSITORY, "env")  # pages that link there are read again if it changes
+    app.connect("builder-inited", write_library, priority=400)
     app.connect("source-read", adapt)
     app.connect("source-read", note_notebooks)
     app.connect("object-description-transform", add_explanations)

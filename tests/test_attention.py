@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from weights import shake
 
 from transformer_lib import MultiHeadAttention, causal_mask, padding_mask, scaled_dot_product_attention, to_torch
+from transformer_lib.fast.attention import CPUAttention
 from transformer_lib.interop import pytorch
 
 
@@ -56,17 +57,54 @@ def test_equals_torch_for_all_shapes_and_masks(batch, heads, query_len, key_len,
     torch.testing.assert_close(sums, (~nothing_to_see).float())
 
 
+SOME_SEE_NOTHING = torch.tensor([[True, True, True], [False, False, False], [True, False, False]])
+
+
+def heads_of(attend):
+    """Output and gradients of attention in which the second of three queries may attend to nothing."""
+    generator = torch.Generator().manual_seed(0)
+    vectors = [torch.randn(2, 2, 3, 4, generator=generator, requires_grad=True) for _ in range(3)]
+    output = attend(*vectors)
+    return output, *torch.autograd.grad(output.pow(3).sum() + output.sum(), vectors)
+
+
+WAYS = {
+    "readable": lambda q, k, v: scaled_dot_product_attention(q, k, v, SOME_SEE_NOTHING)[0],
+    "fused": lambda q, k, v: MultiHeadAttention(8, 2).attend(q, k, v, SOME_SEE_NOTHING)[0],
+    "on a CPU": lambda q, k, v: CPUAttention(8, 2, dropout=1e-9).attend(q, k, v, SOME_SEE_NOTHING)[0],
+}
+
+
+@pytest.mark.parametrize("attend", WAYS.values(), ids=WAYS)
+def test_a_query_that_may_attend_to_nothing_gets_zeros_and_has_no_gradient(attend):
+    output, to_query, to_key, to_value = heads_of(attend)
+    assert output[..., 1, :].eq(0).all()
+    assert to_query[..., 1, :].eq(0).all()
+    assert to_query[..., 0, :].ne(0).all()
+    assert all(gradient.isfinite().all() for gradient in (to_query, to_key, to_value))
+
+
+@pytest.mark.parametrize("attend", WAYS.values(), ids=WAYS)
+def test_a_query_that_may_attend_to_nothing_changes_no_other_gradient(attend):
+    def without_it(q, k, v):
+        return scaled_dot_product_attention(q[..., [0, 2], :], k, v, SOME_SEE_NOTHING[[0, 2]])[0]
+
+    _, *gradients = heads_of(attend)
+    _, *expected = heads_of(without_it)
+    for gradient, other in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(gradient, other)
+
+
 @pytest.mark.parametrize("need_weights", [True, False])
-def test_a_row_with_nothing_to_attend_to_gives_zeros_not_nan(need_weights):
+def test_a_module_whose_query_may_attend_to_nothing_stays_finite(need_weights):
     attention = MultiHeadAttention(8, 2)
     x = torch.randn(1, 3, 8, requires_grad=True)
-    mask = torch.tensor([[True, True, True], [False, False, False], [True, False, False]])
-    output, weights = attention(x, x, x, mask, need_weights)
+    output, weights = attention(x, x, x, SOME_SEE_NOTHING, need_weights)
     torch.testing.assert_close(output[0, 1], attention.out_proj.bias)  # zeros, then the last projection
     if need_weights:
         assert weights[0, :, 1].eq(0).all()
     output.sum().backward()
-    assert x.grad.isfinite().all()
+    assert all(parameter.grad.isfinite().all() for parameter in [x, *attention.parameters()])
 
 
 @pytest.mark.parametrize("kind", ["none", "padding", "causal", "both"])
@@ -120,38 +158,36 @@ def test_both_paths_agree_gradients_included():
         torch.testing.assert_close(readable, fused)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "grad", "sentences", "queries", "fused"),
-    [
-        (torch.float32, True, 2, 2, 1),
-        (torch.float32, False, 2, 1, 0),
-        (torch.float32, False, 1, 1, 1),
-        (torch.bfloat16, True, 2, 2, 0),
-        (torch.float16, True, 2, 2, 0),
-        (torch.bfloat16, True, 1, 2, 0),
-        (torch.bfloat16, False, 2, 2, 0),
-        (torch.bfloat16, False, 1, 2, 1),
-    ],
-)
-def test_a_cpu_leaves_the_fused_kernel_aside_where_it_is_slower(monkeypatch, dtype, grad, sentences, queries, fused):
-    """In half precision, and for the only query of each of several sentences (notebook 10, sections 5 and 11)."""
-    calls = []
-    kernel = F.scaled_dot_product_attention
-    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *vectors: calls.append(1) or kernel(*vectors))
-    attention, x = MultiHeadAttention(16, 4).to(dtype), torch.randn(sentences, 5, 16).to(dtype)
-    with torch.set_grad_enabled(grad):
-        output, _ = attention(x[:, :queries], x, x)
-        assert len(calls) == fused
-        readable, _ = attention(x[:, :queries], x, x, need_weights=True)
-    torch.testing.assert_close(output, readable, atol=1e-5 if dtype == torch.float32 else 0.02, rtol=0)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("sentences", "queries"), [(1, 1), (1, 4), (3, 1), (3, 4)])
+def test_what_is_faster_on_a_cpu_computes_the_same_gradients_included(dtype, masked, sentences, queries):
+    torch.manual_seed(0)
+    plain = MultiHeadAttention(16, 4).to(dtype)
+    fast = CPUAttention(16, 4).to(dtype)
+    fast.load_state_dict(plain.state_dict())
+    x = torch.randn(sentences, 5, 16, dtype=dtype)
+    mask = padding_mask(torch.tensor([[5, 5, 5, 5, 1], [5, 5, 1, 1, 1], [5] * 5])[:sentences], pad_id=1)
+    results = []
+    for attention in (plain, fast):
+        output, _ = attention(x[:, :queries], x, x, mask if masked else None)
+        results.append([output, *torch.autograd.grad(output.sum(), list(attention.parameters()))])
+    tolerance = {} if dtype.itemsize >= 4 else {"atol": 0.05, "rtol": 0.05}
+    for mine, expected in zip(*results, strict=True):
+        torch.testing.assert_close(mine, expected, **tolerance)
 
 
-def test_attending_to_prepared_keys_and_values_is_the_same():
-    attention = MultiHeadAttention(8, 2)
-    query, memory = torch.randn(2, 3, 8), torch.randn(2, 4, 8)
-    prepared = attention.project_keys_values(memory, memory)
-    assert prepared[0].shape == (2, 2, 4, 4)  # [batch, heads, key_len, d_k]
-    torch.testing.assert_close(attention.attend(query, *prepared)[0], attention(query, memory, memory)[0])
+def test_what_is_faster_on_a_cpu_drops_the_same_share_of_weights():
+    """With a value of one for each key, the output is the sum of the weights that were not dropped, over 1 - p."""
+    torch.manual_seed(0)
+    outputs = []
+    for kind in (MultiHeadAttention, CPUAttention):
+        q, k, v = torch.zeros(50, 4, 100, 8), torch.zeros(50, 4, 100, 8), torch.ones(50, 4, 100, 8)
+        output, _ = kind(32, 4, dropout=0.3).attend(q, k, v)  # all weights are 1/100
+        outputs.append(output[..., 0])
+    for output in outputs:
+        assert output.mean().item() == pytest.approx(1, abs=5e-3)
+        assert output.std().item() == pytest.approx((0.3 / 0.7 / 100) ** 0.5, rel=0.05)
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
@@ -163,9 +199,23 @@ def test_dropout_acts_in_training_only(need_weights):
     assert attention(x, x, x, need_weights=need_weights)[0].equal(attention(x, x, x, need_weights=need_weights)[0])
 
 
-def test_d_model_must_be_divisible_by_num_heads():
-    with pytest.raises(ValueError, match="d_model=10 is not divisible by num_heads=4"):
-        MultiHeadAttention(10, 4)
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_keys_and_values_of_different_lengths_are_refused(need_weights):
+    query, key, value = torch.randn(2, 3, 8), torch.randn(2, 5, 8), torch.randn(2, 4, 8)
+    with pytest.raises(ValueError, match=r"key has shape \[2, 2, 5, 4\] but value \[2, 2, 4, 4\] in heads, expected"):
+        MultiHeadAttention(8, 2)(query, key, value, need_weights=need_weights)
+
+
+@pytest.mark.parametrize(("d_model", "num_heads"), [(10, 4), (8, 0), (8, -2)])
+def test_d_model_must_be_divisible_by_num_heads(d_model, num_heads):
+    with pytest.raises(ValueError, match=f"d_model={d_model} is not divisible by num_heads={num_heads}"):
+        MultiHeadAttention(d_model, num_heads)
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1.0, 30])
+def test_dropout_must_be_a_probability_below_one(dropout):
+    with pytest.raises(ValueError, match=f"dropout is {dropout}, expected a probability"):
+        MultiHeadAttention(8, 2, dropout)
 
 
 @pytest.mark.parametrize(
@@ -175,13 +225,16 @@ def test_d_model_must_be_divisible_by_num_heads():
         (torch.ones(3, 4, dtype=torch.bool), r"mask has shape \[3, 4\].*\[2, 2, 3, 3\]"),
         (torch.ones(2, 3, dtype=torch.bool), r"mask has shape \[2, 3\].*\[2, 2, 3, 3\]"),
         (torch.ones(1, 1, 1, 1, 3, dtype=torch.bool), r"mask has shape \[1, 1, 1, 1, 3\]"),
+        (torch.ones(3, dtype=torch.bool), r"mask has shape \[3\].*\[2, 2, 3, 3\]"),  # of the keys, or of the queries?
+        (torch.tensor(True), r"mask has shape \[\].*\[2, 2, 3, 3\]"),
     ],
 )
 def test_a_mask_that_does_not_fit_is_refused(mask, message):
     x = torch.randn(2, 3, 8)
     for need_weights in (True, False):
-        with pytest.raises(ValueError, match=message):
-            MultiHeadAttention(8, 2)(x, x, x, mask, need_weights)
+        for kind in (MultiHeadAttention, CPUAttention):
+            with pytest.raises(ValueError, match=message):
+                kind(8, 2)(x, x, x, mask, need_weights)
     heads = torch.randn(2, 2, 3, 4)
     with pytest.raises(ValueError, match=message):
         scaled_dot_product_attention(heads, heads, heads, mask)

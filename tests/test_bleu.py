@@ -115,7 +115,7 @@ def test_the_bootstrap_draws_the_same_sentences_for_every_system():
 
 
 @pytest.mark.parametrize("measure", [bleu.by_definition, bleu.torchtext_bleu, bleu.bootstrap])
-def test_what_is_no_list_of_tokens_is_refused(measure):
+def test_what_is_not_a_list_of_tokens_is_refused(measure):
     tokens = [["a", "dog"], ["a", "cat"]]
     with pytest.raises(TypeError, match=r"hypotheses\[0\] is the string 'a dog', expected a list of tokens"):
         measure(["a dog", "a cat"], tokens)

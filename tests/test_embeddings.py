@@ -8,6 +8,7 @@ from transformer_lib.model.embeddings import (
     LearnedPositionalEncoding,
     SinusoidalPositionalEncoding,
     TokenEmbedding,
+    check_ids,
 )
 
 
@@ -16,10 +17,27 @@ def test_token_embedding_is_scaled_by_the_root_of_d_model():
     torch.testing.assert_close(embedding(torch.tensor([[3]]))[0, 0], embedding.table.weight[3] * 4)
 
 
-@pytest.mark.parametrize(("bad", "message"), [(10, "ids holds 10, expected 0 to 9"), (-1, "ids holds -1")])
-def test_an_id_outside_the_table_is_named(bad, message):
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (torch.tensor([[3, 10]]), "src holds the id 10, expected 0 to 9: was it made with another vocabulary"),
+        (torch.tensor([[3, -1]]), "src holds the id -1, expected 0 to 9"),
+        (torch.tensor([3, 4]), r"src has shape \[2\], expected \[batch, seq_len\]"),
+        (torch.zeros(2, 0, dtype=torch.long), r"src has shape \[2, 0\], expected .* at least one position"),
+        (torch.zeros(2, 3), r"src has dtype torch.float32, expected torch.int64"),
+    ],
+)
+def test_ids_that_cannot_be_looked_up_are_named(ids, message):
     with pytest.raises(ValueError, match=message):
-        TokenEmbedding(10, 16)(torch.tensor([[3, bad]]))
+        check_ids("src", ids, vocab_size=10)
+
+
+@pytest.mark.parametrize(
+    "ids", [torch.tensor([[0, 9]]), torch.zeros(1, 2, dtype=torch.int32), torch.zeros(0, 3, dtype=torch.long)]
+)
+def test_ids_that_can_be_looked_up_pass(ids):
+    check_ids("src", ids, vocab_size=10)
+    assert TokenEmbedding(10, 16)(ids).shape == (*ids.shape, 16)
 
 
 def test_sinusoids_follow_the_papers_formula():
@@ -48,19 +66,23 @@ def test_sinusoids_need_an_even_d_model():
 
 
 @pytest.mark.parametrize("kind", [LearnedPositionalEncoding, SinusoidalPositionalEncoding])
-def test_positions_can_start_anywhere_and_end_with_a_clear_error(kind):
+def test_positions_are_the_first_ones_and_end_with_a_clear_error(kind):
     positions = kind(10, 8)
-    assert positions(4, start=6).equal(positions(10)[6:])
+    assert positions(10).shape == (10, 8) and positions(4).equal(positions(10)[:4])
     with pytest.raises(ValueError, match=r"length is 11, expected at most max_len=10.*batch_first"):
-        positions(5, start=6)
+        positions(11)
 
 
 def test_embedding_adds_tokens_and_positions():
     embedding = InputEmbedding(TokenEmbedding(10, 8), LearnedPositionalEncoding(5, 8), dropout=0.0)
     ids = torch.tensor([[3, 4], [4, 3]])
     torch.testing.assert_close(embedding(ids)[1, 1], embedding.tokens(ids)[1, 1] + embedding.positions(2)[1])
-    with pytest.raises(ValueError, match=r"ids has shape \[2\]"):
-        embedding(ids[0])
+
+
+def test_embedding_drops_in_training_only():
+    embedding = InputEmbedding(TokenEmbedding(10, 8), SinusoidalPositionalEncoding(50, 8), dropout=0.5)
+    ids = torch.arange(10)[None]
+    assert (embedding(ids) == 0).any() and not (embedding.eval()(ids) == 0).any()
 
 
 def test_a_batch_that_is_not_batch_first_names_the_likely_cause():

@@ -1,8 +1,10 @@
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
 from weights import shake
 
-from transformer_lib import AddNorm, Encoder, EncoderLayer, causal_mask, padding_mask, to_torch
+from transformer_lib import Encoder, EncoderLayer, causal_mask, padding_mask, to_torch
 from transformer_lib.interop import pytorch
 
 MASK = padding_mask(torch.tensor([[5, 5, 5, 5], [5, 5, 1, 1]]), pad_id=1)
@@ -30,7 +32,7 @@ def test_layer_equals_torch(norm_first, need_weights, causal):
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_stack_equals_torch(norm_first):
     torch.manual_seed(0)
-    norm = torch.nn.LayerNorm(16) if norm_first else None
+    norm = nn.LayerNorm(16) if norm_first else None
     ours = Encoder((EncoderLayer(16, 4, 32, 0.0, 0.0, norm_first) for _ in range(3)), norm)
     shake(ours)
     theirs = to_torch(ours)
@@ -40,16 +42,43 @@ def test_stack_equals_torch(norm_first):
     assert [weights.shape for weights in maps] == [(2, 4, 4, 4)] * 3
 
 
-def test_inner_dropout_is_separate_from_residual_dropout():
-    layer = EncoderLayer(8, 2, 16, dropout=0.3, inner_dropout=0.0)
-    assert (layer.self_attn.dropout, layer.feed_forward.dropout.p) == (0.0, 0.0)
-    assert (layer.self_attention_add_norm.dropout.p, layer.feed_forward_add_norm.dropout.p) == (0.3, 0.3)
+@pytest.mark.parametrize(("name", "function"), [("relu", F.relu), ("gelu", F.gelu), ("silu", F.silu)])
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_a_layer_with_any_activation_equals_torch(name, function, norm_first):
+    torch.manual_seed(0)
+    ours = EncoderLayer(16, 4, 32, dropout=0.0, inner_dropout=0.0, norm_first=norm_first, activation=name)
+    shake(ours)
+    theirs = nn.TransformerEncoderLayer(16, 4, 32, 0.0, function, batch_first=True, norm_first=norm_first)
+    theirs.load_state_dict(to_torch(ours).state_dict())
+    x = torch.randn(2, 4, 16)
+    torch.testing.assert_close(ours(x, MASK)[0], theirs(x, src_key_padding_mask=pytorch.to_key_padding_mask(MASK)))
 
 
-def test_add_norm_by_hand():
-    x, y = torch.tensor([[[1.0, 2.0]]]), torch.tensor([[[0.0, 3.0]]])
-    post, pre = AddNorm(2, 0.0, norm_first=False), AddNorm(2, 0.0, norm_first=True)
-    torch.testing.assert_close(post.enter(x), x)
-    torch.testing.assert_close(post.leave(x, y), torch.tensor([[[-1.0, 1.0]]]), atol=1e-5, rtol=0)  # norm of (1, 5)
-    torch.testing.assert_close(pre.enter(x), torch.tensor([[[-1.0, 1.0]]]), atol=1e-4, rtol=0)
-    torch.testing.assert_close(pre.leave(x, y), torch.tensor([[[1.0, 5.0]]]))
+def is_random(layer, x):
+    return not layer(x)[0].equal(layer(x)[0])
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("inner_dropout", [0.0, 0.3])
+def test_both_kinds_of_dropout_act_on_their_own_and_in_training_only(dropout, inner_dropout):
+    layer, x = EncoderLayer(8, 2, 16, dropout=dropout, inner_dropout=inner_dropout), torch.randn(2, 4, 8)
+    assert is_random(layer, x) == (dropout > 0 or inner_dropout > 0)
+    assert not is_random(layer.eval(), x)
+
+
+def test_what_is_dropped_is_what_sub_layers_add_never_what_goes_past_them():
+    """With all of it dropped, a pre-LN layer returns what came in."""
+    layer, x = EncoderLayer(8, 2, 16, norm_first=True), torch.randn(2, 4, 8)
+    layer.dropout.p = 1.0
+    assert layer(x)[0].equal(x)
+
+
+class Doubling(nn.Module):
+    def forward(self, x, mask=None, need_weights=False):
+        return 2 * x, None
+
+
+def test_a_stack_takes_layers_of_your_own():
+    x = torch.randn(2, 4, 8)
+    output, maps = Encoder([Doubling(), Doubling(), Doubling()])(x, need_weights=True)
+    assert output.equal(8 * x) and maps == [None] * 3

@@ -70,7 +70,7 @@ def test_a_seed_makes_it_repeatable_and_unknown_words_are_never_written(generato
         ("  ", "prompt is '  ', expected at least one word"),
     ],
 )
-def test_a_prompt_that_it_cannot_read_is_refused(generator, prompt, message):
+def test_a_prompt_with_unknown_words_or_none_is_refused(generator, prompt, message):
     with pytest.raises(ValueError, match=message):
         generator(prompt)
 
@@ -122,17 +122,35 @@ def test_the_tutorials_training_resumes_where_it_stopped_with_the_same_numbers(t
     assert all(weight.equal(resumed[name]) for name, weight in unbroken.items())
 
 
-def test_training_leaves_the_weights_that_validated_best(tmp_path):
-    """The validation text is the training text backwards, so that learning the one is unlearning the other."""
+@pytest.fixture
+def train_backwards(tmp_path):
+    """Trains on a text and validates on it backwards: to learn the one is to unlearn the other.
+
+    Returns the validation loss of each epoch, and that of the model that training leaves.
+    """
     for split, words in (("train", COLOURS.split()), ("valid", COLOURS.split()[::-1])):
         (tmp_path / f"{split}.txt").write_text(f"{' '.join(words)}\n" * 12, encoding="utf-8")
     text, lines = load_text(tmp_path), []
-    recipe = dataclasses.replace(RECIPE, epochs=6)
-    generator = train_language_model(text, recipe=recipe, device="cpu", log=lines.append)
-    losses = [float(line.split("val loss")[1].split()[0]) for line in lines if "val loss" in line]
-    stream = make_stream(text["valid"], generator.tokenizer)
-    assert evaluate(generator.model, BPTTBatches(stream, 2, 8)) == pytest.approx(min(losses), abs=1e-3)
+
+    def train(learning_rate):
+        recipe = dataclasses.replace(RECIPE, epochs=4, learning_rate=learning_rate)
+        generator = train_language_model(text, recipe=recipe, device="cpu", log=lines.append)
+        losses = [float(line.split("val loss")[1].split()[0]) for line in lines if "val loss" in line]
+        stream = make_stream(text["valid"], generator.tokenizer)
+        return losses, evaluate(generator.model, BPTTBatches(stream, 2, 8))
+
+    return train
+
+
+def test_training_leaves_the_weights_that_validated_best(train_backwards):
+    losses, left = train_backwards(learning_rate=1e-4)
+    assert left == pytest.approx(min(losses), abs=1e-3)
     assert losses[-1] > min(losses)  # so that it mattered
+
+
+def test_training_that_only_makes_it_worse_leaves_the_model_as_it_was(train_backwards):
+    losses, left = train_backwards(learning_rate=2e-3)
+    assert left < 2.5 < min(losses)  # it knew nothing: log 10 is 2.3
 
 
 def test_the_vocabulary_comes_from_the_training_text_only(tmp_path):

@@ -13,7 +13,10 @@ from transformer_lib.files import STATE_FILE, load_training_state
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 KILLED = -9
-PLACES = {"any line of the library": LIBRARY, "a line that reads or writes files": f"{LIBRARY}/checkpoint.py"}
+PLACES = {
+    "any line of the library": LIBRARY,
+    "a line that reads or writes files": (f"{LIBRARY}/checkpoint.py", f"{LIBRARY}/files.py"),
+}
 
 
 @pytest.fixture(scope="module")

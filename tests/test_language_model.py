@@ -1,6 +1,7 @@
 import copy
 import dataclasses
 import math
+import pickle
 
 import pytest
 import torch
@@ -224,3 +225,17 @@ def test_impossible_requests_are_refused(options, message, ids):
 def test_a_configuration_knows_the_number_of_parameters(changes):
     config = dataclasses.replace(CONFIG, **changes)
     assert config.num_parameters() == TransformerLanguageModel(config).num_parameters()
+
+
+@pytest.mark.parametrize("own_encoder", [False, True])
+def test_a_model_can_be_copied_and_pickled(ids, own_encoder):
+    model = model_of(dataclasses.replace(CONFIG, own_encoder=own_encoder)).eval()
+    for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert again.config == model.config
+        assert again(ids).equal(model(ids))
+
+
+def test_the_targets_are_the_tokens_one_step_later(ids):
+    model = model_of().eval()
+    logits, targets = model.logits_and_targets(text=ids[:, :-1], target=ids[:, 1:])
+    assert logits.equal(model(ids[:, :-1])) and targets.equal(ids[:, 1:])

@@ -1,4 +1,4 @@
-"""Whatever is pasted into the translator, or stands in a training text, has a defined meaning, and hurts nothing else.
+"""Whatever is pasted into the translator, or is in a training text, has a defined meaning, and hurts nothing else.
 
 ``SECURITY.md`` has the same table in words.
 """
@@ -65,14 +65,14 @@ def words(trained):
 def subwords():
     """A translator in subwords that knows the tiny corpus by heart."""
     pieces = train_subwords(PAIRS, 80)
-    fields = SubwordTokenizer("de", pieces), SubwordTokenizer("en", pieces)
-    data = make_dataset(PAIRS, *fields)
+    tokenizers = SubwordTokenizer("de", pieces), SubwordTokenizer("en", pieces)
+    data = make_dataset(PAIRS, *tokenizers)
     config = TransformerConfig(80, 80, 32, 4, 64, 2, 0.0, norm_first=True, tie_embeddings=True)
     seed_everything(0)
     model = Transformer(config)
     recipe = Recipe(epochs=80, batch_size=4, learning_rate=3e-3)
     fit(model, data, data, recipe, log=lambda line: None)
-    return Translator(model, *fields)
+    return Translator(model, *tokenizers)
 
 
 @pytest.fixture(params=["words", "subwords"])
@@ -117,8 +117,8 @@ def test_the_special_tokens_that_somebody_types_are_none(translator):
 
 
 def test_white_space_counts_only_if_the_vocabulary_has_it(words, subwords):
-    for field in (words.src_tokenizer, subwords.src_tokenizer):
-        assert field.encode("ein \n  hund\t schläft") == field.encode("ein hund schläft")
+    for tokenizer in (words.src_tokenizer, subwords.src_tokenizer):
+        assert tokenizer.encode("ein \n  hund\t schläft") == tokenizer.encode("ein hund schläft")
     spaced = WordTokenizer("de")
     build_vocabularies(make_dataset([Pair("ein  hund", "x")], spaced, WordTokenizer("en")), min_freq=1)
     assert spaced.tokens("ein  hund") == ["ein", " ", "hund"]
@@ -130,19 +130,19 @@ FEW, MANY = settings(ONCE, max_examples=50), settings(ONCE, max_examples=2000)
 
 
 def check_anything(translator, text):
-    field = translator.src_tokenizer
-    size = len(field.vocab), len(field.vocab.stoi)
+    tokenizer = translator.src_tokenizer
+    vocab = tokenizer.vocab
+    size = len(vocab.itos), len(vocab.stoi)
     try:
-        ids = field.encode(text)
+        ids = tokenizer.encode(text)
     except ValueError as error:
         assert any(reason in str(error) for reason in REFUSED)
         return
-    vocab = field.vocab
-    assert ids == field.encode(text)
+    assert ids == tokenizer.encode(text)
     assert (ids[0], ids[-1]) == (vocab[SOS], vocab[EOS]) and len(ids) > 2
     assert not {vocab[SOS], vocab[EOS], vocab[PAD]} & set(ids[1:-1])
     assert all(0 <= i < len(vocab) for i in ids)
-    assert (len(vocab), len(vocab.stoi)) == size  # torchtext's dictionary grows when it is asked in another way
+    assert (len(vocab.itos), len(vocab.stoi)) == size
     if len(ids) <= 100:
         alone, beside = "Ein Hund schläft.", translator.translate([text, "Ein Hund schläft."])
         assert beside[1].text == translator(alone)
@@ -183,24 +183,24 @@ def test_a_training_text_full_of_it_can_be_learnt_saved_and_scored(tmp_path, pai
     recipe = Recipe(epochs=2, batch_size=8, subwords=200 * (cut == "subwords"))
     if cut == "subwords":
         pieces = train_subwords(nasty, recipe.subwords)
-        fields = SubwordTokenizer("de", pieces), SubwordTokenizer("en", pieces)
-        data = make_dataset(nasty, *fields)
+        tokenizers = SubwordTokenizer("de", pieces), SubwordTokenizer("en", pieces)
+        data = make_dataset(nasty, *tokenizers)
         again = resegment(data, 0.0, seed=1, max_len=1000)
         assert [example.tgt for example in again.examples] == [example.tgt for example in data.examples]
         data = resegment(data, 0.5, seed=1, max_len=1000)
     else:
-        fields = WordTokenizer("de"), WordTokenizer("en")
-        data = make_dataset(nasty, *fields)
+        tokenizers = WordTokenizer("de"), WordTokenizer("en")
+        data = make_dataset(nasty, *tokenizers)
         build_vocabularies(data, min_freq=1)
-    config = TransformerConfig(*(len(field.vocab) for field in fields), 16, 2, 16, 1, max_len=400)
+    config = TransformerConfig(*(len(tokenizer.vocab) for tokenizer in tokenizers), 16, 2, 16, 1, max_len=400)
     seed_everything(0)
     model = Transformer(config)
     fit(model, data, data, recipe, tmp_path, log=lambda line: None)
     saved = load_model(tmp_path)
-    assert saved.tokenizers["src"].vocab.itos == fields[0].vocab.itos
+    assert saved.tokenizers["src"].vocab.itos == tokenizers[0].vocab.itos
     translations = Translator.from_saved(saved).translate([pair.src for pair in nasty])
-    assert translations == Translator(model, *fields).translate([pair.src for pair in nasty])
-    assert all(0 <= found.value <= 100 for found in score(translations, [pair.tgt for pair in nasty], fields[1]))
+    assert translations == Translator(model, *tokenizers).translate([pair.src for pair in nasty])
+    assert all(0 <= found.value <= 100 for found in score(translations, [pair.tgt for pair in nasty], tokenizers[1]))
     tried(f"text: a training text full of it, in {cut}", len(TRAINABLE), "nothing", "a model that loads and translates")
 
 

@@ -1,7 +1,8 @@
-"""Both directions, against PyTorch's own modules: outputs and gradients agree to 1e-5 in float32."""
+"""Both directions, against PyTorch's own modules: outputs and gradients agree to 1e-5 in float32. And their masks."""
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from weights import shake
 
@@ -11,6 +12,7 @@ from transformer_lib import (
     Encoder,
     EncoderLayer,
     MultiHeadAttention,
+    PositionwiseFeedForward,
     Transformer,
     TransformerConfig,
     causal_mask,
@@ -19,7 +21,6 @@ from transformer_lib import (
     to_torch,
 )
 from transformer_lib.interop import pytorch
-from transformer_lib.interop.pytorch import DECODER_LAYER, ENCODER_LAYER
 
 SRC_IDS = torch.tensor([[5, 6, 7, 8], [9, 4, 1, 1]])
 TGT_IDS = torch.tensor([[2, 5, 6], [2, 7, 1]])
@@ -42,8 +43,8 @@ def our_module(kind, norm_first):
         "attention": lambda: MultiHeadAttention(16, 4),
         "encoder layer": lambda: EncoderLayer(**options),
         "decoder layer": lambda: DecoderLayer(**options),
-        "encoder": lambda: Encoder(2, **options),
-        "decoder": lambda: Decoder(2, **options),
+        "encoder": lambda: Encoder((EncoderLayer(**options) for _ in range(2)), nn.LayerNorm(16)),
+        "decoder": lambda: Decoder(DecoderLayer(**options) for _ in range(2)),
     }[kind]()
 
 
@@ -219,22 +220,14 @@ def test_padding_in_evaluation_mode_changes_nothing():
     torch.testing.assert_close(call_ours("encoder", ours, None, x), theirs, atol=1e-5, rtol=0)
 
 
-def test_the_tables_name_every_part_of_a_layer_once():
-    for names, ours, theirs in (
-        (ENCODER_LAYER, our_module("encoder layer", False), their_module("encoder layer", False)),
-        (DECODER_LAYER, our_module("decoder layer", False), their_module("decoder layer", False)),
-    ):
-        our_parameters = {name.rpartition(".")[0] for name, _ in ours.named_parameters()}
-        assert all(any(f"{name}.".startswith(f"{part}.") for part in names) for name in our_parameters)
-        assert len(set(names.values())) == len(names)
-        assert set(names.values()) == {name for name, _ in theirs.named_children()}
-
-
 @pytest.mark.parametrize(
     ("theirs", "message"),
     [
-        (nn.TransformerEncoderLayer(*THEIR_SIZES, activation="gelu"), "activation=gelu, expected relu"),
-        (nn.TransformerDecoderLayer(*THEIR_SIZES, activation=nn.GELU()), "activation=GELU.*, expected relu"),
+        (nn.TransformerEncoderLayer(*THEIR_SIZES, activation=torch.tanh), "activation=tanh, expected relu or gelu or"),
+        (
+            nn.TransformerDecoderLayer(*THEIR_SIZES, activation=nn.GELU("tanh")),
+            "activation=GELU.*tanh.*, expected relu",
+        ),
         (nn.TransformerEncoderLayer(*THEIR_SIZES, bias=False), "bias=False"),
         (nn.MultiheadAttention(16, 4, bias=False), "bias=False"),
         (nn.MultiheadAttention(16, 4, add_bias_kv=True), "add_bias_kv"),
@@ -247,9 +240,34 @@ def test_an_option_that_this_library_does_not_have_is_refused(theirs, message):
         from_torch(theirs)
 
 
-@pytest.mark.parametrize("activation", [nn.ReLU(), torch.relu, torch.nn.functional.relu])
-def test_every_relu_is_relu(activation):
-    assert isinstance(from_torch(nn.TransformerEncoderLayer(*THEIR_SIZES, activation=activation)), EncoderLayer)
+SPELLINGS = {
+    "relu": ["relu", nn.ReLU(), torch.relu, F.relu],
+    "gelu": ["gelu", nn.GELU(), F.gelu],
+    "silu": [nn.SiLU(), F.silu],
+}
+
+
+@pytest.mark.parametrize(("name", "activation"), [(name, one) for name, ways in SPELLINGS.items() for one in ways])
+@pytest.mark.parametrize("kind", [nn.TransformerEncoderLayer, nn.TransformerDecoderLayer])
+def test_an_activation_is_recognised_however_it_is_written(kind, name, activation):
+    theirs = kind(*THEIR_SIZES, dropout=0.0, activation=activation, batch_first=True)
+    shake(theirs)
+    ours = from_torch(theirs)
+    x = torch.randn(2, 3, 16)
+    both = (x, x) if kind is nn.TransformerDecoderLayer else (x,)
+    torch.testing.assert_close(ours(*both)[0], theirs(*both), atol=1e-5, rtol=0)
+    assert ours.feed_forward.activation == name
+
+
+@pytest.mark.parametrize("mode", ["training", "evaluation"])  # PyTorch has another path for each
+@pytest.mark.parametrize("activation", SPELLINGS)
+def test_the_whole_model_goes_to_torch_with_any_activation(activation, mode):
+    torch.manual_seed(0)
+    config = TransformerConfig(12, 13, **SIZES, num_layers=2, dropout=0.0, activation=activation, max_len=10)
+    model = Transformer(config).train(mode == "training")
+    shake(model)
+    with torch.no_grad():
+        torch.testing.assert_close(their_forward(to_torch(model), model), model(SRC_IDS, TGT_IDS), atol=1e-5, rtol=0)
 
 
 def test_a_subclass_is_refused_since_it_may_not_use_the_weights_it_inherits():
@@ -264,8 +282,92 @@ def test_a_subclass_is_refused_since_it_may_not_use_the_weights_it_inherits():
         to_torch(Mine(**SIZES))
 
 
+class SwiGLU(PositionwiseFeedForward):
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        self.gate = nn.Linear(d_model, d_ff)
+
+    def forward(self, x):
+        return self.linear2(F.silu(self.gate(x)) * self.linear1(x))
+
+
+class OtherAttention(MultiHeadAttention):
+    pass
+
+
+class LowRank(nn.Linear):
+    """What LoRA puts in a linear layer's place."""
+
+
+@pytest.mark.parametrize("kind", ["encoder layer", "decoder layer", "encoder", "decoder"])
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("feed_forward", SwiGLU(16, 32)),
+        ("self_attn", OtherAttention(16, 4)),
+        ("self_attn.q_proj", LowRank(16, 16)),
+        ("norm1", nn.Identity()),
+    ],
+)
+def test_a_layer_with_a_part_of_your_own_is_refused(kind, name, part):
+    ours = our_module(kind, False)
+    layer = ours.layers[1] if hasattr(ours, "layers") else ours
+    parent, _, child = name.rpartition(".")
+    setattr(layer.get_submodule(parent), child, part)
+    with pytest.raises(TypeError, match=rf"ours has a .*{type(part).__name__} as its {name}, expected one of"):
+        to_torch(ours)
+
+
+def test_an_attention_with_a_part_of_your_own_is_refused():
+    ours = MultiHeadAttention(16, 4)
+    ours.v_proj = LowRank(16, 16)
+    with pytest.raises(TypeError, match=r"ours has a .*LowRank as its v_proj, expected one of"):
+        to_torch(ours)
+
+
+def test_a_torch_layer_with_several_dropout_rates_is_refused():
+    theirs = nn.TransformerEncoderLayer(*THEIR_SIZES, dropout=0.1)
+    theirs.dropout2.p = 0.3
+    with pytest.raises(ValueError, match=r"theirs drops \[0.1, 0.3\] after its sub-layers, expected one probability"):
+        from_torch(theirs)
+
+
 def test_anything_else_says_what_was_expected():
     with pytest.raises(TypeError, match=r"ours is a .*Linear, expected this library's MultiHeadAttention"):
         to_torch(nn.Linear(2, 2))
     with pytest.raises(TypeError, match=r"theirs is a .*EncoderLayer, expected PyTorch's MultiheadAttention"):
         from_torch(our_module("encoder layer", False))
+
+
+def test_conversion_to_torch_and_back_changes_nothing():
+    padding, causal = padding_mask(torch.tensor([[2, 7, 3], [2, 3, 1]]), pad_id=1), causal_mask(3)
+    key_padding_mask, attn_mask = pytorch.to_key_padding_mask(padding), pytorch.to_attn_mask(causal)
+    assert key_padding_mask.tolist() == [[False, False, False], [False, False, True]]
+    assert pytorch.from_torch_masks(key_padding_mask).equal(padding)
+    assert pytorch.from_torch_masks(attn_mask=attn_mask).equal(causal)
+    assert pytorch.from_torch_masks(key_padding_mask, attn_mask).equal(padding & causal)
+    assert pytorch.from_torch_masks() is None
+
+
+def test_attn_mask_means_what_torch_means():
+    theirs = nn.Transformer.generate_square_subsequent_mask(4)  # -inf where attention is forbidden
+    assert pytorch.to_attn_mask(causal_mask(4)).equal(theirs.isinf())
+
+
+def test_conversions_refuse_masks_of_the_other_kind():
+    with pytest.raises(ValueError, match=r"mask has shape \[3, 3\], expected \[batch, 1, 1, seq_len\]"):
+        pytorch.to_key_padding_mask(causal_mask(3))
+    with pytest.raises(ValueError, match=r"expected \[query_len, key_len\]"):
+        pytorch.to_attn_mask(padding_mask(torch.tensor([[2, 3]]), pad_id=1))
+    with pytest.raises(ValueError, match=r"attn_mask has dtype torch.float32"):
+        pytorch.from_torch_masks(attn_mask=torch.zeros(3, 3))
+
+
+def test_what_the_errors_advise_for_an_additive_mask_is_right():
+    additive = nn.Transformer.generate_square_subsequent_mask(4)
+    with pytest.raises(ValueError, match="of an additive float mask, take mask == 0"):
+        pytorch.to_attn_mask(additive)
+    assert pytorch.to_attn_mask(additive == 0).equal(pytorch.to_attn_mask(causal_mask(4)))
+    with pytest.raises(ValueError, match="of an additive float mask, take mask == -inf"):
+        pytorch.from_torch_masks(attn_mask=additive)
+    assert pytorch.from_torch_masks(attn_mask=additive == -torch.inf).equal(causal_mask(4))

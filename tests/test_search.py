@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from transformer_lib import Transformer, TransformerConfig
+from transformer_lib import MultiHeadAttention, Transformer, TransformerConfig
 from transformer_lib.inference.search import beam_search, greedy_search, length_penalty_factor
 
 PAD, SOS, EOS = 1, 2, 3
@@ -162,3 +162,22 @@ def test_an_impossible_length_penalty_is_refused(model, src, length_penalty):
 def test_no_sentences_give_no_translations(model):
     assert greedy_search(model, torch.zeros(0, 3, dtype=torch.long), SOS, EOS) == []
     assert beam_search(model, torch.zeros(0, 3, dtype=torch.long), SOS, EOS) == []
+
+
+class RelativeAttention(MultiHeadAttention):
+    """Prefers what is near: a head's scores fall with the distance, as in ALiBi (Press et al. 2022)."""
+
+    def attend(self, q, k, v, mask=None, need_weights=False):
+        distances = (torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])).abs()  # [query_len, key_len]
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) - distances
+        weights = (scores if mask is None else scores.masked_fill(~mask, -math.inf)).softmax(dim=-1)
+        return weights @ v, weights
+
+
+def test_attention_of_ones_own_is_searched_as_it_was_trained(model, src):
+    """Step by step, a query would not know its position: a cache that it does not fit must not be used."""
+    for layer in model.decoder.layers:
+        layer.self_attn.__class__ = RelativeAttention
+    for search in (greedy_search, beam_search):
+        cached, uncached = (search(model, src, SOS, EOS, use_cache=use) for use in (True, False))
+        assert only_ids(cached) == only_ids(uncached)

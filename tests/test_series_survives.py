@@ -42,7 +42,7 @@ def prepare():
 
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    from transformer_lib.notebook import session as series
+    from transformer_lib.notebook import session
 
     steps = Path(os.environ["STEPS"])
 

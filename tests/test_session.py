@@ -16,7 +16,6 @@ from transformer_lib.training import loop
 from transformer_lib.training.recipe import RECIPES
 from transformer_lib.training.train_translator import train_translator
 
-
 listings = load_script("listings")
 
 

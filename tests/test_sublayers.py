@@ -1,4 +1,6 @@
+import pytest
 import torch
+import torch.nn.functional as F
 
 from transformer_lib import PositionwiseFeedForward
 
@@ -21,3 +23,22 @@ def test_positions_do_not_see_each_other():
     changed = x.clone()
     changed[0, 2] += 1
     torch.testing.assert_close(network(x)[0, [0, 1, 3, 4]], network(changed)[0, [0, 1, 3, 4]])
+
+
+@pytest.mark.parametrize(("name", "function"), [("relu", F.relu), ("gelu", F.gelu), ("silu", F.silu)])
+def test_the_activation_is_chosen_by_name(name, function):
+    network = PositionwiseFeedForward(8, 16, activation=name)
+    x = torch.randn(2, 5, 8)
+    torch.testing.assert_close(network(x), network.linear2(function(network.linear1(x))))
+
+
+def test_an_unknown_activation_lists_the_known_ones():
+    with pytest.raises(ValueError, match="activation is 'swish', expected one of relu, gelu, silu"):
+        PositionwiseFeedForward(8, 16, activation="swish")
+
+
+def test_dropout_acts_in_training_only():
+    network, x = PositionwiseFeedForward(8, 16, dropout=0.5), torch.randn(1, 5, 8)
+    assert not network(x).equal(network(x))
+    network.eval()
+    assert network(x).equal(network(x))

@@ -190,7 +190,7 @@ def test_running_text_in_a_language_is_cut_by_spacy_and_may_be_made_lower_case()
 
 
 def test_a_line_that_is_not_text_is_named():
-    with pytest.raises(ValueError, match="line 2 cannot be used: sentence holds .* half a character"):
+    with pytest.raises(ValueError, match=r"line 2 cannot be used: sentence holds .* half a character"):
         StreamTokenizer().stream(["fine", "\ud83d"])
 
 

@@ -1,5 +1,9 @@
+import copy
 import dataclasses
+import json
+import pickle
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,11 +15,8 @@ from transformer_lib.model.config import PRESETS
 PAD = 1
 
 
-def small_model(norm_first=False, positions="learned", tie_embeddings=False):
-    config = TransformerConfig(
-        20, 20, 16, 4, 32, 2, norm_first=norm_first, positions=positions, tie_embeddings=tie_embeddings, max_len=20
-    )
-    return Transformer(config).double().eval()
+def small_model(**changes):
+    return Transformer(TransformerConfig(20, 20, 16, 4, 32, 2, max_len=20, **changes)).double().eval()
 
 
 kinds = st.fixed_dictionaries(
@@ -87,10 +88,39 @@ def test_the_papers_models_have_about_the_papers_parameters(preset, millions):
     assert abs(model.num_parameters() / 1e6 - millions) < 0.03 * millions
 
 
+def test_the_activation_is_one_field_and_reaches_both_stacks():
+    src, tgt = random_ids(6, 0), random_ids(5, 1)
+    plain = small_model()
+    seen = [plain.encode(src)[0], plain(src, tgt)]
+    for activation in ("gelu", "silu"):
+        model = small_model(activation=activation)
+        model.load_state_dict(plain.state_dict())  # what it has learnt goes from one to the other
+        memory, memory_mask = plain.encode(src)
+        assert not model.encode(src)[0].allclose(seen[0])
+        assert not model.decode(tgt, memory, memory_mask).allclose(seen[1])
+        assert model.num_parameters() == plain.num_parameters()
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_a_model_can_be_copied_and_pickled(activation):
+    model, src, tgt = small_model(activation=activation), random_ids(6, 0), random_ids(5, 1)
+    for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert again.config == model.config
+        assert again(src, tgt).equal(model(src, tgt))
+
+
 def test_tied_embeddings_are_one_matrix_that_counts_once():
     tied, untied = small_model(tie_embeddings=True), small_model()
     assert tied.output.weight is tied.src_embedding.tokens.table.weight is tied.tgt_embedding.tokens.table.weight
     assert untied.num_parameters() - tied.num_parameters() == 2 * 20 * 16
+
+
+def test_the_targets_are_the_tokens_one_step_later():
+    model = small_model()
+    src, tgt = random_ids(6, 0), random_ids(5, 1)
+    logits, targets = model.logits_and_targets(src, tgt)
+    assert targets.equal(tgt[:, 1:])
+    assert logits.equal(model(src, tgt[:, :-1]))
 
 
 def test_attention_maps_of_every_kind_layer_and_head():
@@ -122,11 +152,12 @@ def test_the_model_runs_without_the_maps_as_with_them():
     [
         (torch.zeros(2, 21), torch.zeros(2, 3), "length is 21, expected at most max_len=20"),
         (torch.zeros(2, 3), torch.zeros(2, 21), "length is 21, expected at most max_len=20"),
-        (torch.full((2, 3), 20), torch.zeros(2, 3), "ids holds 20, expected 0 to 19"),
-        (torch.zeros(2, 3), torch.full((2, 3), -1), "ids holds -1"),
-        (torch.zeros(3), torch.zeros(2, 3), r"ids has shape \[3\], expected \[batch, seq_len\]"),
+        (torch.full((2, 3), 20), torch.zeros(2, 3), "src holds the id 20, expected 0 to 19"),
+        (torch.zeros(2, 3), torch.full((2, 3), -1), "tgt holds the id -1, expected 0 to 19"),
+        (torch.zeros(3), torch.zeros(2, 3), r"src has shape \[3\], expected \[batch, seq_len\]"),
         (torch.zeros(3, 3), torch.zeros(2, 3), "tgt has 2 sentences but src has 3"),
-        (torch.zeros(2, 0), torch.zeros(2, 3), r"ids has shape \[2, 0\], expected .* at least one position"),
+        (torch.zeros(1, 3), torch.zeros(2, 3), "tgt has 2 sentences but src has 1"),
+        (torch.zeros(2, 0), torch.zeros(2, 3), r"src has shape \[2, 0\], expected .* at least one position"),
     ],
 )
 def test_bad_input_is_named_before_any_kernel_sees_it(src, tgt, message):
@@ -137,8 +168,8 @@ def test_bad_input_is_named_before_any_kernel_sees_it(src, tgt, message):
         model.attention_maps(src.long(), tgt.long())
 
 
-def test_ids_must_be_whole_numbers():
-    with pytest.raises(ValueError, match=r"ids has dtype torch.float32, expected torch.int64"):
+def test_ids_must_be_integers():
+    with pytest.raises(ValueError, match=r"src has dtype torch.float32, expected torch.int64"):
         small_model()(torch.zeros(2, 3), torch.zeros(2, 3))
 
 
@@ -147,9 +178,10 @@ def test_ids_must_be_whole_numbers():
     [
         ({"d_model": 10, "num_heads": 4}, "d_model=10 is not divisible by num_heads=4"),
         ({"num_layers": 0}, "num_layers is 0, expected a positive whole number"),
-        ({"d_model": 2.5}, "d_model is 2.5, expected a positive whole number"),
         ({"dropout": 1.0}, "dropout is 1.0"),
+        ({"dropout": float("nan")}, "dropout is nan"),
         ({"positions": "rotary"}, "positions is 'rotary', expected one of 'learned', 'sinusoidal'"),
+        ({"activation": "swish"}, "activation is 'swish', expected one of 'relu', 'gelu', 'silu'"),
         ({"tie_embeddings": True}, "needs one joint vocabulary, but src_vocab_size=20 and tgt_vocab_size=30"),
         ({"pad_id": 25}, "pad_id is 25"),
     ],
@@ -157,6 +189,34 @@ def test_ids_must_be_whole_numbers():
 def test_an_impossible_configuration_says_why(changes, message):
     with pytest.raises(ValueError, match=message):
         TransformerConfig(20, 30, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"d_model": 2.5}, "d_model is 2.5, expected a whole number"),
+        ({"d_model": "256"}, "d_model is '256', expected a whole number"),
+        ({"num_layers": True}, "num_layers is True, expected a whole number"),
+        ({"num_heads": np.float64(8)}, r"num_heads is .*8.0.*, expected a whole number"),
+        ({"d_ff": None}, "d_ff is None, expected a whole number"),
+        ({"dropout": "0.1"}, "dropout is '0.1', expected a number"),
+        ({"norm_first": 1}, "norm_first is 1, expected True or False"),
+        ({"positions": 3}, "positions is 3, expected a name"),
+        ({"activation": torch.relu}, "activation is .*relu.*, expected a name"),
+    ],
+)
+def test_a_value_of_another_type_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        TransformerConfig(20, 20, **changes)
+
+
+def test_numbers_of_numpys_become_plain_ones():
+    config = TransformerConfig(np.int64(20), np.int32(30), num_layers=np.uint8(2), dropout=np.float32(0.25), max_len=50)
+    assert config == TransformerConfig(20, 30, num_layers=2, dropout=0.25, max_len=50)
+    again = TransformerConfig.from_dict(json.loads(json.dumps(config.to_dict())))
+    assert again == config
+    kinds = {int, float, bool, str}
+    assert {type(value) for value in config.to_dict().values()} == kinds
 
 
 def test_an_unknown_preset_lists_the_known_ones():

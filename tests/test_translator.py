@@ -4,11 +4,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from torch import nn
 
 from transformer_lib.checkpoint import SavedModel
 from transformer_lib.data.tokenizers import UNK
 from transformer_lib.fast.precision import in_precision
-from transformer_lib.inference.search import Hypothesis, greedy_search
+from transformer_lib.fast.threads import balanced_batches
+from transformer_lib.inference.search import Hypothesis
 from transformer_lib.inference.translator import Translator
 
 
@@ -65,25 +67,16 @@ def test_several_cores_translate_the_same_and_keep_their_threads(trained, pairs,
         ([3, 2, 1], 1, 4, 1, [[3], [2], [1]]),
     ],
 )
-def test_batches_have_as_many_tokens_and_are_enough_for_all_cores(
-    trained, monkeypatch, lengths, most, threads, worth, expected
-):
-    batches = []
-    sentences = [" ".join(["hund"] * length) for length in lengths]
+def test_batches_have_as_many_tokens_and_are_enough_for_all_cores(monkeypatch, lengths, most, threads, worth, expected):
+    monkeypatch.setattr("transformer_lib.fast.threads.WORTH_A_WORKER", worth)
+    with_sos_and_eos = [length + 2 for length in lengths]
+    batches = balanced_batches(with_sos_and_eos, most, threads)
+    assert [[lengths[i] for i in batch] for batch in batches] == expected
 
-    def search(model, src, *others, **settings):
-        batches.append(src)
-        return greedy_search(model, src, *others, **settings)
 
-    monkeypatch.setattr("transformer_lib.inference.translator.greedy_search", search)
-    monkeypatch.setattr("transformer_lib.inference.translator.WORTH_A_WORKER", worth)
-    torch.set_num_threads(threads)
-    try:
-        trained.translate(sentences, batch_size=most)
-    finally:
-        torch.set_num_threads(1)
-    written = [(src != trained.src_tokenizer.pad_id).sum(dim=1) - 2 for src in batches]  # without <sos> and <eos>
-    assert sorted((lengths.tolist() for lengths in written), reverse=True) == expected
+def test_every_sentence_is_in_one_batch_whatever_the_order():
+    lengths = [3, 9, 2, 2, 5, 2, 4, 1]
+    assert sorted(i for batch in balanced_batches(lengths, 3, 2) for i in batch) == list(range(8))
 
 
 def test_weights_that_change_between_two_calls_count(trained, pairs):
@@ -95,6 +88,27 @@ def test_weights_that_change_between_two_calls_count(trained, pairs):
         translator.model.output.bias.zero_()
         translator.model.output.bias[trained.tgt_tokenizer.eos_id] = 1.0
     assert set(translator(sentences)) == {""}
+
+
+class Wrapped(nn.Module):
+    """A model of a reader's: no ``Transformer``, but with a configuration, ``encode`` and ``decode``."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.config = inner, inner.config
+
+    def encode(self, src):
+        return self.inner.encode(src)
+
+    def decode(self, tgt, memory, memory_mask):
+        return self.inner.decode(tgt, memory, memory_mask)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_any_model_that_encodes_and_decodes_can_translate(trained, pairs, beam_size):
+    wrapped = Translator(Wrapped(trained.model), trained.src_tokenizer, trained.tgt_tokenizer)
+    sentences = [pair.src for pair in pairs]
+    assert wrapped(sentences, beam_size) == trained(sentences, beam_size)
 
 
 @pytest.mark.parametrize(("beam_size", "expected"), [(1, 256), (4, 128), (100, 5)])
@@ -198,3 +212,12 @@ def test_a_precision_that_there_is_not_is_an_error(trained, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.ao.quantization", None)  # as in a later version
     with pytest.raises(ValueError, match="precision is 'int8', but PyTorch"):
         in_precision(trained.model, "int8")
+
+
+def test_a_translator_made_before_training_translates_without_dropout_while_the_model_trains(trained, pairs):
+    model = copy.deepcopy(trained.model)
+    translator = Translator(model, trained.src_tokenizer, trained.tgt_tokenizer)
+    model.train()
+    sentences = [pair.src for pair in pairs]
+    assert [t.log_prob for t in translator.translate(sentences)] == [t.log_prob for t in trained.translate(sentences)]
+    assert model.training and all(module.training for module in model.modules())

@@ -30,7 +30,7 @@ RECIPE = Recipe(
 )
 
 
-def train(folder: Path, kill_at: int = 0, files: str = LIBRARY) -> None:
+def train(folder: Path, kill_at: int = 0, files: str | tuple[str, ...] = LIBRARY) -> None:
     """Train into a folder, going on with what is there, and append a line to ``epochs`` for each completed epoch.
 
     Args:

@@ -1,10 +1,9 @@
 """Models in one file that can be shared: weights, configuration, vocabularies and notes."""
 
-import contextlib
 import importlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies, name_of
-from transformer_lib.files import CheckpointError, replace_file
+from transformer_lib.files import CheckpointError, check_finite, open_tensors, replace_file
 
 MODEL_FILE = "model.safetensors"
 SHIPPED_MODEL = Path(__file__).parent / "multi30k_best.safetensors"  # in a wheel; in the repository, it is in assets/
@@ -31,6 +30,13 @@ _OURS = {  # what load_model need not be given; imported by these names, never b
     "SubwordTokenizer": "transformer_lib.data.subwords",
     "StreamTokenizer": "transformer_lib.language_model.stream",
 }
+
+
+class _Tokenizers(dict[str, WordTokenizer]):
+    """Those that a model was saved with; whoever asks for another is told."""
+
+    def __missing__(self, name: str) -> WordTokenizer:
+        raise CheckpointError(f"the model was saved without the tokeniser {name!r}: hand it over, or save it as well")
 
 
 class SavedModel(NamedTuple):
@@ -83,13 +89,13 @@ def save_model(
         for name, tensor in _tensors(model).items()
     }
     _check_structure(model)
-    _check_numbers(tensors, torch.float64)
+    check_finite(tensors, torch.float64)
     metadata = {
         "format": _MODEL_FORMAT,
-        "model": type(model).__name__,
+        "model": _recorded_name(type(model)),
         "config": json.dumps(config_to_dict(config)),
         "tokenizers": json.dumps(
-            {name: {"class": type(tok).__name__, **tok.to_dict()} for name, tok in tokenizers.items()}
+            {name: {"class": _recorded_name(type(tok)), **tok.to_dict()} for name, tok in tokenizers.items()}
         ),
         "notes": json.dumps(_checked_notes(notes or {})),
     }
@@ -127,7 +133,7 @@ def load_model(
             f"{path} does not exist: train a model first, with `transformer-lib train` (a translator) or "
             "`transformer-lib train-lm` (a language model)"
         )
-    with _open(path) as file:
+    with open_tensors(path) as file:
         try:
             return _read_model(file, {name_of(one): one for one in custom}, device, dtype)
         # RuntimeError: JSON that is nested too deeply
@@ -141,24 +147,13 @@ def load_weights(path: str | Path, model: nn.Module) -> None:
     Raises:
         FileNotFoundError, OSError, CheckpointError: as ``load_model``.
     """
-    with _open(Path(path)) as file:
+    with open_tensors(path) as file:
         shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         try:
             _check_shapes(model, shapes)
         except ValueError as error:
             raise CheckpointError(f"{path} holds another model's weights ({error})") from error
         model.load_state_dict({name: file.get_tensor(name) for name in shapes}, strict=False)
-
-
-@contextlib.contextmanager
-def _open(path: Path) -> Iterable[safetensors.safe_open]:
-    with open(path, "rb"):
-        pass  # a file that may not be read is reported as such; to safetensors, it does not exist
-    try:
-        with safetensors.safe_open(path, framework="pt", device="cpu") as file:
-            yield file
-    except safetensors.SafetensorError as error:
-        raise CheckpointError(f"{path} is not a complete safetensors file ({error})") from error
 
 
 def _read_model(
@@ -174,31 +169,32 @@ def _read_model(
     config_class = model_class.config_class
     values = json.loads(metadata["config"])
     config = config_class.from_dict(values) if hasattr(config_class, "from_dict") else config_class(**values)
-    tokenizers = {
-        name: _read_tokenizer(described, custom) for name, described in json.loads(metadata["tokenizers"]).items()
-    }
+    described = json.loads(metadata["tokenizers"])
+    tokenizers = _Tokenizers({name: _read_tokenizer(values, custom) for name, values in described.items()})
     notes = _checked_notes(json.loads(metadata["notes"]))
     check_vocabularies(config, tokenizers)
     shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no dictionary)
-    if model_class.__name__ in _OURS:
-        _check_sizes(config, shapes)
+    _check_sizes(model_class, config, shapes)
+    _check_shapes(_skeleton(model_class, config), shapes)
     model = model_class(config).to(dtype)
-    _check_shapes(model, shapes)
     tensors = {name: file.get_tensor(name) for name in shapes}
-    _check_numbers(tensors, dtype)
+    check_finite(tensors, dtype)
     model.load_state_dict(tensors, strict=False)  # a tied matrix has several names, of which the file holds one
     return SavedModel(model.to(device).eval(), tokenizers, notes)
 
 
+def _recorded_name(cls: type) -> str:
+    """Return a class's name; with its module, unless it is ours: a reader's own may be called Transformer, too."""
+    return cls.__name__ if _OURS.get(cls.__name__) == cls.__module__ else f"{cls.__module__}.{cls.__name__}"
+
+
 def _find(name: str, what: str, custom: dict[str, Any]) -> Any:
     """Return a class or function that a file names, if it is this library's or was handed over."""
-    if name in custom:
-        return custom[name]
     if name in _OURS:
         return getattr(importlib.import_module(_OURS[name]), name)
-    raise ValueError(
-        f"its {what} is {name!r}, which is not this library's: give it to load_model, load_model(path, {name})"
-    )
+    if (short := name.rpartition(".")[2]) in custom:
+        return custom[short]
+    raise ValueError(f"its {what} is {short}, which is not this library's: load_model(path, {short}) hands it over")
 
 
 def _read_tokenizer(values: dict[str, Any], custom: dict[str, Any]) -> WordTokenizer:
@@ -241,17 +237,28 @@ def _tensors(model: nn.Module) -> dict[str, Tensor]:
     return {**parameters, **{name: tensor for name, tensor in state.items() if name not in known}}
 
 
+def _skeleton(model_class: type[nn.Module], config: Any) -> nn.Module:
+    """Build a model that has shapes and no numbers, so that it takes no memory, if its class lets us."""
+    with torch.random.fork_rng(devices=[]):
+        try:
+            with torch.device("meta"):
+                return model_class(config)
+        except (NotImplementedError, RuntimeError):  # it looks at numbers while it is built
+            return model_class(config)
+
+
 def _check_structure(model: nn.Module) -> None:
     """Raise a ValueError unless a model is what its class makes of its configuration, so loading brings it back."""
-    with torch.device("meta"), torch.random.fork_rng(devices=[]):  # shapes without numbers
-        again = type(model)(model.config)
-    _check_shapes(again, {name: list(tensor.shape) for name, tensor in _tensors(model).items()})
-    kinds = [{name: _kind(module) for name, module in one.named_modules()} for one in (model, again)]
-    for name, kind in kinds[0].items():
-        if kind != kinds[1].get(name):
+    again = _skeleton(type(model), model.config)
+    shapes = {name: list(tensor.shape) for name, tensor in _tensors(model).items()}
+    _check_sizes(type(model), model.config, shapes)
+    _check_shapes(again, shapes)
+    mine, theirs = ({name: _kind(module) for name, module in one.named_modules()} for one in (model, again))
+    for name in mine | theirs:
+        if mine.get(name) != theirs.get(name):
             raise ValueError(
-                f"{name} is {kind}, but {type(model).__name__} makes {kinds[1].get(name)} of its config: write a "
-                "subclass that builds what you have replaced, so that load_model can build it again"
+                f"{name} is {mine.get(name)}, but {type(model).__name__} makes {theirs.get(name)} of its config: write "
+                "a subclass that builds what you have replaced, so that load_model can build it again"
             )
 
 
@@ -260,19 +267,21 @@ def _kind(module: nn.Module) -> str:
     return type(module).__qualname__ + (f" ({getattr(activation, '__name__', activation)})" if activation else "")
 
 
-def _check_sizes(config: Any, shapes: dict[str, list[int]]) -> None:
+def _check_sizes(model_class: type[nn.Module], config: Any, shapes: dict[str, list[int]]) -> None:
     """Raise a ValueError unless a model of this configuration could have weights of these shapes.
 
     The configuration of an untrusted file may promise anything. So its numbers are compared with what is there
     before anything of that size, or that takes that long, is made.
     """
-    promised, found = config.num_parameters(), sum(map(math.prod, shapes.values()))
-    if promised > 2 * found or config.num_layers > _MOST_LAYERS:
+    found, layers = sum(map(math.prod, shapes.values())), getattr(config, "num_layers", 1)
+    ours = _recorded_name(model_class) in _OURS  # a reader's own class may share weights, or compute its positions
+    promised = config.num_parameters() if ours else found
+    if promised > 2 * found or layers > _MOST_LAYERS:
         raise ValueError(
-            f"the configuration promises {promised:,} weights in {config.num_layers:,} layers, but there are {found:,} "
+            f"the configuration promises {promised:,} weights in {layers:,} layers, but there are {found:,} "
             f"weights, and at most {_MOST_LAYERS} layers are expected"
         )
-    if (table := config.max_len * config.d_model) > 2 * found + 2**18:  # sinusoids are computed, and not stored
+    if ours and (table := config.max_len * config.d_model) > 2 * found + 2**18:  # sinusoids are computed, not stored
         raise ValueError(
             f"max_len={config.max_len:,} positions of d_model={config.d_model} numbers are {table:,} numbers, far more "
             f"than the model's {found:,} weights"
@@ -288,12 +297,3 @@ def _check_shapes(model: nn.Module, found: dict[str, list[int]]) -> None:
             f"{len(different)} tensors differ; the first is {name!r}: "
             f"shape {found.get(name)}, expected {expected.get(name)}"
         )
-
-
-def _check_numbers(tensors: dict[str, Tensor], dtype: torch.dtype) -> None:
-    """Raise a ValueError unless all are finite, and still are in the precision that is wanted."""
-    for name, tensor in tensors.items():
-        if tensor.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool):
-            raise ValueError(f"{name} has dtype {tensor.dtype}, expected float64, float32, bfloat16 or float16")
-        if tensor.is_floating_point() and not tensor.to(dtype).isfinite().all():
-            raise ValueError(f"{name} is NaN or infinite somewhere in {dtype}: has training diverged?")

@@ -6,10 +6,13 @@ import io
 import os
 import shutil
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import safetensors
 import torch
+from torch import Tensor
 
 STATE_FILE = "training_state.pt"
 _STATE_FORMAT = "transformer_lib training state, version 2"
@@ -56,6 +59,32 @@ def load_training_state(path: str | Path) -> dict[str, Any]:
     if not isinstance(state, dict) or state.get("format") != _STATE_FORMAT:
         raise CheckpointError(f"{path} is not a training state of this library: another program or version wrote it")
     return state
+
+
+@contextlib.contextmanager
+def open_tensors(path: str | Path) -> Iterator[safetensors.safe_open]:
+    """Open a safetensors file for reading.
+
+    Raises:
+        OSError: it cannot be read.
+        CheckpointError: it is cut off, or something else.
+    """
+    with open(path, "rb"):
+        pass  # a file that may not be read is reported as such; to safetensors, it does not exist
+    try:
+        with safetensors.safe_open(path, framework="pt", device="cpu") as file:
+            yield file
+    except safetensors.SafetensorError as error:
+        raise CheckpointError(f"{path} is not a complete safetensors file ({error})") from error
+
+
+def check_finite(tensors: dict[str, Tensor], dtype: torch.dtype) -> None:
+    """Raise a ValueError unless all numbers are finite, and still are in the precision that is wanted."""
+    for name, tensor in tensors.items():
+        if tensor.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool):
+            raise ValueError(f"{name} has dtype {tensor.dtype}, expected float64, float32, bfloat16 or float16")
+        if tensor.is_floating_point() and not tensor.to(dtype).isfinite().all():
+            raise ValueError(f"{name} is NaN or infinite somewhere in {dtype}: has training diverged?")
 
 
 def remove_unfinished(path: str | Path) -> None:

@@ -53,23 +53,23 @@ def asks(module, x):
     return not all(getattr(part, "batch_first", True) for part in module.modules())
 
 
-def converted(order=("query", "key", "value"), norms=("norm1", "norm2"), sizes=None, share=False, biases=True):
+def converted(order=("q_proj", "k_proj", "v_proj"), norms=("norm1", "norm2"), sizes=None, share=False, biases=True):
     def convert(theirs):
         attention, d_model = theirs.self_attn, theirs.self_attn.embed_dim
         arguments = sizes or (d_model, attention.num_heads, theirs.linear1.out_features)
         ours = EncoderLayer(*arguments, 0.0, 0.0, norm_first=sizes is None and theirs.norm_first)
         parts = {
             "self_attn.out_proj": attention.out_proj,
-            "self_attention_add_norm.norm": getattr(theirs, norms[0]),
+            "norm1": getattr(theirs, norms[0]),
             "feed_forward.linear1": theirs.linear1,
             "feed_forward.linear2": theirs.linear2,
-            "feed_forward_add_norm.norm": getattr(theirs, norms[1]),
+            "norm2": getattr(theirs, norms[1]),
         }
         kinds = ("weight", "bias") if biases else ("weight",)
         for kind in kinds:
             packed = getattr(attention, f"in_proj_{kind}").chunk(3)
             for name, part in zip(order, packed, strict=True):
-                getattr(getattr(ours.self_attn, f"{name}_projection"), kind).data = part.data.clone()
+                getattr(getattr(ours.self_attn, name), kind).data = part.data.clone()
             for name, part in parts.items():
                 weights = getattr(part, kind).data
                 getattr(ours.get_submodule(name), kind).data = weights if share else weights.clone()
@@ -163,7 +163,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ),
     ],
     "08.5": [
-        (converted(order=("key", "query", "value")), "q_proj is that of the key"),
+        (converted(order=("k_proj", "q_proj", "v_proj")), "q_proj is that of the key"),
         (converted(norms=("norm2", "norm1")), "norms are exchanged"),
         (converted(biases=False), "nothing like these"),
         (converted(sizes=(16, 8, 24)), "8 heads"),

@@ -9,7 +9,7 @@ from torch import nn
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.embeddings import SinusoidalPositionalEncoding
-from transformer_lib.model.encoder import Encoder
+from transformer_lib.model.encoder import Encoder, EncoderLayer
 
 PEAK = 512**-0.5 * 4000**-0.5
 MATRIX = 37_000 * 512
@@ -59,7 +59,7 @@ class Rotary(MultiHeadAttention):
             "v": (self.v_proj, value),
         }
         q, k, v = (
-            rotate(self._split_heads(projection(x))) if name in self.turns else self._split_heads(projection(x))
+            rotate(self.split_heads(projection(x))) if name in self.turns else self.split_heads(projection(x))
             for name, (projection, x) in parts.items()
         )
         scores = q @ k.mT / q.shape[-1] ** 0.5
@@ -88,7 +88,7 @@ class Relative(MultiHeadAttention):
 
     def forward(self, query, key, value, mask=None, need_weights=False):
         q, k, v = map(
-            self._split_heads,
+            self.split_heads,
             (self.q_proj(query), self.k_proj(key), self.v_proj(value)),
         )
         by_distance = self.distances[self.distance(query.shape[1])]  # [len, len, d_k]
@@ -117,7 +117,9 @@ class Dropping(Rotary):
 def encoder_with(attention, before=lambda x: x, after=lambda memory, maps: (memory, maps), unused=False):
     class Mine(Encoder):
         def __init__(self, num_layers, d_model, num_heads, d_ff, dropout=0.1, inner_dropout=0.1, norm_first=False):
-            super().__init__(num_layers, d_model, num_heads, d_ff, dropout, inner_dropout, norm_first)
+            sizes = (d_model, num_heads, d_ff, dropout, inner_dropout, norm_first)
+            norm = nn.LayerNorm(d_model) if norm_first else None
+            super().__init__((EncoderLayer(*sizes) for _ in range(num_layers)), norm)
             for layer in self.layers:
                 layer.self_attn = attention(d_model, num_heads, inner_dropout)
             if unused:
@@ -272,7 +274,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda states: {name: states[0][name] + states[-1][name] for name in states[0]}, "number by number"),
     ],
     "09.3": [
-        (Encoder, "order of the words does not matter"),
+        (encoder_with(MultiHeadAttention), "order of the words does not matter"),
         (encoder_with(MultiHeadAttention, before=with_positions), "hidden position in front"),
         (encoder_with(RotaryValues), "hidden position in front"),
         (encoder_with(RotaryQueries), "hidden position in front"),

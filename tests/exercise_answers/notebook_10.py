@@ -1,14 +1,12 @@
 """Answers to the exercises of notebook 10: what a cache, a layer and a matrix product cost, and a batch in parts."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from transformer_lib.training.loss import sequence_loss
-from transformer_lib.training.trainer import predict_targets
 
 
 def operations(length, d_model, d_ff, projections=4, attention=2, feed_forward=2, each=2):
@@ -32,7 +30,7 @@ def gradients(weight=lambda tokens, all_tokens, part: tokens / all_tokens, clear
         for part in parts:
             if clear == "always":
                 model.zero_grad()
-            logits, targets = predict_targets(model, part)
+            logits, targets = model.logits_and_targets(*part)
             tokens = (targets != pad_id).sum()
             loss = sequence_loss(logits, targets, pad_id)
             (loss * weight(tokens, all_tokens, part)).backward()
@@ -47,7 +45,7 @@ def by_autograd(model, parts, pad_id):
     weights, tokens = list(model.parameters()), sum((part.tgt[:, 1:] != pad_id).sum() for part in parts)
     total, summed = 0, [torch.zeros_like(weight) for weight in weights]
     while parts:
-        loss = sequence_loss(*predict_targets(model, parts.pop()), pad_id, reduction="sum") / tokens
+        loss = sequence_loss(*model.logits_and_targets(*parts.pop()), pad_id, reduction="sum") / tokens
         total += loss.detach()
         for one, gradient in zip(summed, torch.autograd.grad(loss, weights), strict=True):
             one += gradient
@@ -59,7 +57,7 @@ def by_autograd(model, parts, pad_id):
 def sums(model, parts, pad_id):
     model.zero_grad()
     tokens = sum((part.tgt[:, 1:] != pad_id).sum() for part in parts)
-    loss = sum(sequence_loss(*predict_targets(model, part), pad_id, reduction="sum") for part in parts) / tokens
+    loss = sum(sequence_loss(*model.logits_and_targets(*part), pad_id, reduction="sum") for part in parts) / tokens
     loss.backward()
     return loss
 
@@ -68,7 +66,7 @@ def at_once(model, parts, pad_id):
     model.zero_grad()
     longest = max(part.src.shape[1] for part in parts)
     ids = torch.cat([F.pad(part.src, (0, longest - part.src.shape[1]), value=pad_id) for part in parts])
-    loss = sequence_loss(*predict_targets(model, SimpleNamespace(src=ids, tgt=ids)), pad_id)
+    loss = sequence_loss(*model.logits_and_targets(ids, ids), pad_id)
     loss.backward()
     return loss
 
@@ -82,12 +80,12 @@ def stepping(model, parts, pad_id):
 
 
 def only_looking(model, parts, pad_id):
-    return sum(sequence_loss(*predict_targets(model, part), pad_id) for part in parts) / len(parts)
+    return sum(sequence_loss(*model.logits_and_targets(*part), pad_id) for part in parts) / len(parts)
 
 
 def without_way_back(model, parts, pad_id):
     model.zero_grad()
-    return sum(sequence_loss(*predict_targets(model, part), pad_id).item() for part in parts)
+    return sum(sequence_loss(*model.logits_and_targets(*part), pad_id).item() for part in parts)
 
 
 RIGHT = {

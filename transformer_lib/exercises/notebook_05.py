@@ -243,8 +243,8 @@ def other_direction(my_translator: Callable[[list[str]], Sequence[str]]) -> str:
     in_english, in_german = (sum(word in side for word in words) for side in (english, german))
     expect(
         in_english < in_german,
-        "what it writes is English. Source and target change places in the corpus, in the fields, in the sizes of the "
-        "model's vocabularies, and in the Translator: which one is missing?",
+        "what it writes is English. Source and target change places in the corpus, in the tokenisers, in the sizes of "
+        "the model's vocabularies, and in the Translator: which one is missing?",
     )
     expect(
         len(set(found)) > len(found) / 4,
@@ -255,4 +255,4 @@ def other_direction(my_translator: Callable[[list[str]], Sequence[str]]) -> str:
         bleu >= ENOUGH_BLEU,
         f"those are German words, but BLEU (notebook 07) is {bleu:.0f}, expected {ENOUGH_BLEU} or more: train longer.",
     )
-    return "nothing in the model knows a language: only the data, the fields and their vocabularies do."
+    return "nothing in the model knows a language: only the data, the tokenisers and their vocabularies do."

@@ -187,26 +187,26 @@ def _compare(convert: Callable[..., Any], theirs: nn.TransformerEncoderLayer, x:
         "the feed-forward network has another size: `theirs.linear1.out_features`.",
     )
     expect(
-        ours.feed_forward_add_norm.norm_first == norm_first,
+        ours.norm_first == norm_first,
         "one is post-LN and the other pre-LN: `theirs.norm_first` says which.",
     )
-    attention, names = theirs.self_attn, ("query", "key", "value")
+    attention, names = theirs.self_attn, {"q_proj": "query", "k_proj": "key", "v_proj": "value"}
     for kind, packed in (("weight", attention.in_proj_weight), ("bias", attention.in_proj_bias)):
         parts = dict(zip(names, packed.split(d_model), strict=True))
         for name in names:
-            mine = getattr(getattr(ours.self_attn, f"{name}_projection"), kind)
+            mine = getattr(getattr(ours.self_attn, name), kind)
             for other, part in parts.items():
                 expect(
                     name == other or not torch.equal(mine, part),
-                    f"the {kind} of {name}_projection is that of the {other} projection: in_proj_{kind} has query, "
-                    "key, value.",
+                    f"the {kind} of {name} is that of the {names[other]} projection: in_proj_{kind} has query, key, "
+                    "value.",
                 )
                 expect(
                     kind == "bias" or not torch.equal(mine, part.T),
-                    f"{name}_projection is transposed; both keep [out, in].",
+                    f"{name} is transposed; both keep [out, in].",
                 )
     expect(
-        not torch.equal(ours.feed_forward_add_norm.norm.weight, theirs.norm1.weight),
+        not torch.equal(ours.norm2.weight, theirs.norm1.weight),
         "the norms are exchanged: in an encoder layer, norm2 belongs to the feed-forward network.",
     )
     wrong = [

@@ -1,17 +1,16 @@
 """Checks of the exercises of notebook 10: what a cache, a layer and a matrix product cost, and a batch in parts."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from transformer_lib.data.batches import Batch
 from transformer_lib.exercises import Wrong, as_number, call, close, exercise, expect, expect_number
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
 from transformer_lib.training.loss import sequence_loss
-from transformer_lib.training.trainer import predict_targets
 
 
 @exercise("10.1")
@@ -119,7 +118,7 @@ def roofline(my_seconds: Callable[..., float]) -> str:
 
 
 @exercise("10.4")
-def batch_in_parts(my_gradients: Callable[[Transformer, list[Any], int], Tensor]) -> str:
+def batch_in_parts(my_gradients: Callable[[Transformer, list[Batch], int], Tensor]) -> str:
     """``my_gradients(model, parts, pad_id)``: leave a large batch's gradient in the model, part by part."""
     torch.manual_seed(0)
     for pad_id, lengths in ((1, ((9, 9, 8), (3, 2), (5, 2, 2, 2))), (0, ((4, 2), (8, 8, 8)))):
@@ -128,12 +127,12 @@ def batch_in_parts(my_gradients: Callable[[Transformer, list[Any], int], Tensor]
     return "so a batch may be as large as you like, on any machine. It only takes longer."
 
 
-def _check_parts(my_gradients: Callable[..., Any], model: Transformer, parts: list[Any], pad_id: int) -> None:
+def _check_parts(my_gradients: Callable[..., Any], model: Transformer, parts: list[Batch], pad_id: int) -> None:
     weights = list(model.parameters())
     before = [weight.detach().clone() for weight in weights]
     losses, gradients, tokens = [], [], []
     for part in parts:
-        logits, targets = predict_targets(model, part)
+        logits, targets = model.logits_and_targets(*part)
         loss = sequence_loss(logits, targets, pad_id)
         losses.append(loss.item())
         tokens.append((targets != pad_id).sum().item())
@@ -166,7 +165,7 @@ def _check_parts(my_gradients: Callable[..., Any], model: Transformer, parts: li
         max(sizes, default=0) <= max(len(part.src) for part in parts),
         "all sentences went through the model at once. The point is that they do not fit: one part at a time.",
     )
-    expect(sizes, "no part has gone through the model: `predict_targets(model, part)` is the way.")
+    expect(sizes, "no part has gone through the model: `model.logits_and_targets(part.src, part.tgt)` is the way.")
     called = all(weight.grad is not None for weight in weights)
     expect(called, "the model has no gradients afterwards: call `.backward()`.")
     found = _flat([weight.grad for weight in weights])
@@ -200,11 +199,11 @@ def _check_parts(my_gradients: Callable[..., Any], model: Transformer, parts: li
     )
 
 
-def _part(lengths: tuple[int, ...], pad_id: int) -> SimpleNamespace:
+def _part(lengths: tuple[int, ...], pad_id: int) -> Batch:
     ids = torch.randint(4, 20, (len(lengths), max(lengths)))
     for row, length in enumerate(lengths):
         ids[row, length:] = pad_id
-    return SimpleNamespace(src=ids, tgt=ids)
+    return Batch(src=ids, tgt=ids)
 
 
 def _flat(tensors: Any) -> Tensor:

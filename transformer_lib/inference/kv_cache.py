@@ -8,6 +8,7 @@ nothing of it: ``CachedDecoder`` is a twin of its decoder, with the same weights
 import torch
 from torch import Tensor, nn
 
+from transformer_lib.fast.attention import CPUAttention
 from transformer_lib.fast.swap import with_modules
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.decoder import Decoder, DecoderLayer
@@ -131,10 +132,8 @@ def can_cache(model: nn.Module) -> bool:
         and type(model.decoder) is Decoder
         and all(
             type(layer) is DecoderLayer
-            and isinstance(layer.self_attn, MultiHeadAttention)
-            and isinstance(layer.cross_attn, MultiHeadAttention)
-            and type(layer.self_attn).forward is MultiHeadAttention.forward
-            and type(layer.cross_attn).forward is MultiHeadAttention.forward
+            and type(layer.self_attn) in (MultiHeadAttention, CPUAttention)
+            and type(layer.cross_attn) in (MultiHeadAttention, CPUAttention)
             and isinstance(layer.feed_forward, PositionwiseFeedForward)
             for layer in model.decoder.layers
         )

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_lib.inference.kv_cache import CachedDecoder, can_cache
 from transformer_lib.model.transformer import Transformer
@@ -58,6 +58,7 @@ def greedy_search(
 
     Raises:
         ValueError: ``src`` or ``max_len`` does not fit the model.
+        TypeError: the model has no ``encode`` and ``decode``, or its class overrides ``forward`` alone.
         FloatingPointError: the model predicts NaN or infinity.
     """
     decoder = _StepDecoder(model, src, use_cache)
@@ -116,6 +117,7 @@ def beam_search(
 
     Raises:
         ValueError: an argument does not fit.
+        TypeError: as ``greedy_search``.
     """
     if not 0 <= length_penalty < math.inf:
         raise ValueError(f"length_penalty is {length_penalty}, expected 0 (no length penalty) or more, such as 0.6")
@@ -171,6 +173,7 @@ class _StepDecoder:
     """Predicts the next token of every row, with a cache or without; rows of one sentence lie side by side."""
 
     def __init__(self, model: Transformer, src: Tensor, use_cache: bool):
+        check_decodes(model)
         self.model = model
         self.memory, self.memory_mask = model.encode(src)
         self.cache = CachedDecoder(model, self.memory, self.memory_mask) if use_cache and can_cache(model) else None
@@ -196,6 +199,22 @@ class _StepDecoder:
             self.cache.select(rows, sentences)
         elif len(sentences) < len(self.memory):
             self.memory, self.memory_mask = self.memory[sentences], self.memory_mask[sentences]
+
+
+def check_decodes(model: nn.Module) -> None:
+    """Raise a TypeError unless a model's ``encode`` and ``decode``, which a search calls, do what ``forward`` does.
+
+    Training calls ``forward``. If a class overrides that alone, a search would not see what it adds.
+    """
+    name, classes = type(model).__name__, type(model).__mro__
+    if not (hasattr(model, "encode") and hasattr(model, "decode")):
+        raise TypeError(f"model is a {name}, expected one with the methods encode and decode, which a search calls")
+    made_in = {method: [i for i, one in enumerate(classes) if method in vars(one)] for method in ("forward", "decode")}
+    if made_in["decode"] and min(made_in["forward"]) < min(made_in["decode"]):
+        raise TypeError(
+            f"{name} overrides forward but not decode, which a search calls: it would translate without what forward "
+            "adds. Override decode instead, which forward calls"
+        )
 
 
 def _length_limits(model: Transformer, src: Tensor, max_len: int | None) -> Tensor:

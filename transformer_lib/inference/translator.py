@@ -1,11 +1,9 @@
 """Text in, text out: tokenise, search, detokenise, with scores and attention."""
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, overload
+from typing import overload
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -14,13 +12,10 @@ from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel, load_model
 from transformer_lib.data.tokenizers import EOS, SOS, WordTokenizer, check_vocabularies
 from transformer_lib.fast.precision import in_precision
 from transformer_lib.fast.swap import ON_A_CPU, twin
+from transformer_lib.fast.threads import balanced_batches, num_workers, side_by_side
 from transformer_lib.files import CheckpointError
 from transformer_lib.inference.search import PREDICTS_NAN, Hypothesis, beam_search, greedy_search
 from transformer_lib.model.transformer import AttentionMaps, Transformer
-
-T = TypeVar("T")
-R = TypeVar("R")
-WORTH_A_WORKER = 32  # sentences; fewer are sooner done in one batch, which all of a CPU's cores share
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,7 @@ class Translator:
 
     Args:
         model: trained; it is put into evaluation mode.
-        src_tokenizer, tgt_tokenizer: the fields that it was trained with.
+        src_tokenizer, tgt_tokenizer: those that it was trained with.
         beam_size, length_penalty: how ``translate`` searches if it is not told otherwise.
 
     Raises:
@@ -139,7 +134,7 @@ class Translator:
     ) -> list[Translation]:
         """Translate sentences; those of similar length go through the model together.
 
-        On a CPU of several cores, several batches are on their way at a time, since a single one is too small to share.
+        On a CPU of several cores, several batches are translated at a time.
 
         Args:
             sentences: at least one word each.
@@ -166,55 +161,21 @@ class Translator:
         length_penalty = self.length_penalty if length_penalty is None else length_penalty
         sources = [self._source_tokens(sentence, number) for number, sentence in enumerate(sentences, start=1)]
         translations: dict[int, Translation] = {}
-        batches = self._batches(sources, batch_size)
-        model = twin(self.model, ON_A_CPU) if self._device.type == "cpu" else self.model
+        workers = num_workers(self._device)
+        batches = balanced_batches([len(tokens) for tokens in sources], batch_size, workers)
+        model = twin(self.model, ON_A_CPU if self._device.type == "cpu" else {}).eval()
 
         def search(batch: list[int]) -> list[Hypothesis]:
             return self._search(model, self._batch([sources[i] for i in batch]), beam_size, length_penalty, use_cache)
 
-        for batch, hypotheses in zip(batches, self._side_by_side(search, batches), strict=True):
+        for batch, hypotheses in zip(batches, side_by_side(search, batches, workers), strict=True):
             for i, hypothesis in zip(batch, hypotheses, strict=True):
                 translations[i] = self._translation(sources[i], hypothesis, attention)
         return [translations[i] for i in range(len(sources))]
 
-    def _batches(self, sources: list[list[str]], batch_size: int) -> list[list[int]]:
-        """Put sentences of similar length together, as many tokens in each batch, so that workers end together."""
-        number = math.ceil(len(sources) / batch_size)
-        if (workers := self._workers) > 1:  # as many for each; a batch of short sentences holds more than the average
-            rounds = math.ceil(len(sources) / (0.75 * batch_size * workers))
-            number = max(number, min(rounds * workers, len(sources) // WORTH_A_WORKER))
-        share = sum(map(len, sources)) / max(1, number)
-        batches: list[list[int]] = []
-        tokens = math.inf  # of the last batch; there is none yet
-        for i in sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True):
-            if tokens >= share or len(batches[-1]) == batch_size:
-                batches.append([])
-                tokens = 0
-            batches[-1].append(i)
-            tokens += len(sources[i])
-        return batches
-
     @property
     def _device(self) -> torch.device:
         return next(self.model.parameters()).device
-
-    @property
-    def _workers(self) -> int:
-        """How many batches can be on their way at a time."""
-        return torch.get_num_threads() if self._device.type == "cpu" else 1
-
-    def _side_by_side(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-        """Do what ``map`` does; on a CPU, in several threads, which share PyTorch's own."""
-        threads = torch.get_num_threads()
-        workers = min(self._workers, len(items))
-        if workers < 2:
-            yield from map(function, items)
-            return
-        try:
-            with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,)) as pool:
-                yield from pool.map(function, items)
-        finally:
-            torch.set_num_threads(threads)
 
     def _source_tokens(self, sentence: str, number: int) -> list[str]:
         try:

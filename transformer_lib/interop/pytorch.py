@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.decoder import Decoder, DecoderLayer
 from transformer_lib.model.encoder import Encoder, EncoderLayer
-from transformer_lib.model.sublayers import ACTIVATIONS
+from transformer_lib.model.sublayers import ACTIVATIONS, PositionwiseFeedForward
 from transformer_lib.model.transformer import Transformer
 
 # what this library calls a part of a layer, and what PyTorch calls it
@@ -24,6 +24,7 @@ ENCODER_LAYER = {
     "norm2": "norm2",
 }
 DECODER_LAYER = {**ENCODER_LAYER, "cross_attn": "multihead_attn", "norm3": "norm3"}
+_PARTS = (MultiHeadAttention, PositionwiseFeedForward, nn.LayerNorm, nn.Linear, nn.Dropout)  # of which layers are built
 
 
 def to_torch(ours: nn.Module) -> nn.Module:
@@ -37,7 +38,7 @@ def to_torch(ours: nn.Module) -> nn.Module:
             whose encoder and decoder become an ``nn.Transformer``; there are no embeddings and no output layer in one.
 
     Raises:
-        TypeError: it is none of these, or a subclass.
+        TypeError: it is none of these, or a subclass, or a part of it is of another class.
         ValueError: queries, keys and values are not all frozen or all trainable.
     """
     if type(ours) is MultiHeadAttention:  # a subclass may compute something else from the same weights
@@ -83,7 +84,7 @@ def from_torch(theirs: nn.Module) -> nn.Module | tuple[Encoder, Decoder]:
 
     Raises:
         TypeError: it is none of these, or a subclass.
-        ValueError: it was built with an option that this library does not have, such as ``activation="gelu"``.
+        ValueError: it was built with an option that this library does not have, such as ``bias=False``.
     """
     if type(theirs) is nn.MultiheadAttention:  # there are subclasses that do not use the weights they inherit
         ours = _unpack(theirs)
@@ -175,9 +176,21 @@ def _name(module: nn.Module) -> str:
     return f"{type(module).__module__}.{type(module).__name__}"
 
 
+def _check_parts(ours: nn.Module) -> None:
+    """Raise a TypeError if a part was replaced, since its counterpart would compute something else."""
+    for name, part in ours.named_modules():
+        if name and type(part) not in _PARTS:
+            known = ", ".join(kind.__name__ for kind in _PARTS)
+            raise TypeError(
+                f"ours has a {_name(part)} as its {name}, expected one of {known}, and no subclass: PyTorch's layers "
+                "have nothing else"
+            )
+
+
 @torch.no_grad()
 def _pack(ours: MultiHeadAttention) -> nn.MultiheadAttention:
     """Put the projections of queries, keys and values on top of each other, in this order."""
+    _check_parts(ours)
     projections = (ours.q_proj, ours.k_proj, ours.v_proj)
     weight = torch.cat([projection.weight for projection in projections])  # [3 · d_model, d_model]
     theirs = nn.MultiheadAttention(weight.shape[1], ours.num_heads, ours.dropout, batch_first=True)
@@ -223,6 +236,7 @@ def _copy_requires_grad(source: nn.Linear, copied: nn.Linear) -> None:
 
 
 def _layer_to_torch(ours: EncoderLayer | DecoderLayer, counterpart: type, names: dict[str, str]) -> nn.Module:
+    _check_parts(ours)
     linear1 = ours.feed_forward.linear1
     theirs = counterpart(
         linear1.in_features,

@@ -90,7 +90,7 @@ POSITIONS = {"learned": LearnedPositionalEncoding, "sinusoidal": SinusoidalPosit
 class InputEmbedding(nn.Module):
     """What enters the encoder and the decoder: token embedding plus position, then dropout (section 5.4).
 
-    Notebook 04, section 4.
+    Notebook 04, section 3.
 
     Args:
         tokens: the token embedding, which both sides may share (section 3.4).

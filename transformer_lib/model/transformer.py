@@ -27,7 +27,7 @@ class AttentionMaps(NamedTuple):
 
 
 class Transformer(nn.Module):
-    """The encoder-decoder Transformer; the tutorials call it Seq2Seq. Notebook 04, section 10.
+    """The encoder-decoder Transformer; the tutorials call it Seq2Seq. Notebook 04, section 8.
 
     Args:
         config: every choice that shapes it.
@@ -109,9 +109,7 @@ class Transformer(nn.Module):
         Returns:
             Logits, ``[batch, tgt_len, tgt_vocab_size]``.
         """
-        self.check_ids("tgt", tgt, self.config.tgt_vocab_size)
-        if len(tgt) != len(memory):
-            raise ValueError(f"tgt has {len(tgt)} sentences but src has {len(memory)}")
+        self._check_target(tgt, memory)
         mask = target_mask(tgt, self.config.pad_id)
         x, _, _ = self.decoder(self.tgt_embedding(tgt), memory, mask, memory_mask)
         return self.output(x)
@@ -136,7 +134,7 @@ class Transformer(nn.Module):
         self.eval()
         try:
             self.check_ids("src", src, self.config.src_vocab_size)
-            self.check_ids("tgt", tgt, self.config.tgt_vocab_size)
+            self._check_target(tgt, src)
             src_mask, tgt_mask = padding_mask(src, self.config.pad_id), target_mask(tgt, self.config.pad_id)
             memory, encoder = self.encoder(self.src_embedding(src), src_mask, need_weights=True)
             x = self.tgt_embedding(tgt)
@@ -144,6 +142,12 @@ class Transformer(nn.Module):
         finally:
             self.train(was_training)
         return AttentionMaps(encoder, decoder, cross)
+
+    def _check_target(self, tgt: Tensor, source: Tensor) -> None:
+        """Check the target's ids, and that there are as many sentences as in the source (its ids, or the memory)."""
+        self.check_ids("tgt", tgt, self.config.tgt_vocab_size)
+        if len(tgt) != len(source):
+            raise ValueError(f"tgt has {len(tgt)} sentences but src has {len(source)}")
 
     def num_parameters(self) -> int:
         """Count the trainable numbers; a tied matrix counts once."""

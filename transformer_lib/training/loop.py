@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
 
-from transformer_lib.data.batches import prefetch, tensors_of
+from transformer_lib.data.batches import BucketBatches, prefetch, tensors_of
 from transformer_lib.fast.worker import Worker
 from transformer_lib.training import distributed
 from transformer_lib.training.divergence import DivergenceWatch
@@ -103,7 +103,8 @@ def train_epoch(
     total_loss = torch.zeros((), device=device)  # stays on the device: reading it at each step would force a GPU sync
     total_tokens = torch.zeros((), dtype=torch.long, device=device)
     for batch in _progress_bar(batches, "training", progress):
-        tensors = distributed.shard_tensors(tensors_of(batch, names, device))
+        whole = tensors_of(batch, names, device)
+        tensors = distributed.shard_tensors(whole)
         if rdrop_weight:  # every sentence goes through the model twice, side by side
             logits, targets = worker.logits_and_targets([torch.cat([tensor, tensor]) for tensor in tensors])
             targets = targets.chunk(2)[0]
@@ -117,8 +118,8 @@ def train_epoch(
         worker.backward(loss * (tokens / all_tokens))
         distributed.add_gradients(model.parameters())
         norm = worker.step(optimizer, max_grad_norm)
-        batch = dict(zip(names, tensors, strict=True))
-        watch.step(sums[0] / all_tokens, norm, optimizer.param_groups[0]["lr"], batch)
+        sizes = dict(zip(names, whole, strict=True))
+        watch.step(sums[0] / all_tokens, norm, optimizer.param_groups[0]["lr"], sizes)
         if schedule is not None:
             schedule.step()
         if average is not None:
@@ -176,10 +177,14 @@ def pad_id_of(model: nn.Module) -> int:
 
 
 def _progress_bar(batches: Iterable[Any], what: str, progress: bool | None) -> tqdm:
-    """Run through batches, each of which is made while the one before it is used, and show how far."""
+    """Run through batches, and show how far. Ours are made in a thread while the one before is used.
+
+    Others might draw random numbers there, and then chance would decide whether they or dropout come first.
+    """
     if progress is None:
         ipython = sys.modules.get("IPython")
         in_notebook = ipython is not None and ipython.get_ipython() is not None
         progress = (sys.stdout.isatty() or in_notebook) and distributed.is_first()
     total = operator.length_hint(batches) or None
-    return tqdm(prefetch(batches), what, total, unit="batch", leave=False, disable=not progress, file=sys.stdout)
+    batches = prefetch(batches) if isinstance(batches, BucketBatches) else batches
+    return tqdm(batches, what, total, unit="batch", leave=False, disable=not progress, file=sys.stdout)

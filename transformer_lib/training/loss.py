@@ -45,7 +45,8 @@ def rdrop_loss(
         rdrop_weight: weight of the disagreement.
     """
     cross_entropy = sequence_loss(logits, targets.repeat(2, 1), pad_id, label_smoothing)
-    log_p, log_q = logits.float().log_softmax(dim=-1).chunk(2)  # [batch, tgt_len, tgt_vocab_size] each
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    log_p, log_q = logits.log_softmax(dim=-1, dtype=wide).chunk(2)  # [batch, tgt_len, tgt_vocab_size] each
     divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1) / 2  # [batch, tgt_len]
     real = targets != pad_id
     return cross_entropy + rdrop_weight * divergence.masked_fill(~real, 0).sum() / real.sum().clamp(min=1)

@@ -152,4 +152,6 @@ class MovingAverage(AveragedModel):
         keep = min(self.decay, (1 + updates) / (10 + updates)) if updates else 0.0
         for average, weights in zip(self.module.parameters(), model.parameters(), strict=True):
             average.lerp_(weights, 1 - keep)
+        for kept, buffer in zip(self.module.buffers(), model.buffers(), strict=True):  # a norm's statistics, say
+            kept.copy_(buffer)
         self.n_averaged += 1

@@ -23,9 +23,12 @@ from transformer_lib.files import (
     save_training_state,
 )
 from transformer_lib.training import distributed, loop
+from transformer_lib.training.device import seed_everything
 from transformer_lib.training.divergence import ADVICE
 from transformer_lib.training.optimizer import MovingAverage, learning_rate_schedule, make_optimizer
 from transformer_lib.training.recipe import Recipe
+
+_SAMPLERS = ("sampler", "batch_sampler")  # of a DataLoader, which may have an order of their own
 
 
 class Run:
@@ -66,7 +69,7 @@ class Run:
         max_len = getattr(self.model.config, "max_len", math.inf)
         return data.batches_for(self.recipe, next(self.model.parameters()).device, train, epoch, max_len)
 
-    def start(self) -> None:
+    def start(self, progress: bool | None = None) -> None:
         """Write the untrained model down, so that an interruption in the first epoch loses nothing either."""
         first, *others = distributed.all_gather(self.identity())
         if any(other != first for other in others):
@@ -81,9 +84,14 @@ class Run:
             counts = self.train_set.ids().bincount(minlength=self.model.config.vocab_size)
             self.model.init_bias_from_unigrams(counts)
         self.start_worker()
-        self.history.first_val_loss = loop.evaluate(self.eval_model, self.val_batches)
+        self.history.first_val_loss = loop.evaluate(self.eval_model, self.val_batches, progress)
         self.save_state()
-        self.keep_best()
+        try:
+            self.keep_best()
+        except (TypeError, ValueError):  # a model that cannot be saved leaves no training behind
+            if self.output is not None and distributed.is_first():
+                (self.output / STATE_FILE).unlink()
+            raise
 
     def start_worker(self) -> None:
         """Make what computes, of the model as it is now."""
@@ -176,9 +184,8 @@ class Run:
         started = time.perf_counter()
         if recipe.subword_dropout:
             self.train_batches = self._batches(self.train_set, train=True, epoch=number)
-        if hasattr(self.train_batches, "set_epoch"):
-            self.train_batches.set_epoch(number)
-        torch.manual_seed(recipe.seed + number + 1_000_000 * distributed.rank())  # each process its own dropout
+        self.choose_order(number)
+        seed_everything(recipe.seed + number + 1_000_000 * distributed.rank())  # each process its own dropout
         trained = loop.train_epoch(
             self.model,
             self.train_batches,
@@ -203,6 +210,14 @@ class Run:
             self.keep_best()
         self.save_state()
         self.saved_epochs = number
+
+    def choose_order(self, epoch: int) -> None:
+        """Let the order of the batches follow from the epoch, so that a resumed training sees them in the same one."""
+        for part in (self.train_batches, *(getattr(self.train_batches, name, None) for name in _SAMPLERS)):
+            if hasattr(part, "set_epoch"):
+                part.set_epoch(epoch)
+            if isinstance(getattr(part, "generator", None), torch.Generator):
+                part.generator.manual_seed(self.recipe.seed + epoch)
 
     @property
     def eval_model(self) -> nn.Module:

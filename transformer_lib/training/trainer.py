@@ -70,7 +70,7 @@ def fit(
         if resume:
             run.restore()
         else:
-            run.start()
+            run.start(progress)
         history = run.history
         try:
             while len(history.val_loss) < recipe.epochs:

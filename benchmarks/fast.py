@@ -1,0 +1,166 @@
+"""What each part of ``transformer_lib/fast`` is worth on this device: the same work with it and without, in turn.
+
+The training rows take steps with the ``tutorial`` model on Multi30k, the translating rows translate its 1,000 test
+sentences greedily with the model that comes with the library. With and without take turns in one process; the table has
+medians, and the gain is the median of the pairs' ratios (and their range). A part that gains less than a tenth on every
+device that it was measured on is deleted.
+
+    python benchmarks/fast.py
+    python benchmarks/fast.py --rounds 5 --output build/fast.json
+"""
+
+import argparse
+import contextlib
+import copy
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest import mock
+
+import torch
+from contenders import machine, synchronize, write
+from torch import nn
+
+from transformer_lib import Transformer, TransformerConfig, Translator, WordTokenizer, load_corpus
+from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset
+from transformer_lib.fast import swap
+from transformer_lib.fast.worker import Worker
+from transformer_lib.inference import translator as translating
+from transformer_lib.model.attention import MultiHeadAttention
+from transformer_lib.training.device import pick_device, seed_everything
+from transformer_lib.training.loop import train_epoch
+from transformer_lib.training.optimizer import make_optimizer
+from transformer_lib.training.recipe import RECIPES
+
+Pair = tuple[Callable[[], object], Callable[[], object]]  # the same work with a part, and without it
+STEPS = 5  # in a turn
+
+
+@contextlib.contextmanager
+def without(part: type[nn.Module]) -> Iterator[None]:
+    """Leave one of the classes that a CPU exchanges as PyTorch has it."""
+    with mock.patch.dict(swap.ON_A_CPU):
+        del swap.ON_A_CPU[part]
+        yield
+
+
+def training_rows(device: torch.device) -> dict[str, Pair]:
+    """Make the rows about training: a few steps each."""
+    corpus, src, tgt = load_corpus("multi30k"), WordTokenizer("de"), WordTokenizer("en")
+    dataset = make_dataset(corpus["train"], src, tgt)
+    build_vocabularies(dataset)
+    recipe = RECIPES["tutorial"]
+    seed_everything(recipe.seed)
+    start = Transformer(TransformerConfig(len(src.vocab), len(tgt.vocab))).to(device)
+    batches = itertools.cycle(list(BucketBatches(dataset, recipe.batch_size, train=True, device=device))[:100])
+
+    def steps(
+        precision: str = "float32", dropout: float = 0.1, part: type | None = None, **options
+    ) -> Callable[[], object]:
+        model = copy.deepcopy(start)
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = dropout
+            elif isinstance(module, MultiHeadAttention):
+                module.dropout = dropout
+        with without(part) if part and device.type == "cpu" else contextlib.nullcontext():
+            worker = Worker(model, precision, **{"ids_are_known": True, **options})
+        optimizer = make_optimizer(model, recipe)
+        return lambda: train_epoch(model, itertools.islice(batches, STEPS), optimizer, worker=worker, progress=False)
+
+    rows = {"training: bfloat16 (autocast)": (steps("bfloat16"), steps())}
+    if device.type == "cpu":
+        rows |= {
+            "training: cheap random bits for dropout": (steps(), steps(part=nn.Dropout)),
+            "training in bfloat16: cheap random bits": (steps("bfloat16"), steps("bfloat16", part=nn.Dropout)),
+            "training in bfloat16 without dropout: choice of the attention kernel": (
+                steps("bfloat16", dropout=0.0),
+                steps("bfloat16", dropout=0.0, part=MultiHeadAttention),
+            ),
+        }
+    else:
+        rows |= {
+            "training: ids that are known are not checked": (steps(), steps(ids_are_known=False)),
+            "training in bfloat16: compiled layers": (steps("bfloat16", compile=True), steps("bfloat16")),
+        }
+    return rows
+
+
+def translating_rows(device: torch.device) -> dict[str, Pair]:
+    """Make the rows about translating: the whole test split."""
+    sentences = [pair.src for pair in load_corpus("multi30k")["test_2016_flickr"]]
+
+    def way(
+        precision: str = "float32", *patches: Callable[[], contextlib.AbstractContextManager]
+    ) -> Callable[[], object]:
+        translator = Translator.load(device=device, precision=precision)
+
+        def translate() -> object:
+            with contextlib.ExitStack() as stack:
+                for patch in patches:
+                    stack.enter_context(patch())
+                return translator.translate(sentences, beam_size=1)
+
+        return translate
+
+    def one_batch_at_a_time() -> contextlib.AbstractContextManager:
+        return mock.patch.object(translating, "num_workers", lambda device: 1)
+
+    rows = {"translating: bfloat16": (way("bfloat16"), way())}
+    if device.type == "cpu":
+        plain_attention = lambda: without(MultiHeadAttention)  # noqa: E731
+        rows |= {
+            "translating: several batches at a time": (way(), way("float32", one_batch_at_a_time)),
+            "translating in bfloat16: choice of the attention kernel": (
+                way("bfloat16"),
+                way("bfloat16", plain_attention),
+            ),
+            "translating: int8": (way("int8"), way()),
+        }
+    return rows
+
+
+def measure(pair: Pair, rounds: int, device: torch.device) -> dict[str, float | list[float]]:
+    """Let both take turns, in another order each round."""
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds + 1):
+        for which in (0, 1) if number % 2 else (1, 0):
+            synchronize(device)
+            started = time.perf_counter()
+            pair[which]()
+            synchronize(device)
+            if number:  # the first round warms up
+                seconds[which].append(time.perf_counter() - started)
+    ratios = [off / on for on, off in zip(*seconds, strict=True)]
+    return {
+        "on": statistics.median(seconds[0]),
+        "off": statistics.median(seconds[1]),
+        "gain": statistics.median(ratios),
+        "range": [min(ratios), max(ratios)],
+    }
+
+
+def main() -> None:
+    """Measure, print the table, and write it down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    device = pick_device(options.device)
+    results = {}
+    print(f"{'':72} {'on, s':>7} {'off, s':>7}  gain (range)")
+    for make_rows in (training_rows, translating_rows):
+        for name, pair in make_rows(device).items():
+            row = results[name] = measure(pair, options.rounds, device)
+            low, high = row["range"]
+            print(
+                f"{name:72} {row['on']:7.3f} {row['off']:7.3f}  {row['gain']:.2f} ({low:.2f} to {high:.2f})", flush=True
+            )
+    write(options.output, {"machine": machine(device), "rounds": options.rounds, "rows": results})
+
+
+if __name__ == "__main__":
+    main()

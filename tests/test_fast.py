@@ -1,0 +1,140 @@
+"""The machine room computes what the plain parts compute, and leaves the model as its author wrote it."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from weights import shake
+
+from transformer_lib import Transformer, TransformerConfig
+from transformer_lib.fast.attention import CPUAttention
+from transformer_lib.fast.dropout import CheapDropout
+from transformer_lib.fast.swap import ON_A_CPU, twin
+from transformer_lib.fast.threads import balanced_batches, side_by_side
+from transformer_lib.fast.worker import Worker
+from transformer_lib.model.attention import MultiHeadAttention
+
+SRC = torch.tensor([[2, 5, 6, 7, 3], [2, 8, 3, 1, 1]])
+TGT = torch.tensor([[2, 9, 10, 11], [2, 12, 13, 1]])
+
+
+def build(**changes):
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "num_heads": 4, "d_ff": 32, "num_layers": 2, "max_len": 12}
+    model = Transformer(TransformerConfig(20, 20, **{**sizes, **changes}))
+    shake(model)
+    return model
+
+
+def classes_of(model):
+    return [type(module) for module in model.modules()]
+
+
+def test_a_twin_computes_the_same_with_other_classes_and_the_model_keeps_its_own():
+    model = build().eval()
+    before = classes_of(model)
+    faster = twin(model, ON_A_CPU)
+    torch.testing.assert_close(faster(SRC, TGT), model(SRC, TGT))
+    assert classes_of(model) == before and MultiHeadAttention not in classes_of(faster)
+    assert {CPUAttention, CheapDropout} <= set(classes_of(faster))
+
+
+def test_a_twin_has_the_models_weights_for_ever():
+    model = build(tie_embeddings=True).eval()
+    faster = twin(model, ON_A_CPU)
+    with torch.no_grad():
+        model.output.weight.mul_(2)
+    assert faster.output.weight is model.output.weight is faster.src_embedding.tokens.table.weight
+    assert faster.src_embedding.tokens is faster.tgt_embedding.tokens
+    assert list(map(id, faster.parameters())) == list(map(id, model.parameters()))
+
+
+def test_a_twin_has_a_mode_of_its_own():
+    model = build().train()
+    twin(model, ON_A_CPU).eval()
+    assert all(module.training for module in model.modules())
+
+
+class Louder(MultiHeadAttention):
+    def attend(self, q, k, v, mask=None, need_weights=False):
+        heads, weights = super().attend(q, k, v, mask, need_weights)
+        return 2 * heads, weights
+
+
+def test_a_users_subclass_is_never_exchanged():
+    model = build().eval()
+    model.encoder.layers[0].self_attn.__class__ = Louder
+    faster = twin(model, ON_A_CPU)
+    assert type(faster.encoder.layers[0].self_attn) is Louder
+    torch.testing.assert_close(faster(SRC, TGT), model(SRC, TGT))
+
+
+def test_pytorchs_own_layers_keep_their_parts():
+    """They read attributes of their parts, past their forward."""
+    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+    faster = twin(nn.Sequential(layer), ON_A_CPU)
+    assert classes_of(faster[0]) == classes_of(layer)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_cpus_attention_equals_the_plain_one(dtype, masked):
+    torch.manual_seed(0)
+    plain = MultiHeadAttention(16, 4).to(dtype).eval()
+    faster = twin(plain, ON_A_CPU)
+    x = torch.randn(3, 5, 16, dtype=dtype)
+    mask = torch.ones(5, 5, dtype=torch.bool).tril() if masked else None
+    torch.testing.assert_close(faster(x, x, x, mask)[0], plain(x, x, x, mask)[0], atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize(("p", "dtype"), [(0.3, torch.float32), (0.3, torch.bfloat16)])
+def test_the_cpus_attention_drops_weights_in_training(p, dtype):
+    """Values of one give the sum of the weights that are kept: 1 in the mean, and seldom exactly."""
+    torch.manual_seed(0)
+    attention = twin(MultiHeadAttention(16, 4, dropout=p), ON_A_CPU).train()
+    q, k = torch.randn(50, 4, 20, 4, dtype=dtype), torch.randn(50, 4, 20, 4, dtype=dtype)
+    sums, _ = attention.attend(q, k, torch.ones_like(k))
+    assert sums.float().mean().item() == pytest.approx(1, abs=0.02)
+    assert sums.float().std() > 0.05
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-6), ("bfloat16", 0.1)])
+def test_a_worker_brings_the_models_gradients(precision, tolerance):
+    model = build(dropout=0.0)
+    expected = copy.deepcopy(model)
+    expected(SRC, TGT).square().mean().backward()
+    worker = Worker(model, precision)
+    logits, _ = worker.logits_and_targets([SRC, torch.cat([TGT, TGT[:, :1]], dim=1)])
+    worker.backward(logits.float().square().mean())
+    assert {parameter.grad.dtype for parameter in model.parameters()} == {torch.float32}
+    mine, theirs = (torch.cat([p.grad.flatten() for p in one.parameters()]) for one in (model, expected))
+    assert (mine - theirs).norm() <= tolerance * theirs.norm()
+
+
+def test_ids_are_checked_unless_they_are_known():
+    bad = [SRC, TGT + 30]
+    with pytest.raises(ValueError, match="tgt holds the id 4"):
+        Worker(build()).logits_and_targets(bad)
+    model = build()
+    with pytest.raises(IndexError):  # PyTorch's own, on a CPU
+        Worker(model, ids_are_known=True).logits_and_targets(bad)
+    with pytest.raises(ValueError, match="tgt holds the id 4"):
+        model(*bad)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_every_sentence_is_in_exactly_one_batch_of_at_most_the_size(workers):
+    lengths = [(7 * i) % 23 + 1 for i in range(200)]
+    batches = balanced_batches(lengths, 40, workers)
+    assert sorted(i for batch in batches for i in batch) == list(range(200))
+    assert max(map(len, batches)) <= 40
+    in_order = [lengths[i] for batch in batches for i in batch]
+    assert in_order == sorted(lengths, reverse=True)
+    assert len(batches) >= workers
+
+
+def test_side_by_side_is_a_map_and_leaves_the_threads_alone():
+    before = torch.get_num_threads()
+    assert list(side_by_side(lambda x: x * x, range(7), workers=3)) == [x * x for x in range(7)]
+    assert torch.get_num_threads() == before
