@@ -96,6 +96,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/translation.py --output build/translation.json
 	$(BIN)/python benchmarks/training.py --output build/training.json
 	$(BIN)/python benchmarks/curves.py --output build/curves.json
+	$(BIN)/python benchmarks/fast.py --output build/fast.json
 
 lint: $(READY)
 	$(BIN)/ruff check --fix .

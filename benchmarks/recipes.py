@@ -95,7 +95,7 @@ MORE = {
     name: STEPS["base"] + change
     for name, change in {
         "subword-dropout": Row({}, {"subword_dropout": 0.1}),
-        "rdrop_weight": Row({}, {"rdrop_weight": 1.5, "epochs": 2}),
+        "rdrop": Row({}, {"rdrop_weight": 1.5, "epochs": 2}),
     }.items()
 }
 ROWS = {**STEPS, **TABLE_3, **MORE}

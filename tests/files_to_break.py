@@ -17,6 +17,7 @@ from transformer_lib.model.transformer import Transformer
 ROOM = 2**28  # bytes that reading a file of some kilobytes, and translating with it, may take
 SECONDS = 60  # after which a process that does not come back is killed
 NASTY = [0, 1, -1, 2, 7, 2**31, 2**63, 10**9, 10**40, 0.5, 1e308, float("nan"), float("inf"), True, None, "", "x", "\0"]
+NASTY += ["Transformer", "TransformerLanguageModel", "WordTokenizer", "SubwordTokenizer", "StreamTokenizer"]
 NASTY += ["../../etc/passwd", "os", "de.examples", "\x1b[2J", [], [1], {}, {"a": 1}, "a" * 10_000, [[[[]]]], "F8_E4M3"]
 
 
@@ -26,11 +27,10 @@ def read(path: Path) -> str:
         if path.suffix == ".pt":
             state = load_training_state(path)
             return "loaded" if isinstance(state, dict) else f"a {type(state).__name__}"
-        saved = load_model(path)
-        if isinstance(saved.model, Transformer):
-            Translator.from_saved(saved).translate(["Ein Hund schläft.", "Das ist"])
+        if isinstance(load_model(path).model, Transformer):
+            Translator.load(path).translate(["Ein Hund schläft.", "Das ist"])
         else:
-            TextGenerator(saved.model, saved.tokenizers["text"])("a", length=3, seed=1)
+            TextGenerator.load(path)("a", length=3, seed=1)
         return "loaded"
     except CheckpointError as error:
         return f"out of memory: {error}" if "allocate memory" in str(error) else "refused"
@@ -115,9 +115,9 @@ def attack_subwords(proto: bytes, first: int, last: int) -> None:
                 start = table + 1 + 4 + 4 * unit
                 broken[start : start + 4] = rng.randbytes(4)
         try:
-            field = SubwordTokenizer("de", bytes(broken))
+            tokenizer = SubwordTokenizer("de", bytes(broken))
             for sentence in ("Zwei junge Männer ﬁ ½ Ａ 😀", "\u3300"):
-                field.join(field.tokens(sentence))
+                tokenizer.join(tokenizer.tokens(sentence))
         except ValueError:
             pass
 

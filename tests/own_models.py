@@ -17,7 +17,7 @@ from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.trainer import fit
 
 LEARNT = PAIRS[:3]
-RECIPE = Recipe(epochs=10, batch_size=1, learning_rate=5e-3)
+RECIPE = Recipe(epochs=20, batch_size=1, learning_rate=4e-3)
 
 
 class ScaledLogits(Transformer):

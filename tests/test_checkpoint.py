@@ -14,14 +14,14 @@ from transformer_lib.files import CheckpointError, save_training_state
 from transformer_lib.inference.translator import Translator
 
 
-def fields_of(translator):
+def tokenizers_of(translator):
     return {"src": translator.src_tokenizer, "tgt": translator.tgt_tokenizer}
 
 
 @pytest.fixture
 def model_file(tmp_path, trained):
     path = tmp_path / "model.safetensors"
-    save_model(path, trained.model, fields_of(trained), {"corpus": "tiny"})
+    save_model(path, trained.model, tokenizers_of(trained), {"corpus": "tiny"})
     return path
 
 
@@ -48,8 +48,8 @@ def test_another_process_gives_the_same_translations(model_file, trained, pairs)
     assert json.loads(result.stdout) == trained(sentences, beam_size=3) == [pair.tgt.lower() for pair in pairs]
 
 
-def test_tied_weights_are_stored_once_and_tied_again(tmp_path, fields, tiny_config):
-    src_tokenizer, tgt_tokenizer = fields
+def test_tied_weights_are_stored_once_and_tied_again(tmp_path, tokenizers, tiny_config):
+    src_tokenizer, tgt_tokenizer = tokenizers
     tgt_tokenizer.vocab = src_tokenizer.vocab
     config = dataclasses.replace(tiny_config, tie_embeddings=True, tgt_vocab_size=tiny_config.src_vocab_size)
     model = Transformer(config)
@@ -142,7 +142,7 @@ def test_a_disk_that_fills_up_leaves_what_was_there(tmp_path, trained, what, alm
     path.write_bytes(b"the last good one")
     with pytest.raises(OSError, match=r"what was there before is unchanged: '.*file'"), almost_full_disk():
         if what == "model":
-            save_model(path, trained.model, fields_of(trained))
+            save_model(path, trained.model, tokenizers_of(trained))
         else:
             save_training_state(path, {"model": trained.model.state_dict()})
     assert path.read_bytes() == b"the last good one"
@@ -157,7 +157,7 @@ def test_a_model_with_other_vocabularies_is_not_saved(tmp_path, trained):
 
 def test_what_has_no_configuration_is_not_saved(tmp_path, trained):
     with pytest.raises(TypeError, match="model is a Linear, expected a module with a config, whose class has a config"):
-        save_model(tmp_path / "other", torch.nn.Linear(2, 2), fields_of(trained))
+        save_model(tmp_path / "other", torch.nn.Linear(2, 2), tokenizers_of(trained))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -167,7 +167,7 @@ def test_translators_load_from_a_file(model_file):
 
 def test_half_precision_halves_the_file_and_hardly_changes_the_weights(tmp_path, trained, pairs):
     for name, dtype in (("full", None), ("half", torch.float16)):
-        save_model(tmp_path / name, trained.model, fields_of(trained), dtype=dtype)
+        save_model(tmp_path / name, trained.model, tokenizers_of(trained), dtype=dtype)
     full, half = (load_model(tmp_path / name) for name in ("full", "half"))
     weights = sum(parameter.numel() for parameter in trained.model.parameters())
     sizes = [(tmp_path / name).stat().st_size for name in ("full", "half")]
@@ -181,19 +181,19 @@ def test_half_precision_halves_the_file_and_hardly_changes_the_weights(tmp_path,
 
 def test_subwords_come_back_with_the_model(tmp_path, pairs, tiny_config):
     pieces = train_subwords(pairs, 80)
-    fields = {"src": SubwordTokenizer("de", pieces), "tgt": SubwordTokenizer("en", pieces)}
+    tokenizers = {"src": SubwordTokenizer("de", pieces), "tgt": SubwordTokenizer("en", pieces)}
     model = Transformer(dataclasses.replace(tiny_config, src_vocab_size=80, tgt_vocab_size=80, tie_embeddings=True))
-    save_model(tmp_path / "model", model, fields)
+    save_model(tmp_path / "model", model, tokenizers)
     again = load_model(tmp_path / "model").tokenizers
     assert isinstance(again["src"], SubwordTokenizer) and again["tgt"].language == "en"
-    assert again["src"].encode(pairs[0].src) == fields["src"].encode(pairs[0].src)
+    assert again["src"].encode(pairs[0].src) == tokenizers["src"].encode(pairs[0].src)
 
 
 def test_broken_subwords_are_named(tmp_path, pairs, tiny_config):
     pieces = train_subwords(pairs, 80)
-    fields = {"src": SubwordTokenizer("de", pieces), "tgt": SubwordTokenizer("en", pieces)}
+    tokenizers = {"src": SubwordTokenizer("de", pieces), "tgt": SubwordTokenizer("en", pieces)}
     model = Transformer(dataclasses.replace(tiny_config, src_vocab_size=80, tgt_vocab_size=80, tie_embeddings=True))
-    fields["src"].model = b"broken"
-    save_model(tmp_path / "model", model, fields)
+    tokenizers["src"].model = b"broken"
+    save_model(tmp_path / "model", model, tokenizers)
     with pytest.raises(CheckpointError, match=r"a model that fits together \(model is not a sentencepiece"):
         load_model(tmp_path / "model")

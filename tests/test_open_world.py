@@ -108,9 +108,12 @@ def test_an_own_model_comes_back_as_exactly_its_class_and_computes_the_same(own,
 def test_an_own_model_translates_what_it_has_learnt(own, beam_size):
     model_class, _, folder = own
     translator = Translator.load(folder, model_class)
-    for use_cache in (True, False):
-        translations = translator.translate([pair.src for pair in LEARNT], beam_size, use_cache=use_cache)
-        assert [translation.text for translation in translations] == [pair.tgt.lower() for pair in LEARNT]
+    sentences = [pair.src for pair in LEARNT]
+    cached, computed = (translator.translate(sentences, beam_size, use_cache=use_cache) for use_cache in (True, False))
+    assert [translation.text for translation in cached] == [pair.tgt.lower() for pair in LEARNT]
+    for one, other in zip(cached, computed, strict=True):
+        assert one.tokens == other.tokens
+        assert one.log_prob == pytest.approx(other.log_prob, abs=1e-5)
 
 
 def test_without_its_class_an_own_model_is_refused_and_the_class_is_named(own):

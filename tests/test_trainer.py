@@ -148,7 +148,7 @@ def test_resuming_another_training_is_refused(dataset, tiny_config, tmp_path):
         run(dataset, tiny_config, tmp_path / "elsewhere", resume=True)
 
 
-def test_a_loss_that_is_no_number_stops_training_and_the_best_model_stays(dataset, tiny_config, tmp_path):
+def test_a_loss_that_is_nan_stops_training_and_the_best_model_stays(dataset, tiny_config, tmp_path):
     where = r"step 2 of the epoch \(learning rate 1e\+30, batch src \[3, \d+\], tgt \[3, \d+\]\)"
     with pytest.raises(FloatingPointError, match=f"the training loss is nan in {where}: .*lower learning rate"):
         run(dataset, tiny_config, tmp_path, Recipe(epochs=3, batch_size=3, learning_rate=1e30, warmup_steps=0))

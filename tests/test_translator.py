@@ -4,7 +4,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from torch import nn
 
 from transformer_lib.checkpoint import SavedModel
 from transformer_lib.data.tokenizers import UNK
@@ -88,27 +87,6 @@ def test_weights_that_change_between_two_calls_count(trained, pairs):
         translator.model.output.bias.zero_()
         translator.model.output.bias[trained.tgt_tokenizer.eos_id] = 1.0
     assert set(translator(sentences)) == {""}
-
-
-class Wrapped(nn.Module):
-    """A model of a reader's: no ``Transformer``, but with a configuration, ``encode`` and ``decode``."""
-
-    def __init__(self, inner):
-        super().__init__()
-        self.inner, self.config = inner, inner.config
-
-    def encode(self, src):
-        return self.inner.encode(src)
-
-    def decode(self, tgt, memory, memory_mask):
-        return self.inner.decode(tgt, memory, memory_mask)
-
-
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_any_model_that_encodes_and_decodes_can_translate(trained, pairs, beam_size):
-    wrapped = Translator(Wrapped(trained.model), trained.src_tokenizer, trained.tgt_tokenizer)
-    sentences = [pair.src for pair in pairs]
-    assert wrapped(sentences, beam_size) == trained(sentences, beam_size)
 
 
 @pytest.mark.parametrize(("beam_size", "expected"), [(1, 256), (4, 128), (100, 5)])

@@ -1,4 +1,4 @@
-"""What each of two processes does in ``test_distributed.py``: it leaves what it finds in the folder that it is given."""
+"""What each of two processes does in ``test_distributed.py``; it leaves what it finds in the folder given to it."""
 
 import sys
 from dataclasses import asdict, replace
@@ -23,8 +23,8 @@ RECIPE = Recipe(epochs=2, batch_size=5, learning_rate=2e-3, warmup_steps=2, opti
 
 
 def make_data():
-    fields = WordTokenizer("de"), WordTokenizer("en")
-    dataset = make_dataset(PAIRS, *fields)
+    tokenizers = WordTokenizer("de"), WordTokenizer("en")
+    dataset = make_dataset(PAIRS, *tokenizers)
     build_vocabularies(dataset, min_freq=1)
     return dataset
 
@@ -32,7 +32,7 @@ def make_data():
 def make_model(dataset, dropout=0.0):
     """The same weights every time."""
     seed_everything(0)
-    sizes = (len(field.vocab) for field in dataset.tokenizers.values())
+    sizes = (len(tokenizer.vocab) for tokenizer in dataset.tokenizers.values())
     return Transformer(TransformerConfig(*sizes, d_model=32, num_heads=4, d_ff=64, num_layers=2, dropout=dropout))
 
 
