@@ -19,7 +19,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_lib import Transformer
-from transformer_lib.fast.dropout import Dropout
 from transformer_lib.fast.precision import half_precision
 from transformer_lib.files import replace_file
 from transformer_lib.interop.pytorch import to_torch
@@ -31,15 +30,13 @@ PAD = 1
 class PlainAttention(MultiHeadAttention):
     """The same weights, the tutorials' way: the map of every head is computed and kept, always."""
 
-    def attend(self, query, keys, values, mask=None, need_weights=False):
+    def attend(self, q, k, v, mask=None, need_weights=False):
         """Do what the library's own does."""
-        queries = self._split_heads(self.q_proj(query))
-        scores = queries @ keys.transpose(-2, -1) / math.sqrt(queries.shape[-1])
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
         if mask is not None:
             scores = scores.masked_fill(~mask, -1e10)
         weights = scores.softmax(dim=-1)
-        heads = F.dropout(weights, self.dropout, self.training) @ values
-        return self.out_proj(heads.transpose(1, 2).flatten(2)), weights
+        return F.dropout(weights, self.dropout, self.training) @ v, weights
 
 
 def as_the_tutorials_do(model: Transformer) -> Transformer:
@@ -47,8 +44,7 @@ def as_the_tutorials_do(model: Transformer) -> Transformer:
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
             module.__class__ = PlainAttention
-        elif isinstance(module, Dropout):
-            module.__class__ = nn.Dropout
+    model.check_ids = lambda *ids: None  # nor do they check ids
     return model
 
 

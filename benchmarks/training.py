@@ -40,15 +40,15 @@ from contenders import (
 )
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
-from torchtext.data import BucketIterator, Dataset
+from torchtext.data import BucketIterator
 
 from transformer_lib import Transformer, TransformerConfig
-from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset
+from transformer_lib.data.batches import BucketBatches, PairDataset, build_vocabularies, make_dataset
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.data.tokenizers import WordTokenizer
+from transformer_lib.data.torchtext import to_torchtext
 from transformer_lib.fast.worker import Worker
 from transformer_lib.model.config import PRESETS
-from transformer_lib.model.embeddings import ids_are_known
 from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.loop import train_epoch
 from transformer_lib.training.optimizer import make_optimizer
@@ -90,7 +90,7 @@ def names(compiled: bool) -> list[str]:
     )
 
 
-def make_contender(name: str, model: Transformer, dataset: Dataset | None, device: torch.device) -> Contender:
+def make_contender(name: str, model: Transformer, dataset: PairDataset | None, device: torch.device) -> Contender:
     """Give a way to train its own copy of the model, and its optimiser."""
     model = copy.deepcopy(model)
     if name in ("tutorials", "nn.Transformer"):
@@ -98,22 +98,20 @@ def make_contender(name: str, model: Transformer, dataset: Dataset | None, devic
         adam = torch.optim.Adam(theirs.parameters(), lr=LEARNING_RATE)
 
         def train(batches: Iterable[Any]) -> float:
-            with ids_are_known(theirs):  # the tutorials do not check them either
-                return train_plainly(theirs, batches, adam)
+            return train_plainly(theirs, batches, adam)
 
         if name == "nn.Transformer":
             return Contender(lambda: BucketBatches(dataset, BATCH_SIZE, train=True, device=device), train)
+        examples = to_torchtext(dataset) if dataset else None
         by_source = {"sort_key": lambda example: len(example.src), "train": True, "device": device}
-        return Contender(lambda: BucketIterator(dataset, BATCH_SIZE, **by_source), train)
+        return Contender(lambda: BucketIterator(examples, BATCH_SIZE, **by_source), train)
 
     precision = "bfloat16" if "bfloat16" in name else "float32"
     optimizer = make_optimizer(model, Recipe(learning_rate=LEARNING_RATE))
-    with ids_are_known(model):  # as in fit
-        mixed = Worker(model, precision, "compiled" in name)
+    worker = Worker(model, precision, "compiled" in name, ids_are_known=True)  # as in fit
 
     def train(batches: Iterable[Any]) -> float:
-        with ids_are_known(model):
-            return train_epoch(model, batches, optimizer, worker=mixed, progress=False).loss
+        return train_epoch(model, batches, optimizer, worker=worker, progress=False).loss
 
     return Contender(lambda: BucketBatches(dataset, BATCH_SIZE, train=True, device=device), train, precision)
 
@@ -136,7 +134,7 @@ def remembering(batches: Iterable[Any], seen: list[Any]) -> Iterator[Any]:
         yield batch
 
 
-def operations(model: Transformer, dataset: Dataset, device: torch.device, sentences: int = 200) -> float:
+def operations(model: Transformer, dataset: PairDataset, device: torch.device, sentences: int = 200) -> float:
     """Count the operations in matrix products that a training step cannot do without, for each wanted token."""
     model = as_the_tutorials_do(copy.deepcopy(model))  # a CPU's fused attention is not counted
     total = tokens = 0
@@ -150,15 +148,15 @@ def operations(model: Transformer, dataset: Dataset, device: torch.device, sente
     return total / tokens
 
 
-def load(corpus_name: str, preset: str, device: torch.device) -> tuple[Transformer, Dataset]:
+def load(corpus_name: str, preset: str, device: torch.device) -> tuple[Transformer, PairDataset]:
     """Make the model of a preset, untrained, and the data that all contenders train on: words, as in the tutorials."""
     corpus = load_corpus(corpus_name)
-    fields = WordTokenizer(corpus.src), WordTokenizer(corpus.tgt)
+    tokenizers = WordTokenizer(corpus.src), WordTokenizer(corpus.tgt)
     config = PRESETS[preset]
-    dataset = make_dataset(corpus["train"], *fields, config.get("max_len", TransformerConfig.max_len))
+    dataset = make_dataset(corpus["train"], *tokenizers, config.get("max_len", TransformerConfig.max_len))
     build_vocabularies(dataset, joint=config.get("tie_embeddings", False))
     seed_everything(1)
-    sizes = (len(field.vocab) for field in fields)
+    sizes = (len(tokenizer.vocab) for tokenizer in tokenizers)
     return Transformer(TransformerConfig.preset(preset, *sizes)).to(device), dataset
 
 

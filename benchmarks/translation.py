@@ -69,21 +69,22 @@ TURNS = 4  # in a round; see above
 @torch.no_grad()
 def translate_like_the_tutorials(translator: Translator, sentences: list[str]) -> list[Written]:
     """Translate one sentence after the other, as the tutorials' ``translate_sentence`` does."""
-    model, field = translator.model, translator.tgt_tokenizer
+    model, tokenizer = translator.model, translator.tgt_tokenizer
     device = next(model.parameters()).device
     written = []
     for sentence in sentences:
         src = torch.tensor([translator.src_tokenizer.encode(sentence)], device=device)
         memory, memory_mask = model.encode(src)
-        ids = [field.sos_id]
+        ids = [tokenizer.sos_id]
         for _ in range(min(src.shape[1] + 50, model.config.max_len)):
             logits = model.decode(torch.tensor([ids], device=device), memory, memory_mask)
-            logits[:, -1, [field.pad_id, field.sos_id]] = -torch.inf  # the tutorials do not; so that texts can be equal
+            never = [tokenizer.pad_id, tokenizer.sos_id]  # the tutorials do not forbid them; so texts can be equal
+            logits[:, -1, never] = -torch.inf
             ids.append(logits.argmax(-1)[0, -1].item())
-            if ids[-1] == field.eos_id:
+            if ids[-1] == tokenizer.eos_id:
                 break
-        tokens = field.decode(ids[1:])
-        written.append(Written(field.join(tokens), tokens))
+        tokens = tokenizer.decode(ids[1:])
+        written.append(Written(tokenizer.join(tokens), tokens))
     return written
 
 
@@ -117,7 +118,7 @@ def names(device: torch.device) -> list[str]:
 def make_way(name: str, path: str, device: torch.device) -> Way:
     """Load the model anew for a way to translate, so that none gains from another."""
     precision = next((precision for precision in ("bfloat16", "int8") if precision in name), "float32")
-    translator = Translator.load(path, device, precision)
+    translator = Translator.load(path, device=device, precision=precision)
     if name == TUTORIALS:
         as_the_tutorials_do(translator.model)
         return lambda sentences: translate_like_the_tutorials(translator, sentences)
@@ -222,7 +223,7 @@ def main() -> None:
     options = parser.parse_args()
 
     device = pick_device(options.device)
-    translator = Translator.load(options.model, device)
+    translator = Translator.load(options.model, device=device)
     pairs = choose(options.corpus, options.split, options.sentences, translator)
     sentences, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
     spawn = multiprocessing.get_context("spawn")

@@ -17,14 +17,7 @@ from torchtext.data import BucketIterator
 from torchtext.datasets import LanguageModelingDataset
 
 from transformer_lib import Transformer
-from transformer_lib.data.batches import (
-    Batch,
-    BucketBatches,
-    build_vocabularies,
-    make_dataset,
-    prefetch,
-    tensors_of,
-)
+from transformer_lib.data.batches import Batch, BucketBatches, build_vocabularies, make_dataset, prefetch, tensors_of
 from transformer_lib.data.corpora import Pair, read_text
 from transformer_lib.data.tokenizers import UNK, WordTokenizer
 from transformer_lib.data.torchtext import to_field, to_torchtext

@@ -13,7 +13,9 @@ import pytest
 from conftest import as_guest
 
 from transformer_lib.data import corpora, download
-from transformer_lib.data.corpora import CorpusError, Pair, load_corpus, load_text, read_lines, read_pairs, read_text
+from transformer_lib.data.corpora import CorpusError, Pair, load_corpus, read_lines, read_pairs, read_text
+from transformer_lib.language_model import texts
+from transformer_lib.language_model.texts import load_text
 
 SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 needs_wikitext2 = pytest.mark.skipif(not (SHARED_DATA / "wikitext-2").is_dir(), reason="WikiText-2 is not there")
@@ -50,8 +52,8 @@ def server(monkeypatch):
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
         threading.Thread(target=httpd.serve_forever, daemon=True).start()
-        for url in ("MULTI30K_URL", "WIKITEXT2_URL"):
-            monkeypatch.setattr(corpora, url, f"http://127.0.0.1:{httpd.server_port}/")
+        for module, url in ((corpora, "MULTI30K_URL"), (texts, "WIKITEXT2_URL")):
+            monkeypatch.setattr(module, url, f"http://127.0.0.1:{httpd.server_port}/")
         yield answers, asked
         httpd.shutdown()
 
@@ -343,8 +345,8 @@ def published_text(server, monkeypatch):
         "valid.txt": f"sha256:{hashlib.sha256(VALID).hexdigest()}",
         "test.txt": f"sha256:{hashlib.sha256(TEST).hexdigest()}",
     }
-    assert list(checksums) == list(corpora.WIKITEXT2_CHECKSUMS)
-    monkeypatch.setattr(corpora, "WIKITEXT2_CHECKSUMS", checksums)
+    assert list(checksums) == list(texts.WIKITEXT2_CHECKSUMS)
+    monkeypatch.setattr(texts, "WIKITEXT2_CHECKSUMS", checksums)
     return answers, asked
 
 

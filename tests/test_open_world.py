@@ -167,12 +167,17 @@ def no_dropout(model):
     model.decoder.layers[1].dropout = nn.Identity()
 
 
+def other_heads(model):
+    model.encoder.layers[0].self_attn.num_heads = 2  # whose weights have the same shapes
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (gelu_by_attribute, r"encoder\.layers\.1\.feed_forward is .*\(gelu\), but Transformer makes .*\(relu\)"),
+        (other_heads, r"encoder\.layers\.0\.self_attn is .*2.*, but Transformer makes .*4"),
+        (gelu_by_attribute, r"encoder\.layers\.1\.feed_forward is .*gelu.*, but Transformer makes .*relu"),
         (swiglu_by_assignment, r"decoder\.layers\.0\.feed_forward\.gate"),
-        (no_dropout, r"decoder\.layers\.1\.dropout is Identity, but Transformer makes Dropout"),
+        (no_dropout, r"decoder\.layers\.1\.dropout is Identity.*, but Transformer makes Dropout"),
     ],
 )
 def test_a_model_whose_layers_were_replaced_by_hand_is_refused_by_name(tmp_path, change, message):
@@ -259,6 +264,14 @@ def test_an_own_tokenize_is_restored_if_it_is_handed_over_and_named_if_not(tmp_p
     assert again["tgt"].tokens("A-dog sleeps.") == tgt_tokenizer.tokens("A-dog sleeps.")
 
 
+def test_a_tokenize_without_a_name_is_refused_when_it_is_to_be_saved(tmp_path):
+    dataset = make_dataset(LEARNT, WordTokenizer("de", tokenize=lambda sentence: sentence.split()), WordTokenizer("en"))
+    build_vocabularies(dataset, min_freq=1)
+    with pytest.raises(ValueError, match="tokenize is a lambda"):
+        save_model(tmp_path / "model", make_model(Transformer, dataset), dataset.tokenizers)
+    assert list(tmp_path.iterdir()) == []
+
+
 class LetterTokenizer(WordTokenizer):
     def preprocess(self, sentence):
         return list(sentence.lower())
@@ -328,7 +341,7 @@ def test_a_data_loader_of_any_kind_of_batches_trains_and_resumes(tmp_path, inter
 
 
 class EpochSampler(torch.utils.data.Sampler):
-    """What DistributedSampler is: an order that follows from the epoch that it was told."""
+    """An order that follows from the epoch: the one that it was told, as DistributedSampler's, or else one more."""
 
     def __init__(self):
         self.epoch = 0
@@ -340,7 +353,8 @@ class EpochSampler(torch.utils.data.Sampler):
         return len(LEARNT)
 
     def __iter__(self):
-        return iter(random.Random(self.epoch).sample(range(len(LEARNT)), len(LEARNT)))
+        self.epoch += 1
+        return iter([(self.epoch + i) % len(LEARNT) for i in range(len(LEARNT))])
 
 
 ORDERS = {

@@ -25,8 +25,8 @@ def environment(monkeypatch, tmp_path):
     for name in [name for name in os.environ if name.startswith("TRANSFORMER_LIB_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("TRANSFORMER_LIB_DATA", str(tmp_path / "cache"))
-    for url in ("MULTI30K_URL", "WIKITEXT2_URL"):
-        monkeypatch.setattr(f"transformer_lib.data.corpora.{url}", "http://127.0.0.1:9/")  # nothing listens there
+    for url in ("data.corpora.MULTI30K_URL", "language_model.texts.WIKITEXT2_URL"):
+        monkeypatch.setattr(f"transformer_lib.{url}", "http://127.0.0.1:9/")  # nothing listens there
     monkeypatch.chdir(tmp_path)
 
 
@@ -51,7 +51,9 @@ def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys,
     for split in ("valid", "test"):
         (tmp_path / "cache" / "wikitext-2" / f"{split}.txt").write_text("one\n" * 10, encoding="utf-8")
         checksums[f"{split}.txt"] = "git-blob:c22ecc634e6e2f871b74241bae0c90202784cbcc"
-    monkeypatch.setattr("transformer_lib.data.corpora.WIKITEXT2_CHECKSUMS", {"train.txt": "git-blob:", **checksums})
+    monkeypatch.setattr(
+        "transformer_lib.language_model.texts.WIKITEXT2_CHECKSUMS", {"train.txt": "git-blob:", **checksums}
+    )
     assert start_with_text("wikitext-2").text.name == "wikitext-2-valid"
     monkeypatch.setattr("transformer_lib.notebook.session.pick_device", lambda: torch.device("cpu"))
     assert start_with_text().text.name == "wikitext-2-valid"

@@ -4,9 +4,10 @@ import pytest
 
 from transformer_lib import load_corpus, train_translator
 from transformer_lib.checkpoint import load_model
-from transformer_lib.data.corpora import Pair, load_text
+from transformer_lib.data.corpora import Pair
 from transformer_lib.inference.bleu import by_definition
 from transformer_lib.inference.translator import Translator
+from transformer_lib.language_model.texts import load_text
 from transformer_lib.language_model.train import train_language_model
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.train_translator import tune_length_penalty

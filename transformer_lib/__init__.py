@@ -12,7 +12,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test compares it with
     from transformer_lib.checkpoint import load_model as load_model
     from transformer_lib.checkpoint import save_model as save_model
     from transformer_lib.data.corpora import load_corpus as load_corpus
-    from transformer_lib.data.corpora import load_text as load_text
     from transformer_lib.data.tokenizers import WordTokenizer as WordTokenizer
     from transformer_lib.inference.translator import Translator as Translator
     from transformer_lib.interop.pytorch import from_torch as from_torch
@@ -20,6 +19,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test compares it with
     from transformer_lib.language_model.generator import TextGenerator as TextGenerator
     from transformer_lib.language_model.model import LanguageModelConfig as LanguageModelConfig
     from transformer_lib.language_model.model import TransformerLanguageModel as TransformerLanguageModel
+    from transformer_lib.language_model.texts import load_text as load_text
     from transformer_lib.language_model.train import train_language_model as train_language_model
     from transformer_lib.model.attention import MultiHeadAttention as MultiHeadAttention
     from transformer_lib.model.attention import scaled_dot_product_attention as scaled_dot_product_attention
@@ -60,6 +60,7 @@ _NAMES = {
         "LanguageModelConfig",
         "TransformerLanguageModel",
     ),
+    "language_model.texts": ("load_text",),
     "language_model.train": ("train_language_model",),
     "model.attention": (
         "MultiHeadAttention",

@@ -83,6 +83,9 @@ def save_model(
             f"model is a {type(model).__name__}, expected a module with a config, whose class has a config_class: that "
             "is how load_model builds it again"
         )
+    if type(config) is not (expected := type(model).config_class):
+        kind, name = type(config).__name__, type(model).__name__
+        raise TypeError(f"model.config is a {kind}, but {name}.config_class is {expected.__name__}: set it to {kind}")
     check_vocabularies(config, tokenizers)
     tensors = {
         name: tensor.to("cpu", dtype if tensor.is_floating_point() else None).contiguous()
@@ -263,15 +266,19 @@ def _check_structure(model: nn.Module) -> None:
 
 
 def _kind(module: nn.Module) -> str:
+    """Describe a module by its class, its plain attributes (such as ``num_heads`` or ``p``) and its activation."""
+    plain = {name: value for name, value in vars(module).items() if type(value) in (int, float, bool, str)}
+    plain = {name: value for name, value in plain.items() if name != "training" and not name.startswith("_")}
     activation = getattr(module, "activation", None)
-    return type(module).__qualname__ + (f" ({getattr(activation, '__name__', activation)})" if activation else "")
+    if activation and "activation" not in plain:
+        plain["activation"] = getattr(activation, "__name__", type(activation).__name__)
+    return f"{type(module).__qualname__}({', '.join(f'{name}={value}' for name, value in plain.items())})"
 
 
 def _check_sizes(model_class: type[nn.Module], config: Any, shapes: dict[str, list[int]]) -> None:
     """Raise a ValueError unless a model of this configuration could have weights of these shapes.
 
-    The configuration of an untrusted file may promise anything. So its numbers are compared with what is there
-    before anything of that size, or that takes that long, is made.
+    An untrusted configuration may promise anything, so it is compared with what is there before anything is made.
     """
     found, layers = sum(map(math.prod, shapes.values())), getattr(config, "num_layers", 1)
     ours = _recorded_name(model_class) in _OURS  # a reader's own class may share weights, or compute its positions

@@ -15,7 +15,7 @@ import torch
 import transformer_lib
 from transformer_lib.checkpoint import SHIPPED_MODEL, load_model, save_model
 from transformer_lib.data.batches import BucketBatches, make_dataset
-from transformer_lib.data.corpora import CORPORA, TEXTS, CorpusError, Pair, cache_folder, load_corpus, load_text
+from transformer_lib.data.corpora import CORPORA, CorpusError, Pair, cache_folder, load_corpus
 from transformer_lib.data.tokenizers import UNK
 from transformer_lib.files import CheckpointError, replace_file
 from transformer_lib.inference import bleu
@@ -23,6 +23,7 @@ from transformer_lib.inference.translator import Translator
 from transformer_lib.language_model.generator import TextGenerator
 from transformer_lib.language_model.model import LanguageModelConfig, TransformerLanguageModel
 from transformer_lib.language_model.stream import BPTTBatches, make_stream
+from transformer_lib.language_model.texts import TEXTS, load_text
 from transformer_lib.language_model.train import train_language_model
 from transformer_lib.model.config import PRESETS, TransformerConfig
 from transformer_lib.options import parser

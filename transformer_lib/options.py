@@ -7,8 +7,8 @@ from typing import Any
 
 import transformer_lib
 from transformer_lib.checkpoint import MODEL_FILE
-from transformer_lib.data.corpora import TEXTS
 from transformer_lib.fast.precision import INFERENCE_PRECISIONS, PRECISIONS
+from transformer_lib.language_model.texts import TEXTS
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES
 
 DEFAULT_LM = Path("runs/wikitext-2-valid-tutorial-lm")

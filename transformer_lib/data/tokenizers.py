@@ -205,7 +205,10 @@ class WordTokenizer:
 
 def name_of(function: Callable) -> str:
     """Return a function's name, or that of its class if it is another callable, such as spaCy's own tokenisers."""
-    return getattr(function, "__name__", type(function).__name__)
+    name = getattr(function, "__name__", type(function).__name__)
+    if name == "<lambda>":
+        raise ValueError("tokenize is a lambda, which has no name to find it by again: define a function")
+    return name
 
 
 def language_and_case(values: dict[str, Any]) -> tuple[str | None, bool]:

@@ -35,18 +35,24 @@ class Worker:
     def __init__(
         self, model: nn.Module, precision: str = "float32", compile: bool = False, ids_are_known: bool = False
     ):
-        device = next(model.parameters()).device
-        dtype = half_precision(device) if precision == "bfloat16" else None
-        self.model = model
-        self.twin = twin(model, ON_A_CPU if device.type == "cpu" and not compile else {})
-        if ids_are_known:
-            self.twin.check_ids = lambda *ids: None
+        self.device = next(model.parameters()).device
+        dtype = half_precision(self.device) if precision == "bfloat16" else None
+        self.model, self.compile, self.ids_are_known = model, compile, ids_are_known
+        self.make_twin()
         if compile:
             for module in self.twin.modules():
                 if isinstance(module, EncoderLayer | DecoderLayer | nn.TransformerEncoderLayer):
                     module.compile(dynamic=True)  # all layers of a kind share their kernels
-        self.autocast = nullcontext() if dtype is None else torch.autocast(device.type, dtype)  # not on every device
-        self.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
+        self.autocast = (
+            nullcontext() if dtype is None else torch.autocast(self.device.type, dtype)
+        )  # not on every device
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=dtype == torch.float16)
+
+    def make_twin(self) -> None:
+        """Make the twin of the model as it is now: settings such as a dropout's ``p`` are copies."""
+        self.twin = twin(self.model, ON_A_CPU if self.device.type == "cpu" and not self.compile else {})
+        if self.ids_are_known:
+            self.twin.check_ids = lambda *ids: None
 
     def logits_and_targets(self, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Let the twin predict a batch; see ``training/loop.py``."""

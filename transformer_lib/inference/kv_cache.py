@@ -12,7 +12,7 @@ from transformer_lib.fast.attention import CPUAttention
 from transformer_lib.fast.swap import with_modules
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.decoder import Decoder, DecoderLayer
-from transformer_lib.model.embeddings import InputEmbedding
+from transformer_lib.model.embeddings import POSITIONS, InputEmbedding
 from transformer_lib.model.sublayers import PositionwiseFeedForward
 from transformer_lib.model.transformer import Transformer
 
@@ -129,6 +129,7 @@ def can_cache(model: nn.Module) -> bool:
         isinstance(model, Transformer)
         and type(model).decode is Transformer.decode
         and type(model.tgt_embedding) is InputEmbedding
+        and type(model.tgt_embedding.positions) in POSITIONS.values()
         and type(model.decoder) is Decoder
         and all(
             type(layer) is DecoderLayer

@@ -97,7 +97,7 @@ class Translator:
             ValueError: as ``in_precision``.
         """
         saved = load_model(path, *custom, device=device)
-        if not hasattr(saved.model, "encode"):
+        if "text" in saved.tokenizers:
             raise CheckpointError(
                 f"{path} holds a language model, expected a translator; see `transformer-lib generate`"
             )

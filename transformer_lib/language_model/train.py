@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from transformer_lib.data.corpora import Text
 from transformer_lib.language_model.generator import TextGenerator
 from transformer_lib.language_model.model import LanguageModelConfig, TransformerLanguageModel
 from transformer_lib.language_model.stream import StreamTokenizer, make_stream
+from transformer_lib.language_model.texts import Text
 from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, Recipe

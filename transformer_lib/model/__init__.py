@@ -2,31 +2,33 @@
 
 ::
 
-                                                   logits [batch, tgt_len, vocab]
-                                                               ▲
-                                                         ┌───────────┐
-                                                         │  Linear   │  transformer.py
-                                                         └───────────┘
-                                                               ▲
-                                            ┌─────────────────────────────────────┐
-                                            │             Add & Norm              │
-                                            │            Feed-forward             │  sublayers.py
-             memory [batch, src_len, d_model]                                     │
-        ┌───────────────────────────────────┼──► Add & Norm                       │
-        │                                   │    Multi-head attention             │  attention.py
-  ┌─────────────────────────────┐           │    over the memory                  │
-  │        Add & Norm           │           │                                     │
-  │        Feed-forward         │           │    Add & Norm                       │
-  │                             │           │    Masked multi-head attention      │  masks.py
-  │        Add & Norm           │           │                                     │
-  │        Multi-head attention │           │             decoder.py  × N         │
-  │                             │           └─────────────────────────────────────┘
-  │        encoder.py  × N      │                              ▲
-  └─────────────────────────────┘                              │
-                 ▲                                             │
-   Embedding + positional encoding               Embedding + positional encoding      embeddings.py
-                 ▲                                             ▲
-        src [batch, src_len]                         tgt [batch, tgt_len]
+                                               logits [batch, tgt_len, vocab]
+                                                             ▲
+                                                       ┌───────────┐
+                                                       │  Linear   │               transformer.py
+                                                       └───────────┘
+                                                             ▲
+                                          ┌─────────────────────────────────────┐
+                                          │             Add & Norm              │
+                                          │             Feed-forward            │  sublayers.py
+          memory                          │                                     │
+   [batch, src_len, d_model]              │             Add & Norm              │
+                ┌─────────────────────────┼───────────► Multi-head attention    │  attention.py
+                │                         │             over the memory         │
+  ┌─────────────────────────────┐         │                                     │
+  │     Add & Norm              │         │             Add & Norm              │
+  │     Feed-forward            │         │             Masked multi-head       │  masks.py
+  │                             │         │             self-attention          │
+  │     Add & Norm              │         │                                     │
+  │     Multi-head              │         │             decoder.py  × N         │
+  │     self-attention          │         └─────────────────────────────────────┘
+  │                             │                            ▲
+  │     encoder.py  × N         │                            │
+  └─────────────────────────────┘                            │
+                ▲                                            │
+  embedding + positional encoding             embedding + positional encoding      embeddings.py
+                ▲                                            ▲
+       src [batch, src_len]                        tgt [batch, tgt_len]
 
-``config.py`` holds every choice that shapes the model, and the named ones (``PRESETS``).
+``config.py`` holds every choice that shapes the model, and the named ones (``PRESETS``). Boxes are read from below.
 """

@@ -29,11 +29,11 @@ def scaled_dot_product_attention(
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # [..., query_len, key_len]
     if mask is not None:
         check_mask(mask, scores.shape)
-        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)  # e to the power of that is 0
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)  # its exp is 0; -inf could make a row NaN
     weights = scores.softmax(dim=-1)
     if mask is not None:
-        weights = weights.masked_fill(~mask, 0.0)  # for a query that may attend to nothing: softmax of equal scores
-    weights = F.dropout(weights, dropout)
+        weights = weights.masked_fill(~mask, 0.0)  # only changes a query that may attend to nothing
+    weights = F.dropout(weights, dropout)  # the caller passes 0 outside training
     return weights @ value, weights
 
 
@@ -78,7 +78,8 @@ class MultiHeadAttention(nn.Module):
             key: ``[batch, key_len, d_model]``.
             value: ``[batch, key_len, d_model]``.
             mask: boolean, broadcastable to ``[batch, heads, query_len, key_len]``; True means "may attend".
-            need_weights: also return the attention map. Without it, PyTorch's fused kernel computes the same.
+            need_weights: also return the attention map, computed by the readable function above. Without it, PyTorch's
+                fused kernel of the same name does it all at once: scale by 1/√d_k, mask, softmax, dropout.
 
         Returns:
             The output, ``[batch, query_len, d_model]``, and the attention map, ``[batch, heads, query_len, key_len]``,
@@ -99,12 +100,12 @@ class MultiHeadAttention(nn.Module):
         """Compute attention in all heads at once; every tensor is ``[batch, heads, seq_len, d_k]``."""
         if k.shape != v.shape:
             raise ValueError(f"key has shape {list(k.shape)} but value {list(v.shape)} in heads, expected the same")
-        if mask is not None:
-            check_mask(mask, (*q.shape[:3], k.shape[2]))
         dropout = self.dropout if self.training else 0.0
         if need_weights:
             return scaled_dot_product_attention(q, k, v, mask, dropout)
-        return F.scaled_dot_product_attention(q, k, v, mask, dropout), None
+        if mask is not None:
+            check_mask(mask, (*q.shape[:3], k.shape[2]))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout), None
 
     def split_heads(self, x: Tensor) -> Tensor:
         """Split ``[batch, seq_len, d_model]`` into ``[batch, heads, seq_len, d_k]``."""
@@ -121,7 +122,7 @@ def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
         raise ValueError(
             f"mask has dtype {mask.dtype}, expected torch.bool with True for 'may attend' (see model/masks.py)"
         )
-    sizes = zip(reversed(mask.shape), reversed(shape), strict=False)
+    sizes = zip(reversed(mask.shape), reversed(shape), strict=False)  # from the last dimension, as broadcasting does
     if not 2 <= mask.dim() <= len(shape) or any(m not in (1, s) for m, s in sizes):
         raise ValueError(
             f"mask has shape {list(mask.shape)}, expected one that broadcasts to "

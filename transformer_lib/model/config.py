@@ -62,7 +62,7 @@ class Configuration:
             raise ValueError(f"dropout is {self.dropout!r}, expected a probability from 0 up to, but not including, 1")
 
     def _layer_parameters(self, attentions: int) -> int:
-        """Count the weights of a layer with so many attentions, and with a norm for each and for the feed-forward."""
+        """Count the weights of a layer with that many attentions, with a norm for each and for the feed-forward."""
         attention = 4 * (self.d_model**2 + self.d_model)
         feed_forward = 2 * self.d_model * self.d_ff + self.d_ff + self.d_model
         return attentions * attention + feed_forward + (attentions + 1) * 2 * self.d_model
@@ -115,7 +115,7 @@ class TransformerConfig(Configuration):
     """Every choice that shapes the model. The defaults are the tutorials' model; ``PRESETS`` names other choices.
 
     Attributes:
-        src_vocab_size, tgt_vocab_size: number of token types a side, special tokens included.
+        src_vocab_size, tgt_vocab_size: number of token types per side, special tokens included.
         d_model: size of the vectors that flow through the model.
         num_heads: heads of every attention; divides ``d_model``.
         d_ff: inner size of the feed-forward networks.

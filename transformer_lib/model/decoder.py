@@ -42,7 +42,7 @@ class DecoderLayer(nn.Module):
         memory_mask: Tensor | None = None,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Let every target position look at those before it, then at the source, then transform each on its own.
+        """Let every target position look at itself and earlier ones, then at the source; transform each on its own.
 
         Args:
             x: ``[batch, tgt_len, d_model]``.
@@ -75,8 +75,8 @@ class Decoder(nn.Module):
     """A stack of decoder layers.
 
     Args:
-        layers: ``DecoderLayer`` or a layer of yours with the same ``forward``.
-        norm: applied to what leaves the last layer: a LayerNorm in pre-LN, which has not normalised it yet.
+        layers: each a ``DecoderLayer``, or a layer of yours with the same ``forward``.
+        norm: applied to what leaves the last layer. Pre-LN needs a LayerNorm here, post-LN has had one.
     """
 
     def __init__(self, layers: Iterable[nn.Module], norm: nn.Module | None = None):

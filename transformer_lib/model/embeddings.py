@@ -25,14 +25,14 @@ class TokenEmbedding(nn.Module):
 
 
 class _PositionalEncoding(nn.Module):
-    """What both kinds share: a table with one row per position, and an error when it ends."""
+    """What both kinds share: a ``table`` with one row per position, and an error beyond its end."""
 
     def __init__(self, max_len: int):
         super().__init__()
         self.max_len = max_len
 
     def forward(self, length: int) -> Tensor:
-        """Return the vectors of the first ``length`` positions, ``[length, d_model]``.
+        """Return the vectors of the first ``length`` positions, ``[length, d_model]``, to be added to the tokens'.
 
         Raises:
             ValueError: there are not that many positions.
@@ -57,7 +57,7 @@ class LearnedPositionalEncoding(_PositionalEncoding):
     def __init__(self, max_len: int, d_model: int):
         super().__init__(max_len)
         self.table = nn.Parameter(torch.empty(max_len, d_model))
-        nn.init.normal_(self.table, std=d_model**-0.5)
+        nn.init.normal_(self.table, std=d_model**-0.5)  # a Transformer initialises all its matrices again
 
 
 class SinusoidalPositionalEncoding(_PositionalEncoding):
@@ -80,7 +80,7 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
         position = torch.arange(max_len, dtype=torch.float64)[:, None]  # [max_len, 1]
         frequency = 10_000 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # [d_model / 2]
         angle = position * frequency  # [max_len, d_model / 2]
-        table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)  # [max_len, d_model]
+        table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)  # [max_len, d_model]: sin, cos, sin, cos …
         self.register_buffer("table", table.to(torch.get_default_dtype()), persistent=False)
 
 
@@ -114,9 +114,9 @@ class InputEmbedding(nn.Module):
 
 
 def check_ids(name: str, ids: Tensor, vocab_size: int) -> None:
-    """Check ids where a user hands them in: a GPU would report a wrong one later and elsewhere.
+    """Check ids where a user hands them in. Notebook 04, section 2.
 
-    (As ``CUBLAS_STATUS_NOT_INITIALIZED`` or a device-side assert; notebook 04, section 2.)
+    A GPU would report a wrong one later and elsewhere, as ``CUBLAS_STATUS_NOT_INITIALIZED`` or a device-side assert.
 
     Args:
         name: what the error calls them.
@@ -130,7 +130,7 @@ def check_ids(name: str, ids: Tensor, vocab_size: int) -> None:
         raise ValueError(f"{name} has shape {list(ids.shape)}, expected [batch, seq_len] with at least one position")
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"{name} has dtype {ids.dtype}, expected torch.int64")
-    if ids.numel() and not ids.is_meta and not torch.compiler.is_compiling():
+    if ids.numel() and not ids.is_meta and not torch.compiler.is_compiling():  # else there are no values to look at
         lowest, highest = torch.stack(ids.aminmax()).tolist()  # one transfer from a GPU, not two
         if lowest < 0 or highest >= vocab_size:
             raise ValueError(

@@ -15,9 +15,9 @@ class EncoderLayer(nn.Module):
         d_model: size of the vectors.
         num_heads: attention heads.
         d_ff: inner size of the feed-forward network.
-        dropout: dropped from each sub-layer's output (section 5.4).
-        inner_dropout: dropped from attention weights and inner activations; 0 in the paper's text.
-        norm_first: pre-LN: normalise what enters a sub-layer, not the sum that leaves it (post-LN, the paper's).
+        dropout: probability of dropping an entry of a sub-layer's output (section 5.4).
+        inner_dropout: the same for attention weights and inner activations; 0 in the paper's text.
+        norm_first: pre-LN, normalise what enters a sub-layer; else the paper's post-LN, normalise the sum that leaves.
         activation: of the feed-forward network.
     """
 
@@ -42,7 +42,7 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Tensor, mask: Tensor | None = None, need_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Let every position look at all others, then transform each on its own.
+        """Let every position look at all positions, then transform each on its own.
 
         Args:
             x: ``[batch, src_len, d_model]``.
@@ -68,8 +68,8 @@ class Encoder(nn.Module):
     """A stack of encoder layers.
 
     Args:
-        layers: ``EncoderLayer`` or a layer of yours with the same ``forward``.
-        norm: applied to what leaves the last layer: a LayerNorm in pre-LN, which has not normalised it yet.
+        layers: each an ``EncoderLayer``, or a layer of yours with the same ``forward``.
+        norm: applied to what leaves the last layer. Pre-LN needs a LayerNorm here, post-LN has had one.
     """
 
     def __init__(self, layers: Iterable[nn.Module], norm: nn.Module | None = None):

@@ -38,7 +38,7 @@ def causal_mask(length: int, device: torch.device | str | None = None) -> Tensor
 
 
 def target_mask(ids: Tensor, pad_id: int) -> Tensor:
-    """Apply both to the decoder's self-attention: real tokens only, and none that comes later.
+    """Combine both for the decoder's self-attention: real tokens only, and none that comes later.
 
     Args:
         ids: target token ids, ``[batch, tgt_len]``.

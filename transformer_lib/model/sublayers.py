@@ -1,4 +1,4 @@
-"""The sub-layer that is not attention: the position-wise feed-forward network (section 3.3)."""
+"""The position-wise feed-forward network (section 3.3)."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.
 
 
 class PositionwiseFeedForward(nn.Module):
-    """Two linear layers with an activation between, the same at every position: max(0, x W₁ + b₁) W₂ + b₂ (equation 2).
+    """Two linear layers with an activation between: with ReLU, max(0, x W₁ + b₁) W₂ + b₂ (equation 2).
 
     Notebook 04, section 4.
 

@@ -33,7 +33,8 @@ class Transformer(nn.Module):
         config: every choice that shapes it.
     """
 
-    config_class = TransformerConfig
+    config_class = TransformerConfig  # load_model builds the model of it again
+    check_ids = staticmethod(check_ids)  # a method, so that a training whose ids are known can do without
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
@@ -53,9 +54,10 @@ class Transformer(nn.Module):
             "norm_first": config.norm_first,
             "activation": config.activation,
         }
-        norms = [nn.LayerNorm(config.d_model) if config.norm_first else None for _ in range(2)]
-        self.encoder = Encoder((EncoderLayer(**layer) for _ in range(config.num_layers)), norms[0])
-        self.decoder = Decoder((DecoderLayer(**layer) for _ in range(config.num_layers)), norms[1])
+        src_norm = nn.LayerNorm(config.d_model) if config.norm_first else None
+        tgt_norm = nn.LayerNorm(config.d_model) if config.norm_first else None
+        self.encoder = Encoder((EncoderLayer(**layer) for _ in range(config.num_layers)), src_norm)
+        self.decoder = Decoder((DecoderLayer(**layer) for _ in range(config.num_layers)), tgt_norm)
 
         self.output = nn.Linear(config.d_model, config.tgt_vocab_size)
         if config.tie_embeddings:
@@ -63,7 +65,7 @@ class Transformer(nn.Module):
         self._initialise()
 
     def _initialise(self) -> None:
-        """Xavier for every matrix; a tied one gets N(0, 1/d_model), since it must also give logits of size one."""
+        """Xavier for every matrix; a tied one gets N(0, 1/d_model): times √d_model it embeds, alone it gives logits."""
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
@@ -130,6 +132,8 @@ class Transformer(nn.Module):
     @torch.no_grad()
     def attention_maps(self, src: Tensor, tgt: Tensor) -> AttentionMaps:
         """Show what every head attends to, with dropout off; arguments and errors as ``forward``."""
+        if type(self).encode is not Transformer.encode:
+            raise TypeError(f"{type(self).__name__} overrides encode: override attention_maps, too, to show its maps")
         was_training = self.training
         self.eval()
         try:
@@ -152,5 +156,3 @@ class Transformer(nn.Module):
     def num_parameters(self) -> int:
         """Count the trainable numbers; a tied matrix counts once."""
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
-
-    check_ids = staticmethod(check_ids)

@@ -15,9 +15,10 @@ import torch
 from IPython.display import SVG, Markdown
 
 from transformer_lib.checkpoint import MODEL_FILE, load_model
-from transformer_lib.data.corpora import Corpus, CorpusError, Text, load_corpus, load_text
+from transformer_lib.data.corpora import Corpus, CorpusError, load_corpus
 from transformer_lib.files import STATE_FILE, load_training_state
 from transformer_lib.inference.translator import Translator
+from transformer_lib.language_model.texts import Text, load_text
 from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
 from transformer_lib.training.train_translator import train_translator

@@ -97,6 +97,8 @@ def train_epoch(
     """
     model.train()
     worker = worker or Worker(model)
+    if not worker.compile:
+        worker.make_twin()  # what has been changed since the last epoch counts
     worker.twin.train()
     device, pad_id, names = next(model.parameters()).device, pad_id_of(model), input_names(model)
     watch = DivergenceWatch(device, worker.scaler.is_enabled())

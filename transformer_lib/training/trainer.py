@@ -38,7 +38,8 @@ def fit(
         model: any model that ``loop.py`` describes, on the device to train on; its initial weights are
             yours to seed (``seed_everything``), and are the first candidate for the best.
         train_set, val_set: what ``make_dataset`` (``make_stream`` for a language model) returned, with the vocabularies
-            that the model was built for; or a ``DataLoader`` or any other sized iterable of batches, used as it is.
+            that the model was built for; or a ``DataLoader`` or any other sized iterable of batches, used as it is. Its
+            generator is seeded and its sampler's ``set_epoch`` called before each epoch.
         recipe: how to train.
         output: folder to write to, if anything is to be kept.
         resume: go on with what ``output`` holds. ``recipe.epochs`` may have grown since, unless the recipe's schedule

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import spacy
 
-DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = Path(__file__).resolve().parents[2] / "data"
 SAMPLE = DATA / "sample"
 SPLITS = {"train": 8000, "val": 500, "test": 500}
 SUFFIXES = ("de", "en", "align", "tree")

@@ -8,7 +8,7 @@ import pytest
 
 import transformer_lib
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path(transformer_lib.__file__).parent
 REFERENCE = re.compile(r"Notebook\s+(\d\d),\s+sections?\s+(\d+)(?:\s+(to|and)\s+(\d+))?")
 

@@ -17,7 +17,7 @@ import pytest
 from test_notebooks import NOTEBOOKS, set_repository
 from test_package import FILES, ORDER
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 BOOK = ROOT / "build" / "book"
 REPOSITORY = set_repository.named_repository((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 MODULES = [name for name, file in FILES.items() if file.stem != "__init__" and name.split(".")[0] != "exercises"]

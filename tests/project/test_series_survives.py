@@ -16,7 +16,7 @@ from transformer_lib.files import STATE_FILE, load_training_state
 
 pytestmark = pytest.mark.faults
 
-NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("[0-9]*.ipynb"))
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("[0-9]*.ipynb"))
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 # A part of the cell that trains what a notebook is about, and where it keeps the state of that training, if it does.

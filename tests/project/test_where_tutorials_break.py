@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "book" / "where_tutorials_break.md").read_text(encoding="utf-8")
 ENTRIES = {
     heading: re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S)

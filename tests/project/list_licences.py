@@ -1,6 +1,6 @@
 """Prints the list of packages that transformer-lib needs, with their licences, from what is installed.
 
-``python tests/list_licences.py > LICENSES.md``, in the environment that ``make`` sets up.
+``python tests/project/list_licences.py > LICENSES.md``, in the environment that ``make`` sets up.
 """
 
 import re
@@ -11,7 +11,7 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-CONSTRAINTS = Path(__file__).parent.parent / "constraints.txt"
+CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
 PURPOSES = {"": "run time", "notebooks": "notebooks", "book": "book", "test": "tests"}  # extra: what it is for
 FOR_CUDA = ("cuda-", "nvidia-", "triton")  # what only a torch for GPUs brings; it names their versions itself
 SPDX = {  # words that can mean one licence only
@@ -75,7 +75,7 @@ def page():
     copyleft = [f"{name} ({text})" for name, text in licences.items() if COPYLEFT.search(text)]
     lines = [
         "What `transformer-lib[notebooks,book,test]` needs, in the versions of [constraints.txt](constraints.txt), "
-        "with the licences\nthat the packages' metadata name, as `python tests/list_licences.py > LICENSES.md` finds "
+        "with the licences\nthat the packages' metadata name, as `python tests/project/list_licences.py > LICENSES.md` finds "
         "them; what a torch for GPUs\nbrings along from NVIDIA, under NVIDIA's terms, is left out.\n",
         "| package | version | licence | needed for | brought by |\n| --- | --- | --- | --- | --- |",
     ]

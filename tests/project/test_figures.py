@@ -12,7 +12,7 @@ import torch
 
 from transformer_lib.model import masks
 
-ASSETS = Path(__file__).parents[1] / "assets"
+ASSETS = Path(__file__).parents[2] / "assets"
 FIGURES = sorted((ASSETS / "figures").glob("*.svg"))
 SVG = "{http://www.w3.org/2000/svg}"
 ELEMENTS = {SVG + name for name in ("svg", "title", "desc", "rect", "circle", "path", "text")}

@@ -13,7 +13,7 @@ from pathlib import Path
 import list_licences
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,112 @@
+"""Where running text comes from: WikiText-2, one side of a parallel corpus, or files of your own."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformer_lib.data.corpora import CORPORA, CorpusError, fetch, load_corpus, read_text
+from transformer_lib.data.download import WIKITEXT2_CHECKSUMS, WIKITEXT2_URL
+
+TEXTS = ("wikitext-2", "wikitext-2-valid", *CORPORA)
+
+
+@dataclass(frozen=True)
+class Text:
+    """Running text in splits, for a language model; files are read (and downloaded) when a split is first asked for.
+
+    Attributes:
+        name: what messages call it.
+        language: the language that spaCy is to tokenise it as; None if tokens are between spaces already.
+        splits: names of the splits, the training split first, then the validation split, then one or more for testing.
+    """
+
+    name: str
+    language: str | None
+    splits: tuple[str, ...]
+    _read: Callable[[str], list[str]]
+
+    def __getitem__(self, split: str) -> list[str]:
+        """Read the lines of one split, empty ones too.
+
+        Raises:
+            CorpusError: there is no such split, or its file is unavailable or is not UTF-8 text.
+        """
+        if split not in self.splits:
+            raise CorpusError(f"split is {split!r}, but text {self.name!r} has {', '.join(self.splits)}")
+        return self._read(split)
+
+
+def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> Text:
+    """Open running text by name, or your own by its path.
+
+    Args:
+        name: one of
+
+            - ``"wikitext-2"``: articles from Wikipedia; splits ``train``, ``valid`` and ``test``.
+            - ``"wikitext-2-valid"``: trains on the first nine tenths of its file ``valid.txt`` and validates on the
+              rest; for when the training file, ten times as large, is unavailable.
+            - ``"sample"``, ``"multi30k"``: one side of the parallel corpus, English unless ``language`` says ``"de"``.
+            - a text file: its first eight tenths to train on, a tenth to validate, a tenth to test.
+            - a folder with ``train.txt``, ``valid.txt`` and, if you have them, ``test….txt``.
+
+            Your own files may end in ``.gz``.
+        language: what spaCy is to tokenise your own text as; None if tokens are between spaces already.
+
+    Raises:
+        CorpusError: there is no such text, or a file of it is missing.
+    """
+    path = Path(name)
+    if str(name).startswith("wikitext-2") and str(name) in TEXTS and language is not None:
+        raise CorpusError(f"language is {language!r}, but text {str(name)!r} is cut into tokens already: leave it out")
+    if str(name) == "wikitext-2":
+        return Text("wikitext-2", None, ("train", "valid", "test"), lambda split: read_text(_locate_wikitext2(split)))
+    if str(name) == "wikitext-2-valid":
+        cut = _cut_file(lambda: _locate_wikitext2("valid"), {"train": (0.0, 0.9), "valid": (0.9, 1.0)})
+        return Text(
+            "wikitext-2-valid",
+            None,
+            ("train", "valid", "test"),
+            lambda split: read_text(_locate_wikitext2("test")) if split == "test" else cut(split),
+        )
+    if str(name) in CORPORA:
+        language = language or "en"
+        corpus = load_corpus(name)
+        if language not in (corpus.src, corpus.tgt):
+            raise CorpusError(f"language is {language!r}, but corpus {corpus.name!r} has {corpus.src} and {corpus.tgt}")
+        return Text(corpus.name, language, corpus.splits, lambda split: corpus.lines(split, language))
+    if path.is_file():
+        parts = {"train": (0.0, 0.8), "valid": (0.8, 0.9), "test": (0.9, 1.0)}
+        return Text(
+            path.name.removesuffix(".gz").removesuffix(".txt"), language, tuple(parts), _cut_file(lambda: path, parts)
+        )
+    if path.is_dir():
+        files = {  # the plain file, where there are both
+            file.name.removesuffix(ending): file for ending in (".txt.gz", ".txt") for file in path.glob(f"*{ending}")
+        }
+        for split in ("train", "valid"):
+            if split not in files:
+                raise CorpusError(f"text {path.resolve().name!r} has no {split}.txt or {split}.txt.gz in {path}")
+        splits = ("train", "valid", *(split for split in sorted(files) if split.startswith("test")))
+        return Text(path.resolve().name, language, splits, lambda split: read_text(files[split]))
+    raise CorpusError(f"text is {str(name)!r}, expected one of {', '.join(TEXTS)}, or a file or folder of your own")
+
+
+def _cut_file(locate: Callable[[], Path], parts: dict[str, tuple[float, float]]) -> Callable[[str], list[str]]:
+    """Return what reads a part of a file's lines; a part goes from one share of them to another."""
+
+    def read(split: str) -> list[str]:
+        path = locate()
+        lines = read_text(path)
+        start, end = (round(share * len(lines)) for share in parts[split])
+        if not any(lines[start:end]):
+            raise CorpusError(
+                f"{path} has {len(lines)} lines, and no text in those from {start + 1} to {end}, its part {split!r}: "
+                "break the text into more lines, or put train.txt, valid.txt and test.txt into a folder"
+            )
+        return lines[start:end]
+
+    return read
+
+
+def _locate_wikitext2(split: str) -> Path:
+    return fetch("wikitext-2", f"{split}.txt", WIKITEXT2_URL, WIKITEXT2_CHECKSUMS[f"{split}.txt"])
