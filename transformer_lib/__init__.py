@@ -45,10 +45,7 @@ _NAMES = {
         "load_model",
         "save_model",
     ),
-    "data.corpora": (
-        "load_corpus",
-        "load_text",
-    ),
+    "data.corpora": ("load_corpus",),
     "data.tokenizers": ("WordTokenizer",),
     "inference.translator": ("Translator",),
     "interop.pytorch": (

@@ -33,9 +33,8 @@ _OURS = {  # what load_model need not be given; imported by these names, never b
 
 
 class _Tokenizers(dict[str, WordTokenizer]):
-    """Those that a model was saved with; whoever asks for another is told."""
-
     def __missing__(self, name: str) -> WordTokenizer:
+        """Say that the model was saved without it."""
         raise CheckpointError(f"the model was saved without the tokeniser {name!r}: hand it over, or save it as well")
 
 
@@ -71,21 +70,17 @@ def save_model(
         dtype: the precision of the weights in the file, if it is to be another than the model's.
 
     Raises:
-        ValueError: ``load_model`` could not bring back the same model: the vocabularies are not the model's, the model
-            is not what its class makes of its configuration (were layers replaced?), a weight is NaN or infinite, or a
-            note has another kind.
+        ValueError: ``load_model`` could not bring it back: the vocabularies are not the model's, the model is not what
+            its class makes of its config (were layers replaced?), a weight is NaN or infinite, a note of another kind.
         TypeError: the model has no ``config``, or its class does not say of which ``config_class`` it is.
         OSError: the file cannot be written.
     """
-    config = getattr(model, "config", None)
-    if config is None or not hasattr(type(model), "config_class"):
+    config, expected = getattr(model, "config", None), getattr(type(model), "config_class", None)
+    if config is None or type(config) is not expected:
         raise TypeError(
-            f"model is a {type(model).__name__}, expected a module with a config, whose class has a config_class: that "
-            "is how load_model builds it again"
+            f"model is a {type(model).__name__}, expected a module with a config, whose class has a config_class, "
+            f"the config's own class: its config is a {type(config).__name__}, its config_class {expected}"
         )
-    if type(config) is not (expected := type(model).config_class):
-        kind, name = type(config).__name__, type(model).__name__
-        raise TypeError(f"model.config is a {kind}, but {name}.config_class is {expected.__name__}: set it to {kind}")
     check_vocabularies(config, tokenizers)
     tensors = {
         name: tensor.to("cpu", dtype if tensor.is_floating_point() else None).contiguous()
@@ -234,10 +229,9 @@ def _checked_notes(notes: Any) -> dict[str, Any]:
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
     """Return a model's parameters and the buffers that belong to its state; what has several names comes once."""
-    state = model.state_dict()
     known = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    return {**parameters, **{name: tensor for name, tensor in state.items() if name not in known}}
+    return {**parameters, **{name: tensor for name, tensor in model.state_dict().items() if name not in known}}
 
 
 def _skeleton(model_class: type[nn.Module], config: Any) -> nn.Module:

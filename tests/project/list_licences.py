@@ -75,8 +75,8 @@ def page():
     copyleft = [f"{name} ({text})" for name, text in licences.items() if COPYLEFT.search(text)]
     lines = [
         "What `transformer-lib[notebooks,book,test]` needs, in the versions of [constraints.txt](constraints.txt), "
-        "with the licences\nthat the packages' metadata name, as `python tests/project/list_licences.py > LICENSES.md` finds "
-        "them; what a torch for GPUs\nbrings along from NVIDIA, under NVIDIA's terms, is left out.\n",
+        "with the licences\nthat the packages' metadata name, as `python tests/project/list_licences.py > LICENSES.md` "
+        "finds them; what a torch for GPUs\nbrings along from NVIDIA, under NVIDIA's terms, is left out.\n",
         "| package | version | licence | needed for | brought by |\n| --- | --- | --- | --- | --- |",
     ]
     for name, purposes in packages.items():

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import conftest
 import pytest
 import torch
 
@@ -34,7 +35,7 @@ def train(folder, hash_seed, seed=1234, threads=1, **recipe):
     arguments = json.dumps({"seed": seed, "threads": threads, **recipe})
     result = subprocess.run(
         [sys.executable, Path(__file__).parent / "training_to_repeat.py", str(folder), arguments],
-        env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
+        env={**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(Path(conftest.__file__).parent)},
         capture_output=True,
         text=True,
     )
