@@ -260,13 +260,14 @@ def _check_structure(model: nn.Module) -> None:
 
 
 def _kind(module: nn.Module) -> str:
-    """Describe a module by its class, its plain attributes (such as ``num_heads`` or ``p``) and its activation."""
-    plain = {name: value for name, value in vars(module).items() if type(value) in (int, float, bool, str)}
-    plain = {name: value for name, value in plain.items() if name != "training" and not name.startswith("_")}
-    activation = getattr(module, "activation", None)
-    if activation and "activation" not in plain:
+    """Describe a module by its class and what it computes with, such as ``num_heads``; dropout is for training only."""
+    kind = type(module)
+    known = kind.__module__.startswith(("torch.", "transformer_lib."))  # attributes of a reader's class may be counters
+    plain = {name: v for name, v in vars(module).items() if known and type(v) in (int, float, bool, str)}
+    plain = {name: v for name, v in plain.items() if name not in ("training", "p", "dropout") and name[0] != "_"}
+    if (activation := getattr(module, "activation", None)) and "activation" not in plain:
         plain["activation"] = getattr(activation, "__name__", type(activation).__name__)
-    return f"{type(module).__qualname__}({', '.join(f'{name}={value}' for name, value in plain.items())})"
+    return f"{kind.__qualname__}({', '.join(f'{name}={value}' for name, value in plain.items())})"
 
 
 def _check_sizes(model_class: type[nn.Module], config: Any, shapes: dict[str, list[int]]) -> None:
