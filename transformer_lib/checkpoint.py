@@ -92,9 +92,7 @@ def save_model(
         "format": _MODEL_FORMAT,
         "model": _recorded_name(type(model)),
         "config": json.dumps(config_to_dict(config)),
-        "tokenizers": json.dumps(
-            {name: {"class": _recorded_name(type(tok)), **tok.to_dict()} for name, tok in tokenizers.items()}
-        ),
+        "tokenizers": json.dumps({n: {"class": _recorded_name(type(t)), **t.to_dict()} for n, t in tokenizers.items()}),
         "notes": json.dumps(_checked_notes(notes or {})),
     }
     replace_file(path, safetensors.torch.save(tensors, metadata))
@@ -263,8 +261,8 @@ def _kind(module: nn.Module) -> str:
     """Describe a module by its class and what it computes with, such as ``num_heads``; dropout is for training only."""
     kind = type(module)
     known = kind.__module__.startswith(("torch.", "transformer_lib."))  # attributes of a reader's class may be counters
-    plain = {name: v for name, v in vars(module).items() if known and type(v) in (int, float, bool, str)}
-    plain = {name: v for name, v in plain.items() if name not in ("training", "p", "dropout") and name[0] != "_"}
+    names = [name for name in vars(module) if known and name not in ("training", "p", "dropout") and name[0] != "_"]
+    plain = {name: v for name in names if type(v := getattr(module, name)) in (int, float, bool, str)}
     if (activation := getattr(module, "activation", None)) and "activation" not in plain:
         plain["activation"] = getattr(activation, "__name__", type(activation).__name__)
     return f"{kind.__qualname__}({', '.join(f'{name}={value}' for name, value in plain.items())})"
