@@ -1,7 +1,7 @@
 """Whether faster ways to train learn the same: the loss on the same batches, from the same weights, in every way.
 
 In most of them, dropout draws other numbers, so the curves cannot be equal. How far apart chance alone takes them is
-shown by another seed for dropout. Notebook 10 reads the JSON file.
+shown by another seed for dropout. Notebook 14 reads the JSON file.
 
     python benchmarks/curves.py
     python benchmarks/curves.py --batches 227 --compile --output build/curves.json

@@ -1,7 +1,7 @@
 """What each part of the recipe for Multi30k is worth, and the paper's Table 3 for this corpus.
 
 Every row is a model trained from scratch with the same budget and scored on the validation split; no test split is
-touched. A row's result is one small JSON file in ``benchmarks/results``, which notebook 09 makes its tables from. Rows
+touched. A row's result is one small JSON file in ``benchmarks/results``, which notebook 13 makes its tables from. Rows
 that have one are skipped, and a run that was interrupted goes on after its last complete epoch:
 
     python benchmarks/recipes.py --list

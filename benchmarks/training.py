@@ -9,7 +9,7 @@
 All train the same model with Adam. They take turns, a few batches each (making them counts), for several rounds in one
 process, and an epoch is worked out from the seconds for each target token; the table has medians and the spread. Then
 it measures how fast this machine multiplies matrices, and says what share of that rate each contender reaches with the
-operations that are not spent on padding. Notebook 10 reads the JSON file.
+operations that are not spent on padding. Notebook 14 reads the JSON file.
 
     python benchmarks/training.py
     python benchmarks/training.py --preset multi30k_best --rounds 5 --output build/training.json

@@ -14,7 +14,7 @@ and counts, in every turn.
 
 "Same text" is how many sentences come out as the tutorials' way translates them. "Of limit" compares with how fast this
 machine multiplies matrices at best and the operations that greedy search cannot do without. Then it measures how greedy
-search grows with the batch and with the sentences' length. Notebook 10 reads the JSON file.
+search grows with the batch and with the sentences' length. Notebook 14 reads the JSON file.
 
     python benchmarks/translation.py
     python benchmarks/translation.py runs/multi30k-tutorial --corpus multi30k --output build/translation.json

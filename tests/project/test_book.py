@@ -170,10 +170,10 @@ def test_entries_lead_to_where_notebooks_show_them_and_notebooks_to_entries(page
         if re.match(r"\.\./notebooks/\w+\.html#.", link)
     ]
     assert {Path(urlsplit(link).path).stem for link in explained} >= {path.stem for path in NOTEBOOKS[1:]}
-    assert "../notebooks/03_attention_and_masks.html#the-padding-mask" in explained
+    assert "../notebooks/02_attention.html#the-padding-mask" in explained
     assert (
         "../api/transformer_lib.model.masks.html#transformer_lib.model.masks.padding_mask"
-        in pages["notebooks/03_attention_and_masks.html"].links
+        in pages["notebooks/02_attention.html"].links
     )
 
 
@@ -232,9 +232,9 @@ def test_the_search_finds_padding_masks_in_notebook_03(pages, browser):
     page.locator(".bd-sidebar-primary .search-button__button").click()
     page.locator("input[name=q]:visible").fill("padding mask")
     page.keyboard.press("Enter")
-    found = page.locator("#search-results a[href*='03_attention_and_masks.html']").first
+    found = page.locator("#search-results a[href*='02_attention.html']").first
     found.click()
-    page.wait_for_url("**/notebooks/03_attention_and_masks.html*")
+    page.wait_for_url("**/notebooks/02_attention.html*")
     assert not problems
 
 

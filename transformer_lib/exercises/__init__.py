@@ -1,4 +1,4 @@
-"""Exercises that check themselves: ``check("03.1", my_target_mask)`` says whether it is right, or what to look at.
+"""Exercises that check themselves: ``check("02.1", my_target_mask)`` says whether it is right, or what to look at.
 
 The checks of a notebook's exercises are in a file of their own, ``notebook_03`` for example, and are loaded when the
 first of them is asked for. A check compares with arithmetic, with the paper or with PyTorch, and names the likeliest
@@ -36,7 +36,7 @@ class Verdict:
     """What ``check`` found: true if the answer is right. Shown by Jupyter as its message.
 
     Attributes:
-        name: of the exercise, such as ``"03.1"``.
+        name: of the exercise, such as ``"02.1"``.
         state: ``"right"``, ``"not yet"`` or ``"not solved yet"``.
         message: a hint, or what is worth knowing once it is right.
     """
@@ -56,7 +56,7 @@ def check(name: str, *answer: Any) -> Verdict:
     """Check the answer to an exercise. Random numbers, the default dtype and the grad mode are afterwards as before.
 
     Args:
-        name: the notebook's and the exercise's number, such as ``"03.1"``.
+        name: the notebook's and the exercise's number, such as ``"02.1"``.
         answer: what the exercise asks for: functions, classes or values.
 
     Raises:
@@ -64,11 +64,11 @@ def check(name: str, *answer: Any) -> Verdict:
         TypeError: it asks for another number of answers.
     """
     if not re.fullmatch(r"\d\d\.\d", name):
-        raise ValueError(f"name is {name!r}, expected a notebook and an exercise, such as '03.1'")
+        raise ValueError(f"name is {name!r}, expected a notebook and an exercise, such as '02.1'")
     if importlib.util.find_spec(module := f"{__name__}.notebook_{name[:2]}"):
         importlib.import_module(module)
     if name not in _CHECKS:
-        raise ValueError(f"name is {name!r}, expected an exercise that there is, such as '03.1'")
+        raise ValueError(f"name is {name!r}, expected an exercise that there is, such as '02.1'")
     checker = _CHECKS[name]
     wanted = list(inspect.signature(checker).parameters)
     if len(answer) != len(wanted):

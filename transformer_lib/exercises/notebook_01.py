@@ -1,192 +1,232 @@
-"""Checks of the exercises of notebook 01: the paper's numbers, and attention that saves something."""
+"""Checks of the exercises of notebook 01: padding, a vocabulary, a leak, batches by token count."""
 
-import math
-from collections.abc import Callable, Sequence
+import operator
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
+from typing import Any
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
 
-from transformer_lib.exercises import Wrong, as_list, as_number, call, exercise, expect, expect_number
+from transformer_lib.data.corpora import Pair
+from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK
+from transformer_lib.exercises import Wrong, as_number, call, exercise, expect, expect_number
+
+_SPECIALS = [UNK, PAD, SOS, EOS]
 
 
 @exercise("01.1")
-def sharing(my_millions: float, my_vocabulary: int) -> str:
-    """``my_millions`` of base without sharing; ``my_vocabulary``, with which words cost as much as all layers."""
-    words, layers = 18.9, 44.2
-    millions, vocabulary = as_number(my_millions), as_number(my_vocabulary)
-    if millions > 1e6:
-        millions /= 1e6
+def padding(my_padding: float, my_padding_apart: float) -> str:
+    """``my_padding`` of a batch with one long caption, in per cent; ``my_padding_apart``, when it is left out."""
+    together, apart = (_percent(given) for given in (my_padding, my_padding_apart))
     for wrong, hint in {
-        layers + 2 * words: "one matrix is used in three places: both embeddings, and the output.",
-        layers + 4 * words: "63.1 million holds the shared matrix once already.",
-        3 * words: "the layers are part of the model too.",
-        layers + words: "that is the model as it is, with one matrix for three places.",
-        layers: "each of the three places needs a matrix of its own; none of them can go.",
+        100 * 50 / 90: "`<sos>` and `<eos>` take positions too, but they are no padding: each row has two more tokens.",
+        100: "divide by all positions of the rectangle, not by the tokens.",
+        60: "`<sos>` and `<eos>` are tokens that the model reads, not padding.",
     }.items():
-        expect(not _near(millions, wrong), hint)
+        expect(abs(together - wrong) > 0.2, hint)
     expect_number(
-        millions, layers + 3 * words, "three matrices of 37,000 × 512 instead of one, beside the layers.", 0.003
+        together, 50, "draw the rectangle: five rows, as wide as the longest with `<sos>` and `<eos>`.", 0.005
     )
     for wrong, hint in {
-        layers * 1e6 / 512 / 3: "the matrix is shared: a token type costs 512 numbers, once.",
-        layers * 1e6 / 1024: "base has a d_model of 512.",
-        (layers + words) * 1e6 / 512: "compare with the layers alone, without the matrix for 37,000 types.",
-        (layers - words) * 1e6 / 512: "that many types come on top of the 37,000. How many are there then?",
+        100 * 6 / 46: "`<sos>` and `<eos>` take positions in these batches too.",
+        100 * 6 / 36: "the long caption is computed too, in a batch of its own: count its positions.",
+        100
+        * 3
+        / 36: "an average of two shares counts a small batch as much as a large one. Add up the positions first.",
+        100 * 6 / 50: "divide by all positions of both rectangles, not by the tokens.",
     }.items():
-        expect(not _near(vocabulary, wrong), hint)
-    expect_number(vocabulary, layers * 1e6 / 512, "how many times do 512 numbers go into the layers?", 0.005)
-    return "60 % more, all of it in word vectors. Multilingual models have 250,000 types: mostly a dictionary, then."
+        expect(abs(apart - wrong) > 0.2, hint)
+    expect_number(apart, 100 * 6 / 56, "two rectangles: four rows of 9, and one of 20.", 0.03)
+    return "one long caption made half of the work padding. A random order, in section 7, wastes as much on Multi30k."
 
 
 @exercise("01.2")
-def equation_3(my_peak: float, my_half_steps: Sequence[int], my_warmup: int) -> str:
-    """``my_peak`` of big's rate; ``my_half_steps``, with half of it; ``my_warmup``, which would halve it."""
-    peak = (1024 * 4000) ** -0.5
-    highest, warmup = as_number(my_peak), as_number(my_warmup)
-    for wrong, hint in {
-        (512 * 4000) ** -0.5: "that is base. Big has a d_model of 1024.",
-        4000**-0.5: "d_model lowers the rate too.",
-        1 / (1024 * 4000): "the exponent is −0.5: take the root.",
-        1024**-0.5: "put step = warmup_steps = 4,000 into equation 3.",
-    }.items():
-        expect(not _near(highest, wrong), hint)
-    expect_number(highest / peak, 1, "put step = warmup_steps = 4,000 and d_model = 1024 into equation 3.", 0.015)
-    my_half_steps = as_list(my_half_steps)
-    expect(
-        isinstance(my_half_steps, list | tuple | set) and len(my_half_steps) == 2,
-        "the rate passes half of its peak twice: on the way up, and on the way down.",
+def vocabulary(my_vocabulary: Callable[[list[list[str]], float], Sequence[str]]) -> str:
+    """``my_vocabulary(sentences, coverage)``: the shortest list that leaves that share of the tokens known."""
+    small = (
+        "der mann schläft . | der hund schläft . | ein mann liest ein buch . | der hund bellt . | ein hund bellt nicht "
+        ". | die frau liest , und sie lacht laut ."
     )
-    up, down = sorted(map(as_number, my_half_steps))
-    expect_number(up, 2000, "on the way up, the rate is a straight line from zero.", 0.001)
-    expect(not _near(down, 8000), "at twice the steps, the rate is the peak by √2, not by 2.")
-    expect_number(down, 16_000, "on the way down, the rate is one over the root of the step.", 0.001)
-    expect(not _near(warmup, 8000), "twice the warm-up divides the peak by √2 only.")
-    expect(not _near(warmup, 2000), "a shorter warm-up *raises* the peak.")
-    expect_number(warmup, 16_000, "the peak is one over the root of d_model · warmup_steps.", 0.001)
-    return "16,000 twice, for one reason: a longer warm-up cuts off the top of the same falling curve."
+    rng = random.Random(0)
+    large = [[f"w{int(rng.paretovariate(0.6)) % 60}" for _ in range(4)] for _ in range(64)]  # 256: no share is rounded
+    for sentences in ([sentence.split() for sentence in small.split(" | ")], large):
+        counts = Counter(chain.from_iterable(sentences))
+        ranked = sorted(counts, key=lambda token: (-counts[token], token))
+        for coverage in (0.5, 15 / 32, 0.75, 0.93, 1.0):
+            found = call(my_vocabulary, [list(sentence) for sentence in sentences], coverage)
+            expect(
+                isinstance(found, list | tuple), f"a list of tokens was expected, but this is a {type(found).__name__}."
+            )
+            found = list(found)
+            expect(all(isinstance(token, str) for token in found), "a list of tokens was expected, each a string.")
+            where = f"with {len(sentences)} sentences and a coverage of {coverage}, "
+            expect(set(_SPECIALS) <= set(found), f"the four specials are missing: {' '.join(_SPECIALS)}.")
+            expect(found[:4] == _SPECIALS, f"the specials come first, in this order: {' '.join(_SPECIALS)}.")
+            kept = found[4:]
+            expect(len(set(kept)) == len(kept), "a type stands in the list twice.")
+            expect(set(kept) <= set(counts), "the list holds something that no sentence holds.")
+            numbers = [counts[token] for token in kept]
+            expect(numbers == sorted(numbers, reverse=True), "the most frequent types come first.")
+            right = _shortest(ranked, counts, coverage)
+            if len(kept) != len(right):
+                known = sum(numbers) / counts.total()
+                by_types = coverage * len(counts)
+                expect(
+                    abs(len(kept) - by_types) > 1 or abs(len(kept) - len(right)) < 2,
+                    where + "you count types. Coverage is about tokens: a frequent type covers many.",
+                )
+                if known < coverage:
+                    raise Wrong(where + f"only {100 * known:.1f} % of the tokens are known: it lacks a type or more.")
+                raise Wrong(where + "a shorter list is enough: the last type that you took is not needed.")
+            expect(kept == right, where + "types with equal counts come in alphabetical order, as in section 4.")
+    return "the last few per cent cost most of the entries. This is Zipf's law again."
+
+
+def _shortest(ranked: list[str], counts: Counter[str], coverage: float) -> list[str]:
+    known = 0
+    for place, token in enumerate(ranked, start=1):
+        known += counts[token]
+        if known >= coverage * counts.total() - 1e-9:
+            return ranked[:place]
+    return ranked
 
 
 @exercise("01.3")
-def work(my_multiplications: Callable[[int, int, int], int], my_length: int) -> str:
-    """``my_multiplications(n, d_model, d_ff)`` of an encoder layer, and the length where mixing is half of them."""
-    for n, d_model, d_ff in ((9, 12, 20), (50, 512, 2048)):
-        found = as_number(call(my_multiplications, n, d_model, d_ff))
-        projections, mixing, feed_forward = 4 * n * d_model**2, 2 * n * n * d_model, 2 * n * d_model * d_ff
-        right = projections + mixing + feed_forward
-        mistakes = {
-            projections + mixing: "the feed-forward network is missing.",
-            mixing + feed_forward: "the projections to queries, keys and values, and of the output, are missing.",
-            right - n * d_model**2: "there are four projections: query, key, value, and the output.",
-            right
-            - n * n * d_model: "there are two products of size n · n: scores, and then the average of the values.",
-            right - n * d_model * d_ff: "the feed-forward network has two matrices.",
-            2 * right: "count multiplications only: with the additions there are twice as many.",
-            right - mixing: "comparing and averaging are missing: what grows with n · n.",
-            right / n: "that is the work for one word. There are n.",
-            right - mixing + 8 * mixing: "eight heads share d_model, so they cost as much as one.",
-            right - mixing + 2 * n * d_model: "each word is compared with all n words.",
-        }
-        expect(found not in mistakes, mistakes.get(found, ""))
-        expect_number(
-            found,
-            right,
-            f"with n = {n}, d_model = {d_model} and d_ff = {d_ff}, go through the layer product by product: one of "
-            "[a, b] and [b, c] has a · b · c multiplications.",
-            0,
-        )
-    length = as_number(my_length)
-    for wrong, hint in {
-        512: "at n = d, a whole attention layer and a GRU break even. Here the layer is compared with itself.",
-        1024: "the feed-forward network belongs to the layer too.",
-        2048: "the rest of the layer has four projections and *two* matrices of 512 × 2048.",
-        6144: "two products grow with n · n: scores, and average.",
-    }.items():
-        expect(not _near(length, wrong), hint)
-    expect_number(
-        length, 3072, "set 2 · n² · d equal to the rest, n · (4 · d² + 2 · d · d_ff), and solve for n.", 0.001
-    )
-    return (
-        "6 · d_model. An LSTM layer has 8 · n · d² multiplications, fewer at any length: what the Transformer saves is "
-        "waiting, not work."
-    )
+def leaks(my_leaks: Callable[[list[Pair], list[Pair]], Collection[int]]) -> str:
+    """``my_leaks(train, test)``: numbers of the test pairs whose source the model has read in training."""
+    train = [
+        Pair("Ein Hund bellt.", "A dog barks."),
+        Pair("Zwei Männer essen.", "Two men are eating."),
+        Pair("Das Essen, das er kocht, ist gut.", "The food that he cooks is good."),
+    ]
+    test = [
+        Pair("Eine Frau liest.", "A woman reads."),
+        Pair("Ein Hund bellt.", "A dog is barking."),
+        Pair("Ein Köter bellt.", "A dog barks."),
+        Pair("zwei männer essen .", "Two men eat."),
+        Pair("Ein Hund bellt", "A dog barks"),
+        Pair("Zwei Männer essen Eis.", "Two men are eating ice cream."),
+        Pair("Das Essen , das er kocht, ist gut .", "The food that he cooks is good."),
+        Pair("Bellt ein Hund.", "Does a dog bark."),
+    ]
+    try:
+        found = list(call(my_leaks, list(train), list(test)))
+    except TypeError:
+        raise Wrong("a list of numbers was expected.") from None
+    found = set(_indices(found, "return the numbers of the test pairs, from 0: neither the pairs, nor True and False."))
+    expect(found != {2, 4, 7}, "the numbers are those of test pairs, counted from 0.")
+    expect(found <= set(range(len(test))), "the numbers are those of test pairs, counted from 0.")
+    expect(2 not in found, "number 2 has an English side that is in train. What the model reads is the German one.")
+    expect(4 not in found, "number 4 lacks the full stop. It is a token, so the model reads another sentence.")
+    expect(7 not in found, "number 7 has the same tokens in another order: it is another sentence.")
+    expect(not found & {0, 5}, "a German sentence is a leak if *all* of it is the same as a German sentence of train.")
+    expect(1 in found, "number 1 is a leak: the model has read this German sentence. Its English side may differ.")
+    expect(3 in found, "number 3 is a leak, although its letters differ: compare tokens in lower case.")
+    expect(6 in found, "number 6 is a leak, although its spaces differ: compare tokens, not strings.")
+    expect(not list(call(my_leaks, train[:1], test[2:5])), "where nothing leaks, the list is empty.")
+    return "run it on every new corpus: what was collected from the web can hold the test sentences, too."
 
 
 @exercise("01.4")
-def lowest_loss(my_lowest_loss: Callable[[int, float], float]) -> str:
-    """``my_lowest_loss(vocab_size, smoothing)``: the smoothed loss of a model that gives just the smoothed targets."""
-    for vocab_size, smoothing in ((5, 0.1), (37_000, 0.1), (100, 0.3), (5, 0.0)):
-        target = torch.full((1, vocab_size), smoothing / vocab_size, dtype=torch.float64)
-        target[0, 2] += 1 - smoothing
-        right = F.cross_entropy(target.log().clamp(min=-1e9), torch.tensor([2]), label_smoothing=smoothing).item()
-        try:
-            found = as_number(call(my_lowest_loss, vocab_size, smoothing))
-        except Wrong:
-            expect(smoothing, "without smoothing, the others get 0 · ln 0. It counts as 0.")
-            raise
-        if smoothing == 0:
-            expect(not math.isnan(found), "without smoothing, the others get 0 · ln 0. It counts as 0.")
-            expect_number(found, 0, "without smoothing, the model may be certain, and its loss is 0.", 1e-6)
-            break
-        largest, other = target[0, 2].item(), smoothing / vocab_size
-        of_right, of_another = -largest * math.log(largest), -other * math.log(other)
-        over_others = (vocab_size - 1) / smoothing
-        mistakes = {
-            -math.log(largest): "that is the loss against the hard target. The smoothed one asks for the others too.",
-            of_right: "that is the term of the right token. The others have terms too.",
-            of_right + of_another: "there are vocab_size − 1 other tokens.",
-            of_right + vocab_size * of_another: "one token less: the right one is not among the others.",
-            -(1 - smoothing) * math.log(1 - smoothing) + smoothing * math.log(over_others): "ε is spread over all "
-            "tokens, the right one included: it gets a little more than 1 − smoothing.",
-            right / math.log(2): "losses are in nats: the natural logarithm.",
-            math.exp(right): "that is e to the power of the loss.",
-            -right: "a loss is minus the logarithm.",
-            0.0: "with the smoothed targets, certainty is punished: the loss cannot reach 0.",
-        }
-        for wrong, hint in mistakes.items():
-            expect(abs(found - wrong) > 1e-5 or abs(wrong - right) < 1e-5, hint)
-        expect_number(
-            found,
-            right,
-            "sum over all tokens: minus the target times the logarithm of the probability, equal here.",
-            1e-4,
-        )
-    return "for 37,000 tokens it is 1.38 nats, so compare smoothed losses only with losses smoothed alike."
+def batches(my_batches: Callable[[list[tuple[int, int]], int, int], Iterable[Iterable[int]]]) -> str:
+    """``my_batches(lengths, max_tokens, seed)``: numbers of the pairs of each batch, for one epoch."""
+    _valid(my_batches, [(5, 4), (6, 6), (10, 9)], 20, 0)
+    expect(_valid(my_batches, [(5, 30)], 30, 0) == [[0]], "a pair of just max_tokens fits.")
+    lengths = _lengths(6000)
+    first = _valid(my_batches, lengths, 1000, 0)
+    least = sum(map(max, lengths)) / 1000
+    if len(first) > 1.25 * least:
+        _explain(first, lengths, 1000, least)
+    full = _valid(my_batches, [(10, 9), (9, 10)], 20, 0)
+    expect(len(full) == 1, "two pairs of 10 are just max_tokens=20, so they fit into one batch.")
+    widths = [max(max(lengths[number]) for number in batch) for batch in first]
+    expect(
+        widths not in (sorted(widths), sorted(widths, reverse=True)),
+        "the batches come in order of length. Shuffle them, so that training sees short and long ones mixed.",
+    )
+    expect(_valid(my_batches, lengths, 1000, 0) == first, "the same seed should give the same batches again.")
+    second = _valid(my_batches, lengths, 1000, 1)
+    expect(second != first, "another seed should give another order.")
+    expect(
+        set(map(frozenset, first)) != set(map(frozenset, second)),
+        "another order, but the same sentences meet in every epoch. Shuffle before you sort, too: the sort "
+        "leaves pairs with equal keys in the order in which they were.",
+    )
+    return "that is `BucketBatches` with `max_tokens`, and the paper's way to make batches (section 5.1)."
 
 
-@exercise("01.5")
-def sparse(my_sparse_mask: Callable[[int], Tensor]) -> str:
-    """``my_sparse_mask(n)``: about 2 · √n keys for each query, such that two layers connect everybody."""
-    for n in (16, 64, 50, 100, 7):
-        mask = call(my_sparse_mask, n)
-        expect(isinstance(mask, Tensor), f"a tensor was expected, but your code returned a {type(mask).__name__}.")
-        expect(mask.shape == (n, n), f"for n = {n}, the shape is {list(mask.shape)}, expected {[n, n]}.")
-        expect(mask.dtype == torch.bool, f"the type is {mask.dtype}, expected torch.bool: True means *may attend*.")
-        budget = 2 * math.ceil(math.sqrt(n))
-        keys = mask.sum(dim=-1)
-        where = f"for n = {n}, position {keys.argmin().item()}"
-        expect(keys.min() > 0, f"{where} sees nothing, and softmax of nothing is nan.")
-        where = f"for n = {n}, position {keys.argmax().item()}"
-        expect(
-            not mask.all() or n <= budget, "that is full attention: one layer connects everybody, for n keys a query."
-        )
-        expect(keys.max() <= budget, f"{where} sees {keys.max().item()} positions, at most {budget} are allowed.")
-        twice = (mask.float() @ mask.float()) > 0
-        if not twice.all():
-            i, j = (~twice).nonzero()[0].tolist()
-            reach = torch.arange(n)
-            band = (reach[:, None] - reach).abs()[mask].max().item() < n // 2
+def _lengths(count: int) -> list[tuple[int, int]]:
+    """Lengths like those of captions, of both sides."""
+    rng = random.Random(0)
+    sources = [min(44, max(4, round(rng.lognormvariate(2.45, 0.35)))) for _ in range(count)]
+    return [(length + 2, min(44, max(4, round(length * rng.lognormvariate(0.05, 0.2)))) + 2) for length in sources]
+
+
+def _valid(
+    my_batches: Callable[..., Any], lengths: list[tuple[int, int]], max_tokens: int, seed: int
+) -> list[list[int]]:
+    """Call a reader's function, and see that its batches hold every pair once and are not too large."""
+    try:
+        found = [list(batch) for batch in call(my_batches, list(lengths), max_tokens, seed)]
+    except TypeError:
+        raise Wrong("a list of lists was expected: the numbers of the pairs of each batch.") from None
+    found = [_indices(batch, "a batch should hold the numbers of its pairs, from 0.") for batch in found]
+    numbers = list(chain.from_iterable(found))
+    expect(all(found), "one of the batches is empty.")
+    expect(
+        set(numbers) <= set(range(len(lengths))), f"for {len(lengths)} pairs, the numbers are 0 to {len(lengths) - 1}."
+    )
+    missing = len(lengths) - len(set(numbers))
+    expect(
+        not missing, f"{missing} of {len(lengths)} pairs are in no batch. Was the last batch lost when the loop ended?"
+    )
+    expect(len(numbers) == len(lengths), "a pair is in more than one batch, or twice in one.")
+    for batch in found:
+        longest = [max(lengths[number][side] for number in batch) for side in (0, 1)]
+        tokens = max(sum(lengths[number][side] for number in batch) for side in (0, 1))
+        size = len(batch) * max(longest)
+        if size > max_tokens >= tokens:
             raise Wrong(
-                f"for n = {n}, output {i} does not depend on input {j} after two layers. "
-                + (
-                    "Neighbours of neighbours are near as well: some keys must be far away."
-                    if band
-                    else f"Which position could see {j}, and be seen by {i}?"
-                )
+                f"a batch of {len(batch)} pairs, the longest side of which is {max(longest)}, takes {size} positions, "
+                f"more than {max_tokens}: all rows are padded to the longest."
             )
-    return "n · √n instead of n · n: Child et al. 2019, *Sparse Transformers*. The path is two layers instead of one."
+        expect(
+            size <= max_tokens, f"a batch takes {size} positions on its larger side, at most {max_tokens} are allowed."
+        )
+    return found
 
 
-def _near(found: float, wrong: float) -> bool:
-    """Whether somebody meant this number, and rounded it."""
-    return abs(found - wrong) <= 0.003 * abs(wrong)
+def _explain(found: list[list[int]], lengths: list[tuple[int, int]], max_tokens: int, least: float) -> None:
+    """Say why there are more batches than needed."""
+    start = f"{len(found)} batches, where {round(least)} would do without padding: "
+    wide = [[max(lengths[number][side] for number in batch) for batch in found] for side in (0, 1)]
+    larger = sum(len(batch) * max(both) for batch, *both in zip(found, *wide, strict=True))
+    expect(
+        larger > 0.75 * max_tokens * len(found),
+        start + "most are not full. Add pairs until the next one would not fit.",
+    )
+    padding = []
+    for side in (0, 1):
+        positions = sum(len(batch) * width for batch, width in zip(found, wide[side], strict=True))
+        padding.append(100 * (1 - sum(pair[side] for pair in lengths) / positions))
+    raise Wrong(
+        f"{start}{padding[0]:.0f} % of the source positions and {padding[1]:.0f} % of the target's are padding. "
+        + ("Sort by both sides, not by one." if min(padding) < 10 else "Let pairs of similar length meet.")
+    )
+
+
+def _percent(value: Any) -> float:
+    number = as_number(value)
+    return 100 * number if 0 < number < 1 else number
+
+
+def _indices(found: Iterable[Any], hint: str) -> list[int]:
+    """Return whole numbers of Python's, NumPy's or PyTorch's as Python's."""
+    found = list(found)
+    try:
+        expect(not any(isinstance(number, bool | np.bool_) for number in found), hint)
+        return [operator.index(number) for number in found]
+    except TypeError:
+        raise Wrong(hint) from None

@@ -253,6 +253,6 @@ def other_direction(my_translator: Callable[[list[str]], Sequence[str]]) -> str:
     bleu = sacre_bleu(found, [pair.tgt for pair in pairs]).value
     expect(
         bleu >= ENOUGH_BLEU,
-        f"those are German words, but BLEU (notebook 07) is {bleu:.0f}, expected {ENOUGH_BLEU} or more: train longer.",
+        f"those are German words, but BLEU (notebook 08) is {bleu:.0f}, expected {ENOUGH_BLEU} or more: train longer.",
     )
     return "nothing in the model knows a language: only the data, the tokenisers and their vocabularies do."

@@ -1,236 +1,311 @@
-"""Checks of the exercises of notebook 08: packed weights, PyTorch's masks, a test of batches, a conversion."""
+"""Checks of the exercises of notebook 08: BLEU by hand, wrong scorers, and luck."""
 
 import math
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+import sacrebleu
 
-from transformer_lib.exercises import Wrong, as_number, call, close, exercise, expect, expect_number
-from transformer_lib.model.encoder import EncoderLayer
-from transformer_lib.model.masks import causal_mask, padding_mask, target_mask
+from transformer_lib.data.tokenizers import spacy_tokenizer
+from transformer_lib.exercises import Unsolved, Wrong, as_list, as_number, call, exercise, expect, expect_number
+from transformer_lib.inference import bleu
+
+Tokens = list[str]
 
 
 @exercise("08.1")
-def packed_rows(first_row: int, last_row: int) -> str:
-    """``first_row`` and ``last_row`` of ``in_proj_weight``, [1536, 512], that make the keys of the third of 8 heads."""
-    d_model, d_k = 512, 64
-    start = d_model + 2 * d_k
-    first_row, last_row = map(as_number, (first_row, last_row))
-    interleaved = 2 * 3 * d_k + d_k
-    expect(first_row != interleaved, "all queries come first, then all keys: a head's three parts stand apart.")
-    expect(first_row >= d_model, "those rows make queries; the keys are the second third.")
-    expect(first_row < 2 * d_model, "those rows make values; the keys are the second third.")
-    expect((first_row, last_row) != (start + 1, start + d_k), "rows are counted from 0.")
-    expect(first_row != start + d_k, "that is the fourth head: two heads stand before the third.")
-    expect(last_row != start + d_k, "`last_row` is the last one that belongs to the head, not the one after it.")
-    expect_number(first_row, start, "first_row: all queries come before it, and the keys of two heads.", 0)
-    expect_number(last_row, start + d_k - 1, "last_row: a head has 512 / 8 rows.", 0)
-    return "so one head can be taken out of a trained module by slicing."
+def with_a_pencil(precisions: Sequence[float], penalty: float, bleu_of_sentence: float) -> str:
+    """p1 to p4, BP and BLEU of "the dogs run on the beach" for "two small dogs run on the beach ."."""
+    precisions = as_list(precisions)
+    expect(
+        isinstance(precisions, list | tuple) and len(precisions) == 4,
+        "four precisions are expected: of 1-grams, 2-grams, 3-grams and 4-grams.",
+    )
+    for order, (found, total) in enumerate(zip(map(as_number, precisions), (6, 5, 4, 3), strict=True), start=1):
+        expect(found <= 1, f"p{order}: a precision is a share, at most 1. Write it as a fraction, not in per cent.")
+        expect(
+            order > 1 or not _near(found, 1),
+            f"p{order}: *the* stands twice in the translation, and once in the reference: clip.",
+        )
+        expect(
+            not _near(found, (total - 1) / (9 - order)),
+            f"p{order}: divide by the number of {order}-grams in the *translation*, not in the reference.",
+        )
+        expect_number(
+            found, (total - 1) / total, f"p{order}: how many {order}-grams are there, how many are right?", 2e-3
+        )
+    penalty = as_number(penalty)
+    expect(not _near(penalty, 1), "BP: the translation is shorter than the reference (the full stop is a token).")
+    expect(not _near(penalty, math.exp(1 - 6 / 8)), "BP: c and r are exchanged; a penalty is never above 1.")
+    expect(not _near(penalty, 6 / 8), "BP is e^(1 - r/c), not c/r.")
+    expect(not _near(penalty, math.exp(1 - 7 / 6)), "BP: the full stop of the reference is a token too.")
+    expect_number(penalty, math.exp(1 - 8 / 6), "BP: c is 6 and r is 8.", 2e-3)
+    found, right = as_number(bleu_of_sentence), 100 * math.exp(1 - 8 / 6) * (1 / 3) ** 0.25
+    expect(not _near(found, right / 100), "BLEU: right, as a fraction; the notebook's scale ends at 100.")
+    expect(not _near(found, right / math.exp(1 - 8 / 6)), "BLEU: BP is missing.")
+    expect(
+        not _near(found, 100 * math.exp(1 - 8 / 6) * sum(n / (n + 1) for n in (5, 4, 3, 2)) / 4, 2e-4),
+        "BLEU: the mean of the precisions is a geometric one: the fourth root of their product.",
+    )
+    expect(not _near(found, 100 * math.exp(1 - 8 / 6) / 3), "BLEU: the fourth root of the product is missing.")
+    expect_number(
+        found, right, "BLEU: the product of the four precisions is 1/3; take its fourth root, times BP.", 1e-3
+    )
+    return "one *the* too many costs nearly a quarter, by the precisions; two tokens too few cost more, by BP."
+
+
+def _near(found: float, wrong: float, tolerance: float = 2e-3) -> bool:
+    return abs(found - wrong) < tolerance * max(1, abs(wrong))
 
 
 @exercise("08.2")
-def additive_mask(my_additive_mask: Callable[[Tensor, int], Tensor]) -> str:
-    """``my_additive_mask(mask, num_heads)``: floats to add, ``[batch · heads, L, L]``, from this library's mask."""
-    for ids, heads in (
-        (torch.tensor([[5, 6, 7, 8], [5, 6, 1, 1], [5, 6, 7, 1]]), 2),
-        (torch.tensor([[5, 1], [5, 6]]), 4),
-    ):
-        mask = target_mask(ids, 1)  # [batch, 1, L, L]
-        length = ids.shape[1]
-        found = call(my_additive_mask, mask.clone(), heads)
-        expect(isinstance(found, Tensor), "a tensor was expected.")
-        expect(
-            found.is_floating_point(),
-            f"the type is {found.dtype}; a mask that is added is made of floats, 0 and minus infinity.",
-        )
-        shape = [len(ids) * heads, length, length]
-        expect(list(found.shape) == shape, f"the shape is {list(found.shape)}, expected {shape}.")
-        expect(not found.isnan().any(), "there is nan in it: 0 times minus infinity is no number. Do not multiply.")
-        may = mask.repeat_interleave(heads, dim=0)[:, 0]
-        seen, hidden = found == 0, found < -1e4
-        expect(not (seen.equal(~may) and hidden.equal(may)), "it is upside down: what may be seen gets 0.")
-        if not seen.equal(may):
-            other = mask.repeat(heads, 1, 1, 1)[:, 0]
+def clipped(my_matches: Callable[[Tokens, list[Tokens], int], tuple[int, int]]) -> str:
+    """``my_matches(hypothesis, references, order)``: clipped matches, and n-grams of the hypothesis."""
+    cases = (
+        ("the the the the the cat", ["the cat on the mat", "the cat"]),
+        ("two dogs play in the snow .", ["dogs play in the garden .", "two dogs run in the snow ."]),
+        ("a dog .", ["a big dog ."]),
+        ("a b a b a b", ["a b a", "b a b a", "c"]),
+        ("x y z x y", ["z x y z", "x y x y z x y"]),
+        ("sleep", ["sleep well"]),
+    )
+    metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
+    for hypothesis, references in cases:
+        counted = metric.corpus_score([hypothesis], [[text] for text in references])
+        for order in range(1, 5):
+            right = counted.counts[order - 1], counted.totals[order - 1]
+            tokens, many = hypothesis.split(), [text.split() for text in references]
+            found = as_list(call(my_matches, list(tokens), [list(text) for text in many], order))
+            expect(isinstance(found, tuple | list) and len(found) == 2, "two numbers were expected: matches, n-grams.")
+            matches, total = map(as_number, found)
+            if (matches, total) == right:
+                continue
+            where = f"{order}-grams of {hypothesis!r} for {' / '.join(map(repr, references))}"
+            ngrams = [tuple(tokens[i : i + order]) for i in range(len(tokens) - order + 1)]
+            theirs = [[tuple(text[i : i + order]) for i in range(len(text) - order + 1)] for text in many]
+            expect(total != len(ngrams) - 1 or not ngrams, f"{where}: you leave out the last n-gram.")
+            expect(total >= 0, f"{where}: there are none, and you count {total:g}.")
             expect(
-                not seen.equal(other),
-                "sentences get each other's masks: the heads of sentence 1 come first, then those of sentence 2.",
+                total != len(set(ngrams)) or total == right[1],
+                f"{where}: you count *different* n-grams. A set forgets how often each occurs; a `Counter` does not.",
             )
-        expect(seen.equal(may), "what may be seen gets exactly 0; compare the rows one by one.")
-        expect(hidden.equal(~may), "what is hidden must get so little that its softmax is 0: minus infinity.")
-    return "this is what `attn_mask` accepts if each sentence has a mask of its own."
+            expect(
+                total == right[1], f"{where}: you divide by {total:g}, but the hypothesis has {right[1]} {order}-grams."
+            )
+            expect(
+                matches != sum(any(ngram in text for text in theirs) for ngram in ngrams),
+                f"{where}: no n-gram is paid more often than one reference has it. Clip.",
+            )
+            added = sum(min(ngrams.count(n), sum(text.count(n) for text in theirs)) for n in set(ngrams))
+            expect(
+                matches != added,
+                f"{where}: you add up what all references have; the one that has the n-gram most often decides.",
+            )
+            first = sum(min(ngrams.count(n), theirs[0].count(n)) for n in set(ngrams))
+            expect(matches != first, f"{where}: an n-gram may match any of the references, not the first one alone.")
+            best = max(sum(min(ngrams.count(n), text.count(n)) for n in set(ngrams)) for text in theirs)
+            expect(
+                matches != best,
+                f"{where}: one n-gram may match one reference, the next another; do not choose one as a whole.",
+            )
+            raise Wrong(f"{where}: you count {matches:g} matches of {total:g}, expected {right[0]} of {right[1]}.")
+    return "`Counter` has both steps: `|` keeps the larger of two counts, and `&` the smaller one, which clips."
 
 
 @exercise("08.3")
-def no_blind_queries(my_safe_mask: Callable[[Tensor], Tensor]) -> str:
-    """``my_safe_mask(mask)``: the same mask, except that no query is left without a key."""
-    left_padded = torch.tensor([[1, 1, 5, 6, 7], [1, 5, 6, 7, 8], [5, 6, 7, 8, 9]])
-    strict = torch.ones(5, 5, dtype=torch.bool).tril(-1)[None, None].expand(3, 1, 5, 5)
-    masks = [target_mask(left_padded, 1), strict, padding_mask(left_padded, 1).expand(3, 1, 5, 5)]
-    for mask in masks:
-        before = mask.clone()
-        found = call(my_safe_mask, mask)
-        expect(mask.equal(before), "your function writes into the mask that it was given; make a new one.")
-        expect(
-            isinstance(found, Tensor) and found.dtype == torch.bool and found.shape == mask.shape,
-            f"a mask was expected, of booleans, {list(mask.shape)}.",
-        )
-        sees = mask.any(dim=-1)
-        expect(
-            found.any(dim=-1).all(),
-            "a query is left that may attend to nothing: its weights are 0 divided by 0. Which rows have no True?",
-        )
-        if not found[sees].equal(mask[sees]):
-            raise Wrong(
-                "a query that had something to look at sees something else now. Change only rows without a True."
-            )
-    torch_mask = ~call(my_safe_mask, masks[0])[:, 0].repeat_interleave(2, dim=0)
-    with torch.no_grad():
-        torch.manual_seed(0)
-        attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
-        x = torch.randn(3, 5, 8)
-        expect(not attention(x, x, x, attn_mask=torch_mask)[0].isnan().any(), "there is nan in PyTorch's output.")
-    return "what those queries collect is never read, since they are padding. It only must not be nan."
+def corpus_bleu(my_bleu: Callable[[list[Tokens], list[list[Tokens]]], float]) -> str:
+    """``my_bleu(hypotheses, references)``: of a test set, 0 to 100, without smoothing."""
+    metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
+    for seed, number, share in ((0, 1, 0.9), (1, 1, 1.2), (2, 3, 0.8), (3, 2, 0.8)):
+        hypotheses, references = _test_set(seed, number, share)
+        right = _sacre(metric, hypotheses, references)
+        found = as_number(call(my_bleu, deepcopy(hypotheses), deepcopy(references)))
+        for hint, wrong in _wrong_scores(metric, hypotheses, references).items():
+            expect(abs(wrong - right) < 0.05 or not _near(found, wrong, 1e-4), hint)
+        expect_number(found, right, f"with {number} reference{'s' * (number > 1)} a sentence, it is {right:.2f}.", 1e-4)
+    try:
+        nothing = call(my_bleu, [["two", "dogs", "play", "."]], [[["two", "dogs", "are", "playing", "."]]])
+    except Wrong as stopped:
+        raise Wrong(f"where no 3-gram matches, BLEU is 0, but {stopped}") from None
+    expect_number(nothing, 0, "no 3-gram matches in 'two dogs play .' for 'two dogs are playing .': BLEU is 0.")
+    return "that is sacreBLEU with `tokenize='none', smooth_method='none'`, for any number of references."
+
+
+def _sacre(metric: sacrebleu.BLEU, hypotheses: list[Tokens], references: list[list[Tokens]]) -> float:
+    by_set = [[" ".join(tokens) for tokens in one_set] for one_set in zip(*references, strict=True)]
+    return metric.corpus_score([" ".join(tokens) for tokens in hypotheses], by_set).score
+
+
+def _test_set(
+    seed: int, number: int, share: float = 1.0, sentences: int = 30
+) -> tuple[list[Tokens], list[list[Tokens]]]:
+    """Return damaged sentences of made-up words, cut or drawn out to a share of their length, and references."""
+    rng = random.Random(seed)
+    words = [chr(97 + i) for i in range(12)]
+    hypotheses, references = [], []
+    for _ in range(sentences):
+        original = rng.choices(words, k=rng.randint(6, 14))
+        damaged = _damaged(original, 0.2, rng, words)
+        hypotheses.append((damaged + words)[: math.ceil(share * len(damaged))])
+        many = [original, *(_damaged(original, 0.3, rng, words) for _ in range(number - 1))]
+        references.append(rng.sample(many, number))
+    return hypotheses, references
+
+
+def _damaged(tokens: Tokens, rate: float, rng: random.Random, words: Tokens) -> Tokens:
+    """Drop some tokens, and replace as many by others; at least one is left."""
+    kept = [token if rng.random() > rate else rng.choice(words) for token in tokens if rng.random() > rate / 2]
+    return kept or tokens[:1]
+
+
+def _wrong_scores(metric: sacrebleu.BLEU, hypotheses: list[Tokens], references: list[list[Tokens]]) -> dict[str, float]:
+    pairs = list(zip(hypotheses, references, strict=True))
+    counted = [metric.corpus_score([" ".join(h)], [[" ".join(tokens)] for tokens in many]) for h, many in pairs]
+    matches, totals = (np.array([getattr(one, name) for one in counted]) for name in ("counts", "totals"))
+    precisions = matches.sum(0) / totals.sum(0)
+    averages = [np.mean(matches[totals[:, n] > 0, n] / totals[totals[:, n] > 0, n]) for n in range(4)]
+    root, length = 100 * math.prod(precisions) ** 0.25, sum(map(len, hypotheses))
+
+    def ratio(choose: Callable[[list[int], int], float]) -> float:
+        return sum(choose([len(tokens) for tokens in many], len(h)) for h, many in pairs) / length
+
+    def penalty(choose: Callable[[list[int], int], float]) -> float:
+        return math.exp(min(0, 1 - ratio(choose)))
+
+    def closest(lengths: list[int], own: int) -> int:
+        return min(lengths, key=lambda n: (abs(n - own), n))
+
+    bp = penalty(closest)
+    wrong_length = "the length of a reference: of several, take the closest one's, not "
+    sums = "Add up matches and n-grams of all sentences, then divide."
+    return {
+        "that is the right number as a fraction; the scale ends at 100.": bp * root / 100,
+        f"that is the mean of the sentences' BLEU. {sums}": np.mean([_sacre(metric, [h], [many]) for h, many in pairs]),
+        f"you average precisions over sentences. {sums}": 100 * bp * math.prod(averages) ** 0.25,
+        "the mean of the precisions is a geometric one.": 100 * bp * np.mean(precisions),
+        "the brevity penalty is missing.": root,
+        "the brevity penalty rewards what is too long; it is never above 1.": root * math.exp(1 - ratio(closest)),
+        f"{wrong_length}the first one's.": root * penalty(lambda lengths, _: lengths[0]),
+        f"{wrong_length}the shortest one's.": root * penalty(lambda lengths, _: min(lengths)),
+        f"{wrong_length}the longest one's.": root * penalty(lambda lengths, _: max(lengths)),
+        "if two references are equally close, the length of the shorter one counts.": root
+        * penalty(lambda lengths, own: min(lengths, key=lambda n: (abs(n - own), -n))),
+        f"{wrong_length}their mean.": root * penalty(lambda lengths, _: sum(lengths) / len(lengths)),
+        "that is BLEU with 1-grams and 2-grams only.": 100 * bp * math.prod(precisions[:2]) ** 0.5,
+        "the fourth root: the exponent is 1/4.": 100 * bp * math.prod(precisions),
+    }
+
+
+def _whole(hypotheses: Sequence[str], references: Sequence[str], **options: bool) -> float:
+    return sacrebleu.BLEU(**options).corpus_score(list(hypotheses), [list(references)]).score
+
+
+def _averaged(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    metric = sacrebleu.BLEU(effective_order=True)
+    scores = [metric.sentence_score(h, [r]).score for h, r in zip(hypotheses, references, strict=True)]
+    return sum(scores) / len(scores)
+
+
+SCORERS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {  # do not peek: that is exercise 08.4
+    "A": lambda hypotheses, references: _whole(references, hypotheses),
+    "B": _averaged,
+    "C": lambda hypotheses, references: _whole(hypotheses, references),
+    "D": lambda hypotheses, references: _whole(
+        hypotheses, [" ".join(spacy_tokenizer("en")(text)) for text in references]
+    ),
+    "E": lambda hypotheses, references: _whole(hypotheses, references, lowercase=True),
+}
+_FAULTS = {"A": "exchanged", "B": "averaged", "C": "right", "D": "tokenised", "E": "lower-cased"}
+_PROBES = {
+    "lower-cased": "score a sentence against the same sentence in capitals.",
+    "exchanged": "score a translation that is far too short, and then one that is far too long.",
+    "averaged": "score a perfect long sentence together with a short one that is all wrong.",
+    "tokenised": "score a sentence with *isn't* in it against itself.",
+    "right": "the right one treats each of the other four probes as sacreBLEU does.",
+}
 
 
 @exercise("08.4")
-def does_it_mix(my_mixes_sentences: Callable[[nn.Module, Tensor], bool]) -> str:
-    """``my_mixes_sentences(module, x)``: whether an output, ``[batch, …]``, depends on another sentence's input."""
-
-    class SelfAttention(nn.Module):
-        def __init__(self, batch_first: bool):
-            super().__init__()
-            self.attention = nn.MultiheadAttention(8, 2, batch_first=batch_first)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.attention(x, x, x, need_weights=False)[0]
-
-    class Neighbour(nn.Module):
-        def __init__(self, sentence: int):
-            super().__init__()
-            self.sentence = sentence
-
-        def forward(self, x: Tensor) -> Tensor:
-            others = torch.zeros_like(x)
-            others[self.sentence] = x[self.sentence - 1]
-            return x + others
-
-    class Bias(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.linspace(0, 1, x.numel()).view(x.shape) + x.sin()
-
-    torch.manual_seed(0)
-    modules = {
-        "an attention with batch_first=True": (SelfAttention(True), False),
-        "an attention that forgot batch_first": (SelfAttention(False), True),
-        "nn.TransformerEncoderLayer(…, batch_first=True)": (
-            nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),
-            False,
-        ),
-        "nn.TransformerEncoderLayer(…)": (nn.TransformerEncoderLayer(8, 2, 16), True),
-        "nn.Linear": (nn.Linear(8, 8), False),
-        "a module that adds another number to each sentence": (Bias(), False),
-        "a module where only the last sentence sees the one before it": (Neighbour(-1), True),
-        "a module where only the first sentence sees the last": (Neighbour(0), True),
-    }
-    for name, (module, right) in modules.items():
-        for shape in ((4, 4, 8), (3, 5, 8)):
-            x = torch.randn(shape)
-            before = x.clone()
-            found = call(my_mixes_sentences, module.eval(), x)
-            expect(x.equal(before), "your function has changed x itself; clone it first.")
-            found = found.item() if isinstance(found, Tensor | np.bool_) and np.prod(found.shape) == 1 else found
-            expect(isinstance(found, bool), f"True or False was expected, but this is {found!r}.")
-            expect(
-                found == right,
-                f"{name}, on x of shape {list(shape)}: your function says {found}, and {right} is right. "
-                + (
-                    "Change one sentence after the other, each time another one."
-                    if right
-                    else "A sentence's own output may move, and outputs may differ between sentences."
-                ),
-            )
-    return "run it on every model that you take over. No shape and no error would tell."
+def wrong_scorers(faults: Mapping[str, str]) -> str:
+    """``faults``: what each of five scorers does wrong, if it does."""
+    expect(isinstance(faults, Mapping), "the answer is a dictionary, from a letter to a word.")
+    if any(fault is None or fault is ... for fault in faults.values()):
+        raise Unsolved
+    found = {str(letter).upper(): str(fault).strip().lower() for letter, fault in faults.items()}
+    expect(set(found) == set(_FAULTS), "there are five scorers: A, B, C, D and E.")
+    expect(set(found.values()) <= set(_PROBES), f"each of them is one of these: {', '.join(sorted(_FAULTS.values()))}.")
+    for letter, fault in found.items():
+        if fault != _FAULTS[letter]:
+            raise Wrong(f"{letter} is not {fault!r}. A probe for that: {_PROBES[fault]}")
+    return "all five would be quoted as BLEU. A scorer is a program like any other: try it on what you can predict."
 
 
 @exercise("08.5")
-def conversion_by_hand(my_from_torch: Callable[[nn.TransformerEncoderLayer], EncoderLayer]) -> str:
-    """``my_from_torch(theirs)``: this library's layer with the weights of an ``nn.TransformerEncoderLayer``."""
-    torch.manual_seed(0)
-    for d_model, heads, d_ff, norm_first in ((16, 4, 24, False), (8, 2, 8, True)):
-        theirs = nn.TransformerEncoderLayer(
-            d_model, heads, d_ff, dropout=0.0, norm_first=norm_first, batch_first=True
-        ).eval()
-        for parameter in theirs.parameters():
-            nn.init.normal_(parameter, std=0.5)
-        _compare(my_from_torch, theirs, torch.randn(2, 5, d_model), norm_first)
-    return "with that, any encoder layer of PyTorch's can be opened with this library's tools, map by map."
+def difference(my_interval: Callable[[list[Tokens], list[Tokens], list[Tokens]], tuple[float, float]]) -> str:
+    """``my_interval(hypotheses_a, hypotheses_b, references)``: where BLEU of b minus BLEU of a lies, in 95 %."""
+    a, references = _test_set(5, 1, sentences=100)
+    references = [many[0] for many in references]
+    rng = random.Random(7)
+    b = [h if rng.random() < 0.8 else _damaged(r, 0.1, rng, r) for h, r in zip(a, references, strict=True)]
+    low, high = _pair(call(my_interval, deepcopy(a), deepcopy(b), deepcopy(references)))
+    drawn = [bleu.bootstrap(system, references, 2000) for system in (a, b)]
+    right, free = drawn[1] - drawn[0], bleu.bootstrap(b, references, 2000, seed=1) - drawn[0]
+    width, wanted = high - low, np.quantile(right, [0.025, 0.975])
+    spread = wanted[1] - wanted[0]
+
+    def like(values: np.ndarray, tolerance: float = 0.1) -> bool:
+        edges = np.quantile(values, [0.025, 0.975])
+        return max(abs(low - edges[0]), abs(high - edges[1])) < tolerance * spread
+
+    expect(width >= 0, "low is above high.")
+    expect(
+        width > 0.01 * spread or width == 0,
+        f"from {low:.4f} to {high:.4f}: is that a fraction? BLEU here goes from 0 to 100.",
+    )
+    expect(
+        width > 0,
+        "the interval has no width: all drawn test sets are the same. Draw many, and put each sentence back before you "
+        "pick the next.",
+    )
+    expect(not like(-right), "that is a minus b; b minus a was asked for.")
+    expect(not like(drawn[1]), "that is where BLEU of b lies, not where the difference does.")
+    expect(not like(right / 100), "that is a fraction; BLEU here goes from 0 to 100.")
+    expect(
+        abs(width / np.ptp(np.quantile(free, [0.025, 0.975])) - 1) > 0.15,
+        "it is too wide: draw *the same sentences* for both systems, so that easy and hard draws cancel out.",
+    )
+    one_by_one = [bleu.bleu_from_ngram_counts(bleu.sentence_counts(system, references)) for system in (a, b)]
+    picks = np.random.default_rng(0).choice(len(a), size=(2000, len(a)))
+    means = (one_by_one[1] - one_by_one[0])[picks].mean(axis=1)
+    expect(
+        not like(means, 0.05) or like(right),
+        "that is the mean of the sentences' differences. Each draw is a test set: score it as one.",
+    )
+    expect(
+        not 0.75 < width / spread < 0.9,
+        "it is a little narrow: of a thousand draws, leave out 2.5 % at each end, not 5 %.",
+    )
+    expect(
+        0.9 <= width / spread < 1.3,
+        f"it is {width / spread:.1f} times as wide as it should be: draw as many sentences as there are, a thousand "
+        "times, and leave out 2.5 % at each end.",
+    )
+    expect(
+        max(abs(low - wanted[0]), abs(high - wanted[1])) < 0.25 * spread,
+        f"it goes from {low:.2f} to {high:.2f}, expected about {wanted[0]:.2f} to {wanted[1]:.2f}.",
+    )
+    low, high = _pair(call(my_interval, a[:20], a[:20], references[:20]))
+    expect(low == high == 0, "for a system and itself, the difference is 0 in every draw.")
+    return "0 lies outside of the interval: that b is better is more than luck, with these hundred sentences."
 
 
-def _compare(convert: Callable[..., Any], theirs: nn.TransformerEncoderLayer, x: Tensor, norm_first: bool) -> None:
-    kept = {name: tensor.clone() for name, tensor in theirs.state_dict().items()}
-    ours = call(convert, theirs)
-    expect(
-        isinstance(ours, EncoderLayer),
-        f"an EncoderLayer of this library was expected, but this is a {type(ours).__name__}.",
-    )
-    ours.eval()
-    d_model, heads = theirs.self_attn.embed_dim, theirs.self_attn.num_heads
-    expect(
-        ours.self_attn.num_heads == heads,
-        f"it has {ours.self_attn.num_heads} heads, PyTorch's has {heads}: `theirs.self_attn.num_heads`.",
-    )
-    expect(
-        ours.feed_forward.linear1.weight.shape == theirs.linear1.weight.shape,
-        "the feed-forward network has another size: `theirs.linear1.out_features`.",
-    )
-    expect(
-        ours.norm_first == norm_first,
-        "one is post-LN and the other pre-LN: `theirs.norm_first` says which.",
-    )
-    attention, names = theirs.self_attn, {"q_proj": "query", "k_proj": "key", "v_proj": "value"}
-    for kind, packed in (("weight", attention.in_proj_weight), ("bias", attention.in_proj_bias)):
-        parts = dict(zip(names, packed.split(d_model), strict=True))
-        for name in names:
-            mine = getattr(getattr(ours.self_attn, name), kind)
-            for other, part in parts.items():
-                expect(
-                    name == other or not torch.equal(mine, part),
-                    f"the {kind} of {name} is that of the {names[other]} projection: in_proj_{kind} has query, key, "
-                    "value.",
-                )
-                expect(
-                    kind == "bias" or not torch.equal(mine, part.T),
-                    f"{name} is transposed; both keep [out, in].",
-                )
-    expect(
-        not torch.equal(ours.norm2.weight, theirs.norm1.weight),
-        "the norms are exchanged: in an encoder layer, norm2 belongs to the feed-forward network.",
-    )
-    wrong = [
-        name
-        for name, parameter in ours.named_parameters()
-        if not any(parameter.shape == one.shape and torch.equal(parameter, one) for one in _pieces(theirs))
-    ]
-    expect(not wrong, f"there is nothing like these in PyTorch's layer: {', '.join(wrong)}.")
-    mask = padding_mask(torch.tensor([[5] * 5, [5, 5, 1, 1, 1]]), 1)
-    with torch.no_grad():
-        for ours_mask, named in (
-            (mask, {"src_key_padding_mask": ~mask[:, 0, 0]}),
-            (causal_mask(5), {"src_mask": ~causal_mask(5)}),
-        ):
-            found = call(ours, x, ours_mask)[0]
-            expect(close(found, theirs(x, **named)), "all weights are there, but some in the wrong place.")
-        for parameter in ours.parameters():
-            parameter.fill_(math.pi)
-    expect(
-        all(torch.equal(tensor, kept[name]) for name, tensor in theirs.state_dict().items()),
-        "the two share their weights: training one would change the other. Copy them.",
-    )
-
-
-def _pieces(theirs: nn.TransformerEncoderLayer) -> list[Tensor]:
-    whole = [parameter for name, parameter in theirs.named_parameters() if "in_proj" not in name]
-    return [*whole, *theirs.self_attn.in_proj_weight.chunk(3), *theirs.self_attn.in_proj_bias.chunk(3)]
+def _pair(found: Any) -> tuple[float, float]:
+    try:
+        low, high = (float(edge) for edge in found)
+    except (TypeError, ValueError):
+        raise Wrong("two numbers were expected: low, high.") from None
+    expect(math.isfinite(low) and math.isfinite(high), "there is nan or infinity in it.")
+    return low, high

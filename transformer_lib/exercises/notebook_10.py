@@ -1,214 +1,236 @@
-"""Checks of the exercises of notebook 10: what a cache, a layer and a matrix product cost, and a batch in parts."""
+"""Checks of the exercises of notebook 10: packed weights, PyTorch's masks, a test of batches, a conversion."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.data.batches import Batch
 from transformer_lib.exercises import Wrong, as_number, call, close, exercise, expect, expect_number
-from transformer_lib.model.config import TransformerConfig
-from transformer_lib.model.transformer import Transformer
-from transformer_lib.training.loss import sequence_loss
+from transformer_lib.model.encoder import EncoderLayer
+from transformer_lib.model.masks import causal_mask, padding_mask, target_mask
 
 
 @exercise("10.1")
-def positions_and_scores(
-    positions_without_cache: int, positions_with_cache: int, scores_without_cache: int, scores_with_cache: int
-) -> str:
-    """``positions_without_cache``, …: what a decoder computes to write 20 tokens."""
-    positions_without_cache, positions_with_cache, scores_without_cache, scores_with_cache = map(
-        as_number, (positions_without_cache, positions_with_cache, scores_without_cache, scores_with_cache)
-    )
-    steps = range(1, 21)
-    once, all_again, squares = len(steps), sum(steps), sum(step**2 for step in steps)
-    expect(positions_without_cache != 20 * 20, "positions_without_cache: the beginning grows: 1, then 2, then 3 …")
-    expect(positions_without_cache != sum(range(20)), "positions_without_cache: the first step has a position too.")
-    expect_number(positions_without_cache, all_again, "positions_without_cache: add up the 20 steps.", 0)
-    expect(positions_with_cache != 1, "positions_with_cache: one for each step, and there are 20.")
-    expect_number(positions_with_cache, once, "positions_with_cache: what is cached is not computed again.", 0)
-    expect(
-        scores_without_cache != sum(step * (step + 1) // 2 for step in steps),
-        "scores_without_cache: those that the causal mask hides are computed as well, and thrown away.",
-    )
-    expect_number(
-        scores_without_cache, squares, "scores_without_cache: at step t, each of t queries meets each of t keys.", 0
-    )
-    expect(scores_with_cache != once, "scores_with_cache: the newest query still meets every key so far.")
-    expect_number(scores_with_cache, all_again, "scores_with_cache: at step t, one query meets t keys.", 0)
-    return "positions grow with n² without a cache and with n with it; scores with n³ and n²."
+def packed_rows(first_row: int, last_row: int) -> str:
+    """``first_row`` and ``last_row`` of ``in_proj_weight``, [1536, 512], that make the keys of the third of 8 heads."""
+    d_model, d_k = 512, 64
+    start = d_model + 2 * d_k
+    first_row, last_row = map(as_number, (first_row, last_row))
+    interleaved = 2 * 3 * d_k + d_k
+    expect(first_row != interleaved, "all queries come first, then all keys: a head's three parts stand apart.")
+    expect(first_row >= d_model, "those rows make queries; the keys are the second third.")
+    expect(first_row < 2 * d_model, "those rows make values; the keys are the second third.")
+    expect((first_row, last_row) != (start + 1, start + d_k), "rows are counted from 0.")
+    expect(first_row != start + d_k, "that is the fourth head: two heads stand before the third.")
+    expect(last_row != start + d_k, "`last_row` is the last one that belongs to the head, not the one after it.")
+    expect_number(first_row, start, "first_row: all queries come before it, and the keys of two heads.", 0)
+    expect_number(last_row, start + d_k - 1, "last_row: a head has 512 / 8 rows.", 0)
+    return "so one head can be taken out of a trained module by slicing."
 
 
 @exercise("10.2")
-def operations_of_a_layer(my_operations: Callable[[int, int, int], int]) -> str:
-    """``my_operations(length, d_model, d_ff)``: of the matrix products of an encoder layer, for one sentence."""
-    for length, d_model, d_ff in ((7, 24, 20), (16, 256, 512), (100, 512, 2048)):
-        projection = 2 * length * d_model**2
-        attention = 2 * length**2 * d_model
-        feed_forward = 2 * length * d_model * d_ff
-        right = 4 * projection + 2 * attention + 2 * feed_forward
-        found = as_number(call(my_operations, length, d_model, d_ff))
+def additive_mask(my_additive_mask: Callable[[Tensor, int], Tensor]) -> str:
+    """``my_additive_mask(mask, num_heads)``: floats to add, ``[batch · heads, L, L]``, from this library's mask."""
+    for ids, heads in (
+        (torch.tensor([[5, 6, 7, 8], [5, 6, 1, 1], [5, 6, 7, 1]]), 2),
+        (torch.tensor([[5, 1], [5, 6]]), 4),
+    ):
+        mask = target_mask(ids, 1)  # [batch, 1, L, L]
+        length = ids.shape[1]
+        found = call(my_additive_mask, mask.clone(), heads)
+        expect(isinstance(found, Tensor), "a tensor was expected.")
         expect(
-            not _same(found, right / 2),
-            "every product of two numbers counts twice, as a multiplication and an addition.",
+            found.is_floating_point(),
+            f"the type is {found.dtype}; a mask that is added is made of floats, 0 and minus infinity.",
         )
-        expect(not _same(found, 3 * right), "that is a training step's, the way back included; count the way there.")
-        missing = {
-            "attention's own two products, of queries with keys and of weights with values,": 2 * attention,
-            "one of attention's own two products": attention,
-            "one of the four projections": projection,
-            "one of the two matrices of the feed-forward network": feed_forward,
-            "the feed-forward network": 2 * feed_forward,
-            "all four projections": 4 * projection,
-        }
-        for what, operations in missing.items():
-            expect(not _same(found, right - operations), f"{what} {'are' if 'two p' in what else 'is'} missing.")
-        expect_number(
-            found, right, f"length {length}, d_model {d_model}, d_ff {d_ff}: list the products, with their shapes.", 0
-        )
-    return (
-        "the heads do not occur. The maps take half of the work only with 2 · d_model + d_ff tokens, 1,024 for the "
-        "tutorial model's layer."
-    )
+        shape = [len(ids) * heads, length, length]
+        expect(list(found.shape) == shape, f"the shape is {list(found.shape)}, expected {shape}.")
+        expect(not found.isnan().any(), "there is nan in it: 0 times minus infinity is no number. Do not multiply.")
+        may = mask.repeat_interleave(heads, dim=0)[:, 0]
+        seen, hidden = found == 0, found < -1e4
+        expect(not (seen.equal(~may) and hidden.equal(may)), "it is upside down: what may be seen gets 0.")
+        if not seen.equal(may):
+            other = mask.repeat(heads, 1, 1, 1)[:, 0]
+            expect(
+                not seen.equal(other),
+                "sentences get each other's masks: the heads of sentence 1 come first, then those of sentence 2.",
+            )
+        expect(seen.equal(may), "what may be seen gets exactly 0; compare the rows one by one.")
+        expect(hidden.equal(~may), "what is hidden must get so little that its softmax is 0: minus infinity.")
+    return "this is what `attn_mask` accepts if each sentence has a mask of its own."
 
 
 @exercise("10.3")
-def roofline(my_seconds: Callable[..., float]) -> str:
-    """``my_seconds(rows, inner, columns, rate, bandwidth)``: the least time of a matrix product in float32."""
-    mistakes = {  # from the time to compute, and the times to move the weights, what comes in and what goes out
-        "the processor computes while the memory delivers: the longer of the two times counts.": (
-            lambda computing, *moving: computing + sum(moving)
-        ),
-        "it has to wait for the slower of the two, not for the faster one.": (
-            lambda computing, *moving: min(computing, sum(moving))
-        ),
-        "a float32 takes four bytes.": lambda computing, *moving: max(computing, sum(moving) / 4),
-        "a multiplication and an addition: two operations for each pair of numbers.": (
-            lambda computing, *moving: max(computing / 2, sum(moving))
-        ),
-        "not only the weights travel: what comes in is read, and what goes out is written.": (
-            lambda computing, weights, read, written: max(computing, weights)
-        ),
-        "the result has to be written as well.": (
-            lambda computing, weights, read, written: max(computing, weights + read)
-        ),
-        "the numbers also have to be read from memory and written to it.": lambda computing, *moving: computing,
-        "seconds were asked for, not milliseconds.": lambda computing, *moving: 1000 * max(computing, sum(moving)),
-        "with many rows, computing takes longer than reading.": lambda computing, *moving: sum(moving),
-    }
-    times, found = [], []
-    for rows, inner, columns, rate, bandwidth in (
-        (1, 256, 512, 100e9, 10e9),
-        (2048, 256, 512, 100e9, 10e9),
-        (60, 100, 2000, 50e9, 5e9),
-        (4, 64, 4000, 1e11, 2e10),
-    ):
-        numbers = inner * columns, rows * inner, rows * columns
-        times.append((2 * rows * inner * columns / rate, *(4 * number / bandwidth for number in numbers)))
-        found.append(as_number(call(my_seconds, rows, inner, columns, rate, bandwidth)))
-    for hint, mistake in mistakes.items():
-        expect(not all(_same(one, mistake(*parts)) for one, parts in zip(found, times, strict=True)), hint)
-    for one, (computing, *moving) in zip(found, times, strict=True):
-        expect(_same(one, max(computing, sum(moving))), "take the longer one of the times to compute and to move.")
-    return (
-        "with one row, a product waits for the memory; with many, for the processor. So sentences are translated "
-        "together."
-    )
+def no_blind_queries(my_safe_mask: Callable[[Tensor], Tensor]) -> str:
+    """``my_safe_mask(mask)``: the same mask, except that no query is left without a key."""
+    left_padded = torch.tensor([[1, 1, 5, 6, 7], [1, 5, 6, 7, 8], [5, 6, 7, 8, 9]])
+    strict = torch.ones(5, 5, dtype=torch.bool).tril(-1)[None, None].expand(3, 1, 5, 5)
+    masks = [target_mask(left_padded, 1), strict, padding_mask(left_padded, 1).expand(3, 1, 5, 5)]
+    for mask in masks:
+        before = mask.clone()
+        found = call(my_safe_mask, mask)
+        expect(mask.equal(before), "your function writes into the mask that it was given; make a new one.")
+        expect(
+            isinstance(found, Tensor) and found.dtype == torch.bool and found.shape == mask.shape,
+            f"a mask was expected, of booleans, {list(mask.shape)}.",
+        )
+        sees = mask.any(dim=-1)
+        expect(
+            found.any(dim=-1).all(),
+            "a query is left that may attend to nothing: its weights are 0 divided by 0. Which rows have no True?",
+        )
+        if not found[sees].equal(mask[sees]):
+            raise Wrong(
+                "a query that had something to look at sees something else now. Change only rows without a True."
+            )
+    torch_mask = ~call(my_safe_mask, masks[0])[:, 0].repeat_interleave(2, dim=0)
+    with torch.no_grad():
+        torch.manual_seed(0)
+        attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+        x = torch.randn(3, 5, 8)
+        expect(not attention(x, x, x, attn_mask=torch_mask)[0].isnan().any(), "there is nan in PyTorch's output.")
+    return "what those queries collect is never read, since they are padding. It only must not be nan."
 
 
 @exercise("10.4")
-def batch_in_parts(my_gradients: Callable[[Transformer, list[Batch], int], Tensor]) -> str:
-    """``my_gradients(model, parts, pad_id)``: leave a large batch's gradient in the model, part by part."""
+def does_it_mix(my_mixes_sentences: Callable[[nn.Module, Tensor], bool]) -> str:
+    """``my_mixes_sentences(module, x)``: whether an output, ``[batch, …]``, depends on another sentence's input."""
+
+    class SelfAttention(nn.Module):
+        def __init__(self, batch_first: bool):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=batch_first)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.attention(x, x, x, need_weights=False)[0]
+
+    class Neighbour(nn.Module):
+        def __init__(self, sentence: int):
+            super().__init__()
+            self.sentence = sentence
+
+        def forward(self, x: Tensor) -> Tensor:
+            others = torch.zeros_like(x)
+            others[self.sentence] = x[self.sentence - 1]
+            return x + others
+
+    class Bias(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.linspace(0, 1, x.numel()).view(x.shape) + x.sin()
+
     torch.manual_seed(0)
-    for pad_id, lengths in ((1, ((9, 9, 8), (3, 2), (5, 2, 2, 2))), (0, ((4, 2), (8, 8, 8)))):
-        config = TransformerConfig(20, 20, d_model=16, num_heads=2, d_ff=16, num_layers=1, dropout=0.0, pad_id=pad_id)
-        _check_parts(my_gradients, Transformer(config), [_part(some, pad_id) for some in lengths], pad_id)
-    return "so a batch may be as large as you like, on any machine. It only takes longer."
+    modules = {
+        "an attention with batch_first=True": (SelfAttention(True), False),
+        "an attention that forgot batch_first": (SelfAttention(False), True),
+        "nn.TransformerEncoderLayer(…, batch_first=True)": (
+            nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),
+            False,
+        ),
+        "nn.TransformerEncoderLayer(…)": (nn.TransformerEncoderLayer(8, 2, 16), True),
+        "nn.Linear": (nn.Linear(8, 8), False),
+        "a module that adds another number to each sentence": (Bias(), False),
+        "a module where only the last sentence sees the one before it": (Neighbour(-1), True),
+        "a module where only the first sentence sees the last": (Neighbour(0), True),
+    }
+    for name, (module, right) in modules.items():
+        for shape in ((4, 4, 8), (3, 5, 8)):
+            x = torch.randn(shape)
+            before = x.clone()
+            found = call(my_mixes_sentences, module.eval(), x)
+            expect(x.equal(before), "your function has changed x itself; clone it first.")
+            found = found.item() if isinstance(found, Tensor | np.bool_) and np.prod(found.shape) == 1 else found
+            expect(isinstance(found, bool), f"True or False was expected, but this is {found!r}.")
+            expect(
+                found == right,
+                f"{name}, on x of shape {list(shape)}: your function says {found}, and {right} is right. "
+                + (
+                    "Change one sentence after the other, each time another one."
+                    if right
+                    else "A sentence's own output may move, and outputs may differ between sentences."
+                ),
+            )
+    return "run it on every model that you take over. No shape and no error would tell."
 
 
-def _check_parts(my_gradients: Callable[..., Any], model: Transformer, parts: list[Batch], pad_id: int) -> None:
-    weights = list(model.parameters())
-    before = [weight.detach().clone() for weight in weights]
-    losses, gradients, tokens = [], [], []
-    for part in parts:
-        logits, targets = model.logits_and_targets(*part)
-        loss = sequence_loss(logits, targets, pad_id)
-        losses.append(loss.item())
-        tokens.append((targets != pad_id).sum().item())
-        gradients.append(_flat(torch.autograd.grad(loss, weights)))
-    gradients, counts = torch.stack(gradients), torch.tensor(tokens, dtype=torch.float)[:, None]
-    right = (gradients * counts).sum(dim=0) / counts.sum()
+@exercise("10.5")
+def conversion_by_hand(my_from_torch: Callable[[nn.TransformerEncoderLayer], EncoderLayer]) -> str:
+    """``my_from_torch(theirs)``: this library's layer with the weights of an ``nn.TransformerEncoderLayer``."""
+    torch.manual_seed(0)
+    for d_model, heads, d_ff, norm_first in ((16, 4, 24, False), (8, 2, 8, True)):
+        theirs = nn.TransformerEncoderLayer(
+            d_model, heads, d_ff, dropout=0.0, norm_first=norm_first, batch_first=True
+        ).eval()
+        for parameter in theirs.parameters():
+            nn.init.normal_(parameter, std=0.5)
+        _compare(my_from_torch, theirs, torch.randn(2, 5, d_model), norm_first)
+    return "with that, any encoder layer of PyTorch's can be opened with this library's tools, map by map."
 
-    for weight in weights:
-        weight.grad = torch.ones_like(weight)  # what another step has left behind
-    sizes, waiting, early = [], set(), []  # of each forward pass; parts whose gradient is still to come
 
-    def watch(module: nn.Module, inputs: tuple[Tensor, ...], output: tuple[Tensor, Any]) -> None:
-        number, memory = len(sizes), output[0]
-        sizes.append(len(inputs[0]))
-        early.extend(waiting)
-        if memory.requires_grad:
-            waiting.add(number)
-            memory.register_hook(lambda _: waiting.discard(number))
-
-    hook = model.encoder.register_forward_hook(watch)
-    try:
-        loss = call(my_gradients, model, list(parts), pad_id)
-    finally:
-        hook.remove()
+def _compare(convert: Callable[..., Any], theirs: nn.TransformerEncoderLayer, x: Tensor, norm_first: bool) -> None:
+    kept = {name: tensor.clone() for name, tensor in theirs.state_dict().items()}
+    ours = call(convert, theirs)
     expect(
-        all(torch.equal(weight, old) for weight, old in zip(weights, before, strict=True)),
-        "the weights have changed; leave the step to the optimiser.",
+        isinstance(ours, EncoderLayer),
+        f"an EncoderLayer of this library was expected, but this is a {type(ours).__name__}.",
+    )
+    ours.eval()
+    d_model, heads = theirs.self_attn.embed_dim, theirs.self_attn.num_heads
+    expect(
+        ours.self_attn.num_heads == heads,
+        f"it has {ours.self_attn.num_heads} heads, PyTorch's has {heads}: `theirs.self_attn.num_heads`.",
     )
     expect(
-        max(sizes, default=0) <= max(len(part.src) for part in parts),
-        "all sentences went through the model at once. The point is that they do not fit: one part at a time.",
+        ours.feed_forward.linear1.weight.shape == theirs.linear1.weight.shape,
+        "the feed-forward network has another size: `theirs.linear1.out_features`.",
     )
-    expect(sizes, "no part has gone through the model: `model.logits_and_targets(part.src, part.tgt)` is the way.")
-    called = all(weight.grad is not None for weight in weights)
-    expect(called, "the model has no gradients afterwards: call `.backward()`.")
-    found = _flat([weight.grad for weight in weights])
-    if not close(found, right):
-        expect(not close(found, torch.ones_like(found)), "nothing has been added to the gradients: `.backward()`.")
-        expect(
-            not close(found - 1, right),
-            "the gradients of the step before are still in there: `zero_grad()`.",
-        )
-        expect(not close(found, gradients[-1]), "only the last part counts; clear the gradients once.")
-        expect(
-            not close(found, gradients.mean(dim=0)),
-            "that is the mean of means: the parts have different numbers of tokens, and each token must count alike.",
-        )
-        expect(not close(found, gradients.sum(dim=0)), "the parts' means are added up, which is too large.")
-        expect(
-            not close(found, (gradients * counts).sum(dim=0)),
-            "that is a sum over tokens; divide by their number.",
-        )
-        sentences = torch.tensor([len(part.src) for part in parts], dtype=torch.float)[:, None]
-        expect(
-            not close(found, (gradients * sentences).sum(dim=0) / sentences.sum()),
-            "the parts are weighted by sentences, but the loss is a mean over tokens.",
-        )
-        raise Wrong("the gradients differ from those of the whole batch. Weight each part by its share of all tokens.")
-    expect(not early, "a part begins before the one before it is done: call `backward()` for each, in the loop.")
-    expect_number(
-        loss,
-        sum(loss * number for loss, number in zip(losses, tokens, strict=True)) / sum(tokens),
-        "the gradients are right. The loss to return is the mean over all tokens, as a number.",
+    expect(
+        ours.norm_first == norm_first,
+        "one is post-LN and the other pre-LN: `theirs.norm_first` says which.",
+    )
+    attention, names = theirs.self_attn, {"q_proj": "query", "k_proj": "key", "v_proj": "value"}
+    for kind, packed in (("weight", attention.in_proj_weight), ("bias", attention.in_proj_bias)):
+        parts = dict(zip(names, packed.split(d_model), strict=True))
+        for name in names:
+            mine = getattr(getattr(ours.self_attn, name), kind)
+            for other, part in parts.items():
+                expect(
+                    name == other or not torch.equal(mine, part),
+                    f"the {kind} of {name} is that of the {names[other]} projection: in_proj_{kind} has query, key, "
+                    "value.",
+                )
+                expect(
+                    kind == "bias" or not torch.equal(mine, part.T),
+                    f"{name} is transposed; both keep [out, in].",
+                )
+    expect(
+        not torch.equal(ours.norm2.weight, theirs.norm1.weight),
+        "the norms are exchanged: in an encoder layer, norm2 belongs to the feed-forward network.",
+    )
+    wrong = [
+        name
+        for name, parameter in ours.named_parameters()
+        if not any(parameter.shape == one.shape and torch.equal(parameter, one) for one in _pieces(theirs))
+    ]
+    expect(not wrong, f"there is nothing like these in PyTorch's layer: {', '.join(wrong)}.")
+    mask = padding_mask(torch.tensor([[5] * 5, [5, 5, 1, 1, 1]]), 1)
+    with torch.no_grad():
+        for ours_mask, named in (
+            (mask, {"src_key_padding_mask": ~mask[:, 0, 0]}),
+            (causal_mask(5), {"src_mask": ~causal_mask(5)}),
+        ):
+            found = call(ours, x, ours_mask)[0]
+            expect(close(found, theirs(x, **named)), "all weights are there, but some in the wrong place.")
+        for parameter in ours.parameters():
+            parameter.fill_(math.pi)
+    expect(
+        all(torch.equal(tensor, kept[name]) for name, tensor in theirs.state_dict().items()),
+        "the two share their weights: training one would change the other. Copy them.",
     )
 
 
-def _part(lengths: tuple[int, ...], pad_id: int) -> Batch:
-    ids = torch.randint(4, 20, (len(lengths), max(lengths)))
-    for row, length in enumerate(lengths):
-        ids[row, length:] = pad_id
-    return Batch(src=ids, tgt=ids)
-
-
-def _flat(tensors: Any) -> Tensor:
-    return nn.utils.parameters_to_vector(tensor.detach() for tensor in tensors)
-
-
-def _same(found: float, number: float) -> bool:
-    return abs(found - number) <= 1e-6 * number
+def _pieces(theirs: nn.TransformerEncoderLayer) -> list[Tensor]:
+    whole = [parameter for name, parameter in theirs.named_parameters() if "in_proj" not in name]
+    return [*whole, *theirs.self_attn.in_proj_weight.chunk(3), *theirs.self_attn.in_proj_bias.chunk(3)]

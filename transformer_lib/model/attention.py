@@ -10,7 +10,7 @@ from torch import Tensor, nn
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Compute softmax(Q Kᵀ / √d_k) V (section 3.2.1, equation 1). Notebook 03, sections 2 to 7.
+    """Compute softmax(Q Kᵀ / √d_k) V (section 3.2.1, equation 1). Notebook 02, sections 2 to 7.
 
     Args:
         query: ``[..., query_len, d_k]``.
@@ -38,7 +38,7 @@ def scaled_dot_product_attention(
 
 
 class MultiHeadAttention(nn.Module):
-    """Several attentions side by side, each in a smaller space of its own (section 3.2.2). Notebook 03, section 6.
+    """Several attentions side by side, each in a smaller space of its own (section 3.2.2). Notebook 02, section 6.
 
     MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O, with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). The matrices
     W_i of all heads are stacked into one ``d_model × d_model`` projection, whose output is split into heads.

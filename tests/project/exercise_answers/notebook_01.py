@@ -1,184 +1,216 @@
-"""Answers to the exercises of notebook 01: the paper's numbers, and attention that saves something."""
+"""Answers to the exercises of notebook 01: padding, a vocabulary, a leak, batches by token count."""
 
-import math
-from fractions import Fraction
+import random
+from collections import Counter
+from itertools import chain
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
-from transformer_lib.model.masks import local_mask
+from transformer_lib.data.tokenizers import WordTokenizer, spacy_tokenizer
 
-
-def multiplications(projections=4, mixing=2, feed_forward=2):
-    return lambda n, d_model, d_ff: (
-        projections * n * d_model**2 + mixing * n**2 * d_model + feed_forward * n * d_model * d_ff
-    )
+SPECIALS = ["<unk>", "<pad>", "<sos>", "<eos>"]
 
 
-def entropy(vocab_size, smoothing):
-    target = torch.full((vocab_size,), smoothing / vocab_size)
-    target[0] += 1 - smoothing
-    return torch.special.entr(target).sum()
+def alphabetical(counts):
+    return sorted(counts, key=lambda token: (-counts[token], token))
 
 
-def terms(vocab_size, smoothing, others=1, log=math.log):
-    """The sum with the right token's term and those of vocab_size - ``others``; 0 · ln 0 is 0."""
-    right, other = 1 - smoothing + smoothing / vocab_size, smoothing / vocab_size
-    return -right * log(right) - ((vocab_size - others) * other * log(other) if other else 0)
+def shortest(rank=alphabetical, enough=lambda known, total, coverage: known / total >= coverage, extra=0):
+    def vocabulary(sentences, coverage):
+        counts = Counter(chain.from_iterable(sentences))
+        kept, known = [], 0
+        for token in rank(counts):
+            if known and enough(known, counts.total(), coverage):
+                break
+            kept.append(token)
+            known += counts[token]
+        return SPECIALS + (kept[:extra] if extra < 0 else kept)
+
+    return vocabulary
 
 
-def by_pytorch(vocab_size, smoothing):
-    target = torch.full((1, vocab_size), smoothing / vocab_size)
-    target[0, 0] += 1 - smoothing
-    return F.cross_entropy(target.clamp(min=1e-30).log(), torch.tensor([0]), label_smoothing=smoothing)
+def adding_shares(sentences, coverage):
+    counts = Counter(chain.from_iterable(sentences))
+    yield from SPECIALS
+    known = 0.0
+    for token in alphabetical(counts):
+        if known < coverage:
+            yield token
+        known += counts[token] / counts.total()
 
 
-def spread_over_others(vocab_size, smoothing):
-    return -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(smoothing / (vocab_size - 1))
+def one_more(sentences, coverage):
+    ranked = alphabetical(Counter(chain.from_iterable(sentences)))
+    return SPECIALS + ranked[: len(shortest()(sentences, coverage)) - 3]
 
 
-def blocks_and_columns(n):
-    side, place = math.ceil(math.sqrt(n)), torch.arange(n)
-    row, column = place // side, place % side
-    return (row[:, None] == row) | (column[:, None] == column)
+def share_of_types(sentences, coverage):
+    ranked = alphabetical(Counter(chain.from_iterable(sentences)))
+    return SPECIALS + ranked[: round(coverage * len(ranked) + 0.5)]
 
 
-def one_hub(n):
-    """All look at the first √n positions, each of which looks at √n others."""
-    side = math.ceil(math.sqrt(n))
-    mask = torch.zeros(n, n, dtype=torch.bool)
-    mask[:, :side] = True
-    for hub in range(side):
-        mask[hub, hub * side : (hub + 1) * side] = True
-    return mask
+def lower_tokens(text):
+    return [token.lower() for token in spacy_tokenizer("de")(text)]
 
 
-def distribution(vocab_size, smoothing):
-    target = torch.full((vocab_size,), smoothing / vocab_size)
-    target[0] += 1 - smoothing
-    return torch.distributions.Categorical(probs=target).entropy()
+def leaking(read=lower_tokens, side=0):
+    def leaks(train, test):
+        seen = {tuple(read(pair[side])) for pair in train}
+        return [number for number, pair in enumerate(test) if tuple(read(pair[side])) in seen]
+
+    return leaks
 
 
-def fewer_rows(n):
-    row, column = np.divmod(np.arange(n), math.isqrt(n))
-    return torch.from_numpy((row[:, None] == row) | (column[:, None] == column))
+def batcher(key=max, shuffle=True, mix=True, fits=lambda size, limit: size <= limit, last=True, pad=True):
+    """Return a function that makes batches; each argument leaves something out."""
+
+    def make(lengths, max_tokens, seed):
+        rng = random.Random(seed)
+        numbers = list(range(len(lengths)))
+        if mix:
+            rng.shuffle(numbers)
+        if key:
+            numbers.sort(key=lambda number: key(lengths[number]))
+        batches, batch = [], []
+        for number in numbers:
+            sides = [max(lengths[each]) for each in [*batch, number]]
+            if batch and not fits(len(sides) * max(sides) if pad else sum(sides), max_tokens):
+                batches.append(batch)
+                batch = []
+            batch.append(number)
+        if last:
+            batches.append(batch)
+        if shuffle:
+            rng.shuffle(batches)
+        return batches
+
+    return make
 
 
-def blocks(n):
-    row = torch.arange(n) // math.ceil(math.sqrt(n))
-    return row[:, None] == row
+def with_torch(lengths, max_tokens, seed):
+    torch.manual_seed(seed)
+    order = torch.randperm(len(lengths)).tolist()
+    order.sort(key=lambda number: (lengths[number][0] // 2, lengths[number][1]))
+    batches = [[]]
+    for number in order:
+        if max(max(lengths[each]) for each in [*batches[-1], number]) * (len(batches[-1]) + 1) > max_tokens:
+            batches.append([])
+        batches[-1].append(number)
+    return [batches[place] for place in torch.randperm(len(batches)).tolist()]
 
 
-def columns(n):
-    column = torch.arange(n) % math.ceil(math.sqrt(n))
-    return column[:, None] == column
+def with_numpy(lengths, max_tokens, seed):
+    np.random.seed(seed)
+    lengths[:] = [max(pair) for pair in lengths]
+    order = np.random.permutation(len(lengths))
+    order = order[np.argsort(np.array(lengths)[order], kind="stable")]
+    batches, start = [], 0
+    for end in range(1, len(order) + 1):
+        if end == len(order) or lengths[order[end]] * (end + 1 - start) > max_tokens:
+            batches.append(order[start:end])
+            start = end
+    return (batches[place] for place in np.random.permutation(len(batches)))
+
+
+def not_seeded():
+    seeds = iter(range(1000))
+    return lambda lengths, max_tokens, seed: batcher()(lengths, max_tokens, next(seeds))
 
 
 RIGHT = {
     "01.1": [
-        (101, 86_250),
-        (100.97, 86_208),
-        (100_900_000, 44.2e6 / 512),
-        (np.float32(101), Fraction(44_200_000, 512)),
+        (50, 10.7),
+        (0.5, 6 / 56),
+        (50.0, torch.tensor(10.71)),
+        (np.float32(50), 11),
     ],
     "01.2": [
-        ((1024 * 4000) ** -0.5, [2000, 16_000], 16_000),
-        (4.94e-4, (16_000, 2000), 16_000.0),
-        (5e-4, torch.tensor([2000, 16_000]), np.int64(16_000)),
-        (4.94e-4, np.array([16e3, 2e3]), 16e3),
+        (shortest(),),
+        (lambda sentences, coverage: tuple(shortest()(sentences, coverage)),),
+        (adding_shares,),
     ],
-    "01.3": [(multiplications(), 3072), (lambda n, d, d_ff: 2 * n * d * (2 * d + n + d_ff), torch.tensor(3072.0))],
+    "01.3": [
+        (leaking(),),
+        (leaking(WordTokenizer("de").preprocess),),
+        (lambda train, test: set(leaking()(train, test)),),
+        (lambda *pairs: np.array(leaking()(*pairs), dtype=int),),
+        (lambda *pairs: torch.tensor(leaking()(*pairs)).long(),),
+    ],
     "01.4": [
-        (entropy,),
-        (by_pytorch,),
-        (terms,),
-        (distribution,),
-    ],
-    "01.5": [
-        (blocks_and_columns,),
-        (one_hub,),
-        (fewer_rows,),
+        (batcher(),),
+        (batcher(key=sum),),
+        (batcher(key=lambda pair: (max(pair), min(pair))),),
+        (with_torch,),
+        (with_numpy,),
     ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "01.1": [
-        ((82, 86_250), "three places"),
-        ((119.8, 86_250), "once already"),
-        ((56.7, 86_250), "part of the model"),
-        ((63.1, 86_250), "as it is"),
-        ((44.2, 86_250), "none of them can go"),
-        ((70, 86_250), "beside the layers"),
-        ((101, 123_242), "the layers alone"),
-        ((101, 28_776), "costs 512 numbers, once"),
-        ((101, 49_300), "on top of"),
-        (("many", 86_250), "a number was expected"),
-        ((10**400, 86_250), "far too large"),
-        ((101, 86.25), "how many times"),
+        ((55.6, 13.0), "take positions too"),
+        ((100, 12), "not by the tokens"),
+        ((60, 10.7), "not padding"),
+        ((40, 10.7), "draw the rectangle"),
+        ((50, 13.0), "in these batches too"),
+        ((50, 16.7), "in a batch of its own"),
+        ((50, 8.3), "Add up the positions"),
+        ((50, 12), "both rectangles"),
+        (("half", 10.7), "a number was expected"),
+        ((50, 44.6), "two rectangles"),
+        ((10.7, 50), "draw the rectangle"),
+        ((50, 10**400), "far too large"),
     ],
     "01.2": [
-        ((6.99e-4, [2000, 16_000], 16_000), "that is base"),
-        ((4000**-0.5, [2000, 16_000], 16_000), "d_model lowers"),
-        ((1 / 4_096_000, [2000, 16_000], 16_000), "take the root"),
-        ((1024**-0.5, [2000, 16_000], 16_000), "put step"),
-        ((4.94e-4, [2000, 8000], 16_000), "by √2, not by 2"),
-        ((4.94e-4, 2000, 16_000), "half of its peak twice"),
-        ((4.94e-4, [1000, 16_000], 16_000), "a straight line"),
-        ((4.94e-4, [2000, 16_000], 8000), "twice the warm-up"),
-        ((4.94e-4, [2000, 16_000], 2000), "*raises*"),
-        ((4.94e-4, [2000, 16_000, 4000], 16_000), "half of its peak twice"),
-        ((4.94e-4, [2000, None], 16_000), "a number was expected"),
-        ((4.5e-4, [2000, 16_000], 16_000), "put step"),
+        (share_of_types, "you count types"),
+        (lambda *given: shortest()(*given)[4:], "specials are missing"),
+        (lambda *given: shortest()(*given)[4:] + SPECIALS, "come first"),
+        (lambda *given: SPECIALS[::-1] + shortest()(*given)[4:], "in this order"),
+        (shortest(extra=-1), "only"),
+        (one_more, "a shorter list"),
+        (shortest(enough=lambda known, total, coverage: known / total > coverage), "a shorter list"),
+        (shortest(rank=lambda counts: [token for token, _ in counts.most_common()]), "alphabetical"),
+        (shortest(rank=sorted), "the most frequent"),
+        (lambda sentences, coverage: [*SPECIALS, *chain.from_iterable(sentences)], "twice"),
+        (lambda sentences, coverage: set(shortest()(sentences, coverage)), "a list of tokens"),
+        (lambda *given: [(token, 1) for token in shortest()(*given)], "each a string"),
+        (lambda *given: [[token] for token in shortest()(*given)], "each a string"),
+        (lambda *given: [*shortest()(*given), None], "each a string"),
     ],
     "01.3": [
-        ((multiplications(projections=3), 3072), "four projections"),
-        ((multiplications(projections=0), 3072), "the output, are missing"),
-        ((multiplications(mixing=1), 3072), "two products"),
-        ((multiplications(mixing=0), 3072), "n · n"),
-        ((multiplications(mixing=16), 3072), "eight heads"),
-        ((multiplications(feed_forward=0), 3072), "the feed-forward network is missing"),
-        ((multiplications(feed_forward=1), 3072), "two matrices"),
-        ((multiplications(8, 4, 4), 3072), "multiplications only"),
-        ((lambda n, d, d_ff: multiplications()(n, d, d_ff) // n, 3072), "for one word"),
-        ((lambda n, d, d_ff: 4 * n * d * d + 2 * n * d + 2 * n * d * d_ff, 3072), "all n words"),
-        ((lambda n, d, d_ff: 12 * n * d * d + 2 * n * n * d, 3072), "product by product"),
-        ((multiplications(), 512), "compared with itself"),
-        ((multiplications(), 1024), "feed-forward network belongs"),
-        ((multiplications(), 2048), "four projections and *two*"),
-        ((multiplications(), 6144), "two products grow"),
-        ((multiplications(), 4000), "solve for n"),
-        (([12], 3072), "a function was expected"),
-        ((multiplications(), 1536), "solve for n"),
-        ((lambda n, d, d_ff: [n, d], 3072), "a number was expected"),
+        (lambda train, test: [test.index(pair) for pair in test if pair in train], "number 1 is a leak"),
+        (leaking(lambda text: [text]), "number 3"),
+        (leaking(lambda text: [text.lower()]), "number 3"),
+        (leaking(lambda text: text.lower().replace(" .", ".").split()), "number 6"),
+        (leaking(side=1), "the German one"),
+        (leaking(lambda text: lower_tokens(text.rstrip(". "))), "full stop"),
+        (leaking(lambda text: sorted(lower_tokens(text))), "another order"),
+        (lambda train, test: [test[number] for number in leaking()(train, test)], "neither the pairs"),
+        (lambda train, test: leaking()(test, test), "the German one"),
+        (lambda train, test: [1, 3, 6], "the list is empty"),
+        (lambda train, test: 3, "a list of numbers"),
+        (lambda train, test: [number + 1 for number in leaking()(train, test)], "counted from 0"),
+        (lambda train, test: [number in leaking()(train, test) for number in range(len(test))], "nor True and False"),
+        (lambda train, test: [[number] for number in leaking()(train, test)], "neither the pairs"),
     ],
     "01.4": [
-        (lambda size, smoothing: -math.log(1 - smoothing + smoothing / size), "the hard target"),
-        (lambda size, smoothing: terms(size, smoothing, others=size), "have terms too"),
-        (lambda size, smoothing: terms(size, smoothing, others=size - 1), "vocab_size − 1"),
-        (lambda size, smoothing: terms(size, smoothing, others=0), "one token less"),
-        (spread_over_others, "the right one included"),
-        (lambda size, smoothing: terms(size, smoothing, log=math.log2), "natural logarithm"),
-        (lambda size, smoothing: math.exp(terms(size, smoothing)), "e to the power"),
-        (lambda size, smoothing: -terms(size, smoothing), "minus the logarithm"),
-        (lambda size, smoothing: 0.0, "certainty is punished"),
-        (lambda size, smoothing: math.log(size), "sum over all tokens"),
-        (lambda size, smoothing: terms(size, smoothing) + 0 * math.log(smoothing), "0 · ln 0"),
-        (lambda size, smoothing: terms(size, 0.1), "sum over all tokens"),
-        (lambda size, smoothing: terms(size, smoothing, log=math.log10), "sum over all tokens"),
-        (lambda size, smoothing: math.nan, "this is nan"),
-    ],
-    "01.5": [
-        (lambda n: torch.ones(n, n, dtype=torch.bool), "full attention"),
-        (lambda n: local_mask(n, 3), "some keys must be far away"),
-        (blocks, "some keys must be far away"),
-        (columns, "does not depend on input"),
-        (lambda n: torch.ones(n, n, dtype=torch.bool).tril(), "are allowed"),
-        (lambda n: columns(n) & ~blocks(n), "does not depend"),
-        (lambda n: blocks(n).float(), "torch.bool"),
-        (lambda n: blocks_and_columns(16), "the shape is"),
-        (lambda n: torch.zeros(n, n, dtype=torch.bool), "sees nothing"),
-        (lambda n: [[True]], "a tensor was expected"),
-        (lambda n: blocks_and_columns(n).tril(), "does not depend on input"),
-        (lambda n: one_hub(n) & one_hub(n).T, "does not depend on input"),
+        (batcher(key=None), "Let pairs of similar length meet"),
+        (batcher(key=lambda pair: pair[0]), "Sort by both sides"),
+        (batcher(shuffle=False), "in order of length"),
+        (batcher(mix=False), "the same sentences meet"),
+        (batcher(mix=False, shuffle=False), "in order of length"),
+        (lambda lengths, max_tokens, seed: batcher()(lengths, max_tokens, 0), "another seed"),
+        (not_seeded(), "the same seed"),
+        (batcher(last=False), "lost when the loop ended"),
+        (batcher(pad=False), "padded to the longest"),
+        (batcher(fits=lambda size, limit: size <= 1.1 * limit), "are allowed"),
+        (lambda lengths, max_tokens, seed: [[number] for number in range(len(lengths))], "are not full"),
+        (lambda lengths, max_tokens, seed: batcher()(lengths, max(max_tokens // 2, 20), seed), "are not full"),
+        (lambda lengths, max_tokens, seed: [[0], *batcher()(lengths, max_tokens, seed)], "more than one batch"),
+        (lambda lengths, max_tokens, seed: [[], *batcher()(lengths, max_tokens, seed)], "is empty"),
+        (lambda lengths, max_tokens, seed: list(range(len(lengths))), "a list of lists"),
+        (batcher(fits=lambda size, limit: size < limit), "just max_tokens"),
+        (lambda lengths, *rest: batcher()([(src, src) for src, _ in lengths], *rest), "on its larger side"),
+        (lambda *given: [[number + 1 for number in batch] for batch in batcher()(*given)], "the numbers are 0 to"),
+        (lambda *given: [["0"] for _ in given], "the numbers of its pairs"),
     ],
 }

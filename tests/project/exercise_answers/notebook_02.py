@@ -1,216 +1,130 @@
-"""Answers to the exercises of notebook 02: padding, a vocabulary, a leak, batches by token count."""
+"""Answers to the exercises of notebook 02: masks, and one attention head."""
 
-import random
-from collections import Counter
-from itertools import chain
+import math
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
-from transformer_lib.data.tokenizers import WordTokenizer, spacy_tokenizer
-
-SPECIALS = ["<unk>", "<pad>", "<sos>", "<eos>"]
-
-
-def alphabetical(counts):
-    return sorted(counts, key=lambda token: (-counts[token], token))
+from transformer_lib.model import masks
 
 
-def shortest(rank=alphabetical, enough=lambda known, total, coverage: known / total >= coverage, extra=0):
-    def vocabulary(sentences, coverage):
-        counts = Counter(chain.from_iterable(sentences))
-        kept, known = [], 0
-        for token in rank(counts):
-            if known and enough(known, counts.total(), coverage):
-                break
-            kept.append(token)
-            known += counts[token]
-        return SPECIALS + (kept[:extra] if extra < 0 else kept)
+def attention(scale=lambda query: 1 / math.sqrt(query.shape[-1]), mask_scores=None, dim=-1):
+    def attend(query, key, value, mask):
+        scores = query @ key.transpose(-1, -2) * scale(query)
+        hide = mask_scores or (lambda scores, mask: scores.masked_fill(~mask, -torch.inf))
+        return hide(scores, mask).softmax(dim) @ value
 
-    return vocabulary
+    return attend
 
 
-def adding_shares(sentences, coverage):
-    counts = Counter(chain.from_iterable(sentences))
-    yield from SPECIALS
-    known = 0.0
-    for token in alphabetical(counts):
-        if known < coverage:
-            yield token
-        known += counts[token] / counts.total()
+def masked_after(query, key, value, mask):
+    weights = (query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])).softmax(-1)
+    return weights.masked_fill(~mask, 0) @ value
 
 
-def one_more(sentences, coverage):
-    ranked = alphabetical(Counter(chain.from_iterable(sentences)))
-    return SPECIALS + ranked[: len(shortest()(sentences, coverage)) - 3]
+def scaling_in_place(query, key, value, mask):
+    query /= math.sqrt(query.shape[-1])
+    return (query @ key.mT).masked_fill_(mask.logical_not_(), -1e9).softmax(-1) @ value
 
 
-def share_of_types(sentences, coverage):
-    ranked = alphabetical(Counter(chain.from_iterable(sentences)))
-    return SPECIALS + ranked[: round(coverage * len(ranked) + 0.5)]
+def in_double(*given):
+    return F.scaled_dot_product_attention(*(x if x.dtype == torch.bool else x.double() for x in given))
 
 
-def lower_tokens(text):
-    return [token.lower() for token in spacy_tokenizer("de")(text)]
+def causal(ids):
+    return torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril()
 
 
-def leaking(read=lower_tokens, side=0):
-    def leaks(train, test):
-        seen = {tuple(read(pair[side])) for pair in train}
-        return [number for number, pair in enumerate(test) if tuple(read(pair[side])) in seen]
-
-    return leaks
+def seen(ids, pad_id):
+    return (ids != pad_id)[:, None, None, :]
 
 
-def batcher(key=max, shuffle=True, mix=True, fits=lambda size, limit: size <= limit, last=True, pad=True):
-    """Return a function that makes batches; each argument leaves something out."""
-
-    def make(lengths, max_tokens, seed):
-        rng = random.Random(seed)
-        numbers = list(range(len(lengths)))
-        if mix:
-            rng.shuffle(numbers)
-        if key:
-            numbers.sort(key=lambda number: key(lengths[number]))
-        batches, batch = [], []
-        for number in numbers:
-            sides = [max(lengths[each]) for each in [*batch, number]]
-            if batch and not fits(len(sides) * max(sides) if pad else sum(sides), max_tokens):
-                batches.append(batch)
-                batch = []
-            batch.append(number)
-        if last:
-            batches.append(batch)
-        if shuffle:
-            rng.shuffle(batches)
-        return batches
-
-    return make
-
-
-def with_torch(lengths, max_tokens, seed):
-    torch.manual_seed(seed)
-    order = torch.randperm(len(lengths)).tolist()
-    order.sort(key=lambda number: (lengths[number][0] // 2, lengths[number][1]))
-    batches = [[]]
-    for number in order:
-        if max(max(lengths[each]) for each in [*batches[-1], number]) * (len(batches[-1]) + 1) > max_tokens:
-            batches.append([])
-        batches[-1].append(number)
-    return [batches[place] for place in torch.randperm(len(batches)).tolist()]
-
-
-def with_numpy(lengths, max_tokens, seed):
-    np.random.seed(seed)
-    lengths[:] = [max(pair) for pair in lengths]
-    order = np.random.permutation(len(lengths))
-    order = order[np.argsort(np.array(lengths)[order], kind="stable")]
-    batches, start = [], 0
-    for end in range(1, len(order) + 1):
-        if end == len(order) or lengths[order[end]] * (end + 1 - start) > max_tokens:
-            batches.append(order[start:end])
-            start = end
-    return (batches[place] for place in np.random.permutation(len(batches)))
-
-
-def not_seeded():
-    seeds = iter(range(1000))
-    return lambda lengths, max_tokens, seed: batcher()(lengths, max_tokens, next(seeds))
+def marking_padding(ids, pad_id):
+    ids[ids == pad_id] = -1
+    return causal(ids) & (ids >= 0)[:, None, None, :]
 
 
 RIGHT = {
     "02.1": [
-        (50, 10.7),
-        (0.5, 6 / 56),
-        (50.0, torch.tensor(10.71)),
-        (np.float32(50), 11),
+        (masks.target_mask,),
+        (lambda ids, pad_id: causal(ids) & seen(ids, pad_id),),
+        (marking_padding,),
     ],
     "02.2": [
-        (shortest(),),
-        (lambda sentences, coverage: tuple(shortest()(sentences, coverage)),),
-        (adding_shares,),
+        (attention(),),
+        (lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask),),
+        (scaling_in_place,),
+        (in_double,),
     ],
     "02.3": [
-        (leaking(),),
-        (leaking(WordTokenizer("de").preprocess),),
-        (lambda train, test: set(leaking()(train, test)),),
-        (lambda *pairs: np.array(leaking()(*pairs), dtype=int),),
-        (lambda *pairs: torch.tensor(leaking()(*pairs)).long(),),
+        (["B", "D"],),
+        ({"D", "B"},),
+        ("BD",),
+        ("b, d",),
+        (np.array(["B", "D"]),),
     ],
     "02.4": [
-        (batcher(),),
-        (batcher(key=sum),),
-        (batcher(key=lambda pair: (max(pair), min(pair))),),
-        (with_torch,),
-        (with_numpy,),
+        (16_640, 16_640),
+        (np.int64(16_640), torch.tensor(16_640)),
+        (16_640.0, 16_640.0),
     ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "02.1": [
-        ((55.6, 13.0), "take positions too"),
-        ((100, 12), "not by the tokens"),
-        ((60, 10.7), "not padding"),
-        ((40, 10.7), "draw the rectangle"),
-        ((50, 13.0), "in these batches too"),
-        ((50, 16.7), "in a batch of its own"),
-        ((50, 8.3), "Add up the positions"),
-        ((50, 12), "both rectangles"),
-        (("half", 10.7), "a number was expected"),
-        ((50, 44.6), "two rectangles"),
-        ((10.7, 50), "draw the rectangle"),
-        ((50, 10**400), "far too large"),
+        (lambda ids, pad_id: causal(ids).expand(len(ids), 1, -1, -1), "the padding is still seen"),
+        (lambda ids, pad_id: seen(ids, pad_id).expand(-1, -1, ids.shape[1], -1), "not what comes later"),
+        (lambda ids, pad_id: ~masks.target_mask(ids, pad_id), "upside down"),
+        (
+            lambda ids, pad_id: torch.ones(ids.shape[1], ids.shape[1]).tril(1).bool() & seen(ids, pad_id),
+            "one word that comes later",
+        ),
+        (lambda ids, pad_id: masks.target_mask(ids, pad_id).mT, "rows and keys are columns"),
+        (lambda ids, pad_id: causal(ids).tril(-1) & seen(ids, pad_id), "may see itself"),
+        (lambda ids, pad_id: masks.target_mask(ids, pad_id) & seen(ids, pad_id).mT, "rows of padding"),
+        (lambda ids, pad_id: masks.target_mask(ids, pad_id)[:, 0], "the shape is"),
+        (lambda ids, pad_id: masks.target_mask(ids, pad_id).float(), "torch.bool"),
+        (lambda ids, pad_id: masks.target_mask(ids, 1), "an argument"),
+        (lambda ids, pad_id: masks.causal_mask(4) & seen(ids, pad_id), "stopped with RuntimeError"),
+        (5, "a function was expected"),
+        (
+            lambda ids, pad_id: masks.target_mask(torch.tensor([[7, 8, 9, 1], [7, 1, 1, 1], [7, 8, 9, 6]]), 1),
+            "shape is",
+        ),
+        (lambda ids, pad_id: masks.target_mask(ids, pad_id).tolist(), "a tensor was expected"),
+        (lambda ids: masks.target_mask(ids, 1), "stopped with TypeError"),
     ],
     "02.2": [
-        (share_of_types, "you count types"),
-        (lambda *given: shortest()(*given)[4:], "specials are missing"),
-        (lambda *given: shortest()(*given)[4:] + SPECIALS, "come first"),
-        (lambda *given: SPECIALS[::-1] + shortest()(*given)[4:], "in this order"),
-        (shortest(extra=-1), "only"),
-        (one_more, "a shorter list"),
-        (shortest(enough=lambda known, total, coverage: known / total > coverage), "a shorter list"),
-        (shortest(rank=lambda counts: [token for token, _ in counts.most_common()]), "alphabetical"),
-        (shortest(rank=sorted), "the most frequent"),
-        (lambda sentences, coverage: [*SPECIALS, *chain.from_iterable(sentences)], "twice"),
-        (lambda sentences, coverage: set(shortest()(sentences, coverage)), "a list of tokens"),
-        (lambda *given: [(token, 1) for token in shortest()(*given)], "each a string"),
-        (lambda *given: [[token] for token in shortest()(*given)], "each a string"),
-        (lambda *given: [*shortest()(*given), None], "each a string"),
+        (attention(scale=lambda query: 1), "have not divided"),
+        (attention(scale=lambda query: 1 / query.shape[-1]), "not by its root"),
+        (attention(scale=lambda query: 1 / math.sqrt(5)), "length of a key"),
+        (attention(mask_scores=lambda scores, mask: scores), "no effect"),
+        (attention(mask_scores=lambda scores, mask: scores.masked_fill(mask, -torch.inf)), "may attend"),
+        (masked_after, "after the softmax"),
+        (attention(dim=-2), "over the keys"),
+        (lambda query, key, value, mask: query, "the shape is"),
+        (attention(scale=lambda query: 1 / math.sqrt(3)), "length of a key"),
+        (attention(mask_scores=lambda scores, mask: scores * mask), "a score of 0"),
+        (lambda *given: in_double(*given) * math.nan, "there is nan"),
+        (lambda *given: in_double(*given).half() * 2, "equation 1 again"),
     ],
     "02.3": [
-        (lambda train, test: [test.index(pair) for pair in test if pair in train], "number 1 is a leak"),
-        (leaking(lambda text: [text]), "number 3"),
-        (leaking(lambda text: [text.lower()]), "number 3"),
-        (leaking(lambda text: text.lower().replace(" .", ".").split()), "number 6"),
-        (leaking(side=1), "the German one"),
-        (leaking(lambda text: lower_tokens(text.rstrip(". "))), "full stop"),
-        (leaking(lambda text: sorted(lower_tokens(text))), "another order"),
-        (lambda train, test: [test[number] for number in leaking()(train, test)], "neither the pairs"),
-        (lambda train, test: leaking()(test, test), "the German one"),
-        (lambda train, test: [1, 3, 6], "the list is empty"),
-        (lambda train, test: 3, "a list of numbers"),
-        (lambda train, test: [number + 1 for number in leaking()(train, test)], "counted from 0"),
-        (lambda train, test: [number in leaking()(train, test) for number in range(len(test))], "nor True and False"),
-        (lambda train, test: [[number] for number in leaking()(train, test)], "neither the pairs"),
+        (["B"], "one of two conditions"),
+        (["D"], "one word too many"),
+        (["A", "B"], "A is right"),
+        ("C", "hides too much"),
+        (["x"], "A, B, C and D"),
+        ([], "one word too many"),
+        (5, "a list of letters"),
+        ("ABCD", "A is right"),
     ],
     "02.4": [
-        (batcher(key=None), "Let pairs of similar length meet"),
-        (batcher(key=lambda pair: pair[0]), "Sort by both sides"),
-        (batcher(shuffle=False), "in order of length"),
-        (batcher(mix=False), "the same sentences meet"),
-        (batcher(mix=False, shuffle=False), "in order of length"),
-        (lambda lengths, max_tokens, seed: batcher()(lengths, max_tokens, 0), "another seed"),
-        (not_seeded(), "the same seed"),
-        (batcher(last=False), "lost when the loop ended"),
-        (batcher(pad=False), "padded to the longest"),
-        (batcher(fits=lambda size, limit: size <= 1.1 * limit), "are allowed"),
-        (lambda lengths, max_tokens, seed: [[number] for number in range(len(lengths))], "are not full"),
-        (lambda lengths, max_tokens, seed: batcher()(lengths, max(max_tokens // 2, 20), seed), "are not full"),
-        (lambda lengths, max_tokens, seed: [[0], *batcher()(lengths, max_tokens, seed)], "more than one batch"),
-        (lambda lengths, max_tokens, seed: [[], *batcher()(lengths, max_tokens, seed)], "is empty"),
-        (lambda lengths, max_tokens, seed: list(range(len(lengths))), "a list of lists"),
-        (batcher(fits=lambda size, limit: size < limit), "just max_tokens"),
-        (lambda lengths, *rest: batcher()([(src, src) for src, _ in lengths], *rest), "on its larger side"),
-        (lambda *given: [[number + 1 for number in batch] for batch in batcher()(*given)], "the numbers are 0 to"),
-        (lambda *given: [["0"] for _ in given], "the numbers of its pairs"),
+        ((12_480, 12_480), "four projections"),
+        ((16_384, 16_384), "biases"),
+        ((133_120, 16_640), "share the width"),
+        ((16_640, 2_080), "an eighth"),
+        ((16_640, [16_640, 1]), "a number was expected"),
+        ((np.array([16_640, 1]), 16_640), "a number was expected"),
+        ((16_448, 16_640), "each maps 64 numbers"),
     ],
 }

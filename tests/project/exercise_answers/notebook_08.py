@@ -1,177 +1,241 @@
-"""Answers to the exercises of notebook 08: packed weights, PyTorch's masks, a test of batches, a conversion."""
+"""Answers to the exercises of notebook 08: BLEU by hand, wrong scorers, and luck."""
+
+import math
+from collections import Counter
+from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 import torch
-from torch import nn
 
-from transformer_lib import from_torch
-from transformer_lib.model.encoder import EncoderLayer
+from transformer_lib.inference import bleu
 
 
-def additive(mask, num_heads, hidden=-torch.inf):
-    floats = torch.zeros(mask.shape).masked_fill(~mask, hidden)
-    return floats[:, 0].repeat_interleave(num_heads, dim=0)
+def ngrams(tokens, order):
+    return Counter(tuple(tokens[i : i + order]) for i in range(len(tokens) - order + 1))
 
 
-def times_infinity(mask, num_heads):
-    return ((~mask).float() * -torch.inf)[:, 0].repeat_interleave(num_heads, dim=0)
+def matches(
+    merge=lambda counts: reduce(lambda a, b: a | b, counts),
+    clip=lambda found, wanted: (found & wanted).total(),
+    total=lambda found, tokens, order: found.total(),
+    ngrams=ngrams,
+):
+    def count(hypothesis, references, order):
+        found, wanted = ngrams(hypothesis, order), merge([ngrams(tokens, order) for tokens in references])
+        return clip(found, wanted), total(found, hypothesis, order)
+
+    return count
 
 
-def repeated(mask, num_heads):
-    return torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)[:, 0].repeat(num_heads, 1, 1)
+def best_reference(hypothesis, references, order):
+    return max(matches()(hypothesis, [tokens], order) for tokens in references)
 
 
-def sees_itself(mask):
-    blind = ~mask.any(dim=-1, keepdim=True)
-    return mask | (blind & torch.eye(mask.shape[-1], dtype=torch.bool))
+def without_the_last(tokens, order):
+    return Counter(tuple(tokens[i : i + order]) for i in range(len(tokens) - order))
 
 
-def in_place(mask):
-    mask[~mask.any(dim=-1)] = True
-    return mask
+def closest(lengths, length):
+    return min(lengths, key=lambda n: (abs(n - length), n))
 
 
-def mixes(module, x, change=lambda one: torch.randn_like(one), sentences=None, keep=True):
-    before = module(x)
-    for sentence in range(len(x)) if sentences is None else sentences:
-        changed = x.clone() if keep else x
-        changed[sentence] = change(changed[sentence])
-        moved = (module(changed) - before).abs().flatten(1).amax(dim=1) > 1e-5
-        moved[sentence] = False
-        if moved.any():
-            return True
-    return False
+def corpus_bleu(
+    choose=closest, mean=lambda p: math.prod(p) ** 0.25, penalty=lambda ratio: min(1, math.exp(1 - ratio)), scale=100
+):
+    def score(hypotheses, references):
+        pairs = list(zip(hypotheses, references, strict=True))
+        precisions = []
+        for order in range(1, 5):
+            sums = np.sum([matches()(h, many, order) for h, many in pairs], axis=0)
+            precisions.append(sums[0] / max(1, sums[1]))
+        length = sum(map(len, hypotheses))
+        wanted = sum(choose([len(tokens) for tokens in many], len(h)) for h, many in pairs)
+        return scale * penalty(wanted / length) * mean(precisions)
+
+    return score
 
 
-def any_moves(module, x):
-    changed = x.clone()
-    changed[0] += 1
-    return bool((module(changed) - module(x)).abs().max() > 1e-5)
+def mean_of_sentences(hypotheses, references):
+    return sum(corpus_bleu()([h], [many]) for h, many in zip(hypotheses, references, strict=True)) / len(hypotheses)
 
 
-def asks(module, x):
-    return not all(getattr(part, "batch_first", True) for part in module.modules())
+def mean_of_precisions(hypotheses, references):
+    product = 1
+    for order in range(1, 5):
+        counts = [matches()(h, many, order) for h, many in zip(hypotheses, references, strict=True)]
+        shares = [found / total for found, total in counts if total]
+        product *= sum(shares) / max(1, len(shares))
+    penalty = corpus_bleu(mean=lambda p: 1)(hypotheses, references)
+    return penalty * product**0.25
 
 
-def converted(order=("q_proj", "k_proj", "v_proj"), norms=("norm1", "norm2"), sizes=None, share=False, biases=True):
-    def convert(theirs):
-        attention, d_model = theirs.self_attn, theirs.self_attn.embed_dim
-        arguments = sizes or (d_model, attention.num_heads, theirs.linear1.out_features)
-        ours = EncoderLayer(*arguments, 0.0, 0.0, norm_first=sizes is None and theirs.norm_first)
-        parts = {
-            "self_attn.out_proj": attention.out_proj,
-            "norm1": getattr(theirs, norms[0]),
-            "feed_forward.linear1": theirs.linear1,
-            "feed_forward.linear2": theirs.linear2,
-            "norm2": getattr(theirs, norms[1]),
-        }
-        kinds = ("weight", "bias") if biases else ("weight",)
-        for kind in kinds:
-            packed = getattr(attention, f"in_proj_{kind}").chunk(3)
-            for name, part in zip(order, packed, strict=True):
-                getattr(getattr(ours.self_attn, name), kind).data = part.data.clone()
-            for name, part in parts.items():
-                weights = getattr(part, kind).data
-                getattr(ours.get_submodule(name), kind).data = weights if share else weights.clone()
-        return ours
-
-    return convert
+def with_logarithms(hypotheses, references):
+    return corpus_bleu(mean=lambda p: math.exp(sum(map(math.log, p)) / 4))(hypotheses, references)
 
 
-def by_gradients(module, x):
-    x.requires_grad_()
-    output = module(x)
-    for sentence in range(len(x)):
-        reached = torch.autograd.grad(output[sentence].square().sum(), x, retain_graph=True)[0].flatten(1).any(dim=1)
-        reached[sentence] = False
-        if reached.any():
-            return np.True_
-    return np.False_
+def interval(
+    draws=1000,
+    edges=(2.5, 97.5),
+    size=1.0,
+    replace=True,
+    paired=True,
+    score=bleu.bleu_from_ngram_counts,
+    of=lambda a, b: b - a,
+):
+    def find(hypotheses_a, hypotheses_b, references):
+        rng = np.random.default_rng(7)
+        counts = [bleu.sentence_counts(system, references) for system in (hypotheses_a, hypotheses_b)]
+        n = len(references)
+
+        def pick():
+            return rng.choice(n, size=int(n * size), replace=replace)
+
+        values = []
+        for _ in range(draws):
+            first = pick()
+            second = first if paired else pick()
+            values.append(of(score(counts[0][first].sum(axis=0)), score(counts[1][second].sum(axis=0))))
+        return tuple(np.percentile(values, edges))
+
+    return find
 
 
-def with_biases_mixed(theirs):
-    ours = converted()(theirs)
-    query, key = ours.self_attn.q_proj, ours.self_attn.k_proj
-    query.bias, key.bias = key.bias, query.bias
-    return ours
+def of_sentences(hypotheses_a, hypotheses_b, references):
+    scores = [
+        bleu.bleu_from_ngram_counts(bleu.sentence_counts(system, references)) for system in (hypotheses_a, hypotheses_b)
+    ]
+    picks = np.random.default_rng(7).choice(len(references), size=(1000, len(references)))
+    return np.percentile((scores[1] - scores[0])[picks].mean(axis=1), [2.5, 97.5])
 
 
+def popping(hypothesis, references, order):
+    found, allowed = ngrams(hypothesis, order), Counter()
+    while references:
+        allowed |= ngrams(references.pop(), order)
+    hypothesis.clear()
+    return np.array([(found & allowed).total(), found.total()])
+
+
+def sorting(hypotheses, references):
+    for h, many in zip(hypotheses, references, strict=True):
+        many.sort(key=lambda tokens: (abs(len(tokens) - len(h)), len(tokens)))
+    return np.float32(corpus_bleu(choose=lambda lengths, length: lengths[0])(hypotheses, references))
+
+
+def with_global_random_numbers(*systems):
+    np.random.seed(1)
+    counts, differences = [bleu.sentence_counts(system, systems[2]) for system in systems[:2]], []
+    for _ in range(1000):
+        drawn = np.random.randint(len(systems[2]), size=len(systems[2]))
+        differences.append(
+            np.subtract(*(bleu.bleu_from_ngram_counts(each[drawn].sum(axis=0)) for each in counts[::-1]))
+        )
+    return np.quantile(differences, [0.025, 0.975])
+
+
+PRECISIONS = [5 / 6, 4 / 5, 3 / 4, 2 / 3]
+FAULTS = {"A": "exchanged", "B": "averaged", "C": "right", "D": "tokenised", "E": "lower-cased"}
 RIGHT = {
     "08.1": [
-        (640, 703),
-        (1536 / 3 + 2 * 64, np.int64(703)),
-        (torch.tensor(640), torch.tensor(703)),
+        (PRECISIONS, 0.7165, 54.44),
+        ([Fraction(n, n + 1) for n in (5, 4, 3, 2)], math.exp(-1 / 3), 54.4448),
+        (np.array(PRECISIONS), np.float32(0.7165), torch.tensor(54.4)),
     ],
     "08.2": [
-        (additive,),
-        (lambda mask, num_heads: additive(mask, num_heads, hidden=-1e9).double(),),
-        (lambda mask, num_heads: additive(mask, num_heads, hidden=torch.finfo(torch.float32).min),),
+        (matches(),),
+        (lambda *arguments: list(matches()(*arguments)),),
+        (popping,),
     ],
     "08.3": [
-        (sees_itself,),
-        (lambda mask: mask | ~mask.any(dim=-1, keepdim=True),),
-        (lambda mask: torch.where(mask.any(-1, keepdim=True), mask, torch.eye(mask.shape[-1]).bool()),),
+        (corpus_bleu(),),
+        (sorting,),
     ],
-    "08.4": [
-        (mixes,),
-        (lambda module, x: torch.tensor(mixes(module, x, change=lambda one: one + 1)),),
-        (by_gradients,),
+    "08.4": [(FAULTS,), ({letter.lower(): fault.title() for letter, fault in FAULTS.items()},)],
+    "08.5": [
+        (interval(),),
+        (interval(draws=400),),
+        (with_global_random_numbers,),
     ],
-    "08.5": [(converted(),), (from_torch,)],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "08.1": [
-        ((128, 191), "make queries"),
-        ((1152, 1215), "make values"),
-        ((704, 767), "fourth head"),
-        ((448, 511), "stand apart"),
-        ((640, 704), "not the one after it"),
-        ((640, 800), "last_row: a head has"),
-        ((600, 703), "first_row"),
-        (("640", "703"), "a number was expected"),
-        ((641, 704), "counted from 0"),
-        ((576, 639), "first_row"),
-        (([640], [703]), "a number was expected"),
+        (([1, *PRECISIONS[1:]], 0.7165, 54.44), "clip"),
+        (([5 / 8, 4 / 7, 3 / 6, 2 / 5], 0.7165, 54.44), "not in the reference"),
+        (([5 / 6, 4 / 5, 3 / 4, 1 / 3], 0.7165, 54.44), "p4"),
+        ((PRECISIONS[:3], 0.7165, 54.44), "four precisions"),
+        ((PRECISIONS, 1, 75.98), "shorter than the reference"),
+        ((PRECISIONS, 1.284, 97.6), "exchanged"),
+        ((PRECISIONS, 0.75, 56.99), "not c/r"),
+        ((PRECISIONS, 0.8465, 64.3), "full stop of the reference"),
+        ((PRECISIONS, 0.7165, 0.5444), "as a fraction"),
+        ((PRECISIONS, 0.7165, 75.98), "BP is missing"),
+        ((PRECISIONS, 0.7165, 54.634), "geometric one"),
+        ((PRECISIONS, 0.7165, 23.88), "root of the product is missing"),
+        (([83.3, 80, 75, 66.7], 0.7165, 54.44), "not in per cent"),
+        (([5 / 6, 1, 3 / 4, 2 / 3], 0.7165, 54.44), "how many 2-grams"),
+        (([5 / 6, "4/5", 3 / 4, 2 / 3], 0.7165, 54.44), "a number was expected"),
+        ((PRECISIONS, math.exp(-1 / 4), 54.44), "c is 6 and r is 8"),
     ],
     "08.2": [
-        (times_infinity, "0 times minus infinity"),
-        (repeated, "each other's masks"),
-        (lambda mask, num_heads: additive(~mask, num_heads), "upside down"),
-        (lambda mask, num_heads: additive(mask, num_heads, hidden=-1.0), "so little"),
-        (lambda mask, num_heads: ~mask[:, 0].repeat_interleave(num_heads, dim=0), "made of floats"),
-        (lambda mask, num_heads: additive(mask, 1), "the shape is"),
-        (lambda mask, num_heads: additive(mask, num_heads).numpy(), "a tensor was expected"),
-        (lambda mask, num_heads: additive(mask, num_heads).unflatten(0, (-1, num_heads)), "the shape is"),
+        (matches(clip=lambda found, wanted: sum(n for g, n in found.items() if g in wanted)), "Clip"),
+        (matches(merge=lambda counts: sum(counts, Counter())), "add up what all references have"),
+        (matches(merge=lambda counts: counts[0]), "not the first one alone"),
+        (best_reference, "as a whole"),
+        (matches(clip=lambda found, wanted: len(set(found) & set(wanted)), total=lambda f, *_: len(f)), "*different*"),
+        (matches(clip=lambda found, wanted: len(set(found) & set(wanted))), "matches of"),
+        (matches(total=lambda found, tokens, order: len(tokens) - order + 1), "there are none"),
+        (matches(total=lambda found, tokens, order: len(tokens)), "divide by"),
+        (matches(ngrams=without_the_last), "the last n-gram"),
+        (lambda *arguments: matches()(*arguments)[0], "two numbers"),
+        (lambda *arguments: ("many", 3), "a number was expected"),
+        (lambda *arguments: [matches()(*arguments)], "two numbers"),
+        (lambda *arguments: matches()(*arguments)[::-1], "divide by"),
     ],
     "08.3": [
-        (lambda mask: mask, "attend to nothing"),
-        (lambda mask: mask | torch.eye(mask.shape[-1], dtype=torch.bool), "sees something else now"),
-        (lambda mask: torch.ones_like(mask), "sees something else now"),
-        (lambda mask: in_place(mask.contiguous()), "writes into the mask"),
-        (lambda mask: sees_itself(mask).float(), "of booleans"),
+        (corpus_bleu(scale=1), "as a fraction"),
+        (mean_of_sentences, "mean of the sentences' BLEU"),
+        (mean_of_precisions, "average precisions over sentences"),
+        (corpus_bleu(mean=lambda p: sum(p) / 4), "geometric one"),
+        (corpus_bleu(mean=math.prod), "exponent is 1/4"),
+        (corpus_bleu(mean=lambda p: math.sqrt(p[0] * p[1])), "2-grams only"),
+        (corpus_bleu(penalty=lambda ratio: 1), "penalty is missing"),
+        (corpus_bleu(penalty=lambda ratio: math.exp(1 - ratio)), "never above 1"),
+        (corpus_bleu(choose=lambda lengths, length: lengths[0]), "not the first one's"),
+        (corpus_bleu(choose=lambda lengths, length: min(lengths)), "not the shortest"),
+        (corpus_bleu(choose=lambda lengths, length: max(lengths)), "not the longest"),
+        (corpus_bleu(choose=lambda lengths, length: sum(lengths) / len(lengths)), "not their mean"),
+        (corpus_bleu(choose=lambda lengths, own: min(lengths, key=lambda n: (abs(n - own), -n))), "equally close"),
+        (with_logarithms, "stopped with ValueError"),
+        (lambda hypotheses, references: "37", "a number was expected"),
+        (lambda hypotheses, references: 50.0, "with 1 reference a sentence"),
+        (lambda hypotheses, references: math.nan, "this is nan"),
+        (lambda hypotheses, references: corpus_bleu()(references, hypotheses), "stopped with"),
     ],
     "08.4": [
-        (any_moves, "own output may move"),
-        (asks, "each time another one"),
-        (lambda module, x: mixes(module, x, sentences=[0]), "each time another one"),
-        (lambda module, x: mixes(module, x, keep=False), "clone it first"),
-        (lambda module, x: "no", "True or False"),
-        (lambda module, x: module(x) != module(x.flip(0)).flip(0), "True or False"),
-        (
-            lambda module, x: bool((module(x) - module(x.flip(0)).flip(0)).abs().max() > 1e-5),
-            "each time another one",
-        ),
+        ({**FAULTS, "A": "right", "C": "exchanged"}, "A is not 'right'"),
+        ({**FAULTS, "B": "exchanged", "A": "averaged"}, "perfect long sentence"),
+        ({**FAULTS, "D": "lower-cased", "E": "tokenised"}, "in capitals"),
+        ({**FAULTS, "E": "tokenised"}, "*isn't*"),
+        ({**FAULTS, "E": "smoothed"}, "one of these"),
+        ({"A": "exchanged"}, "five scorers"),
+        ("A", "a dictionary"),
     ],
     "08.5": [
-        (converted(order=("k_proj", "q_proj", "v_proj")), "q_proj is that of the key"),
-        (converted(norms=("norm2", "norm1")), "norms are exchanged"),
-        (converted(biases=False), "nothing like these"),
-        (converted(sizes=(16, 8, 24)), "8 heads"),
-        (lambda theirs: EncoderLayer(theirs.self_attn.embed_dim, theirs.self_attn.num_heads, 32), "another size"),
-        (converted(share=True), "share their weights"),
-        (lambda theirs: theirs, "an EncoderLayer of this library"),
-        (nn.Identity(), "an EncoderLayer of this library"),
-        (with_biases_mixed, "the bias of q_proj is that of the key"),
-        (lambda: None, "stopped with TypeError"),
+        (interval(paired=False), "*the same sentences*"),
+        (interval(replace=False), "put each sentence back"),
+        (interval(of=lambda a, b: a - b), "a minus b"),
+        (interval(edges=(5, 95)), "2.5 % at each"),
+        (interval(edges=(97.5, 2.5)), "low is above high"),
+        (interval(edges=(0, 100)), "times as wide"),
+        (interval(size=0.5), "times as wide"),
+        (interval(of=lambda a, b: (b - a) / 100), "a fraction"),
+        (interval(of=lambda a, b: b), "BLEU of b lies"),
+        (interval(draws=1), "Draw many"),
+        (of_sentences, "the sentences' differences"),
+        (interval(of=lambda a, b: b - a + 2), "expected about"),
+        (lambda *systems: 0.01, "two numbers"),
+        (lambda *systems: (math.nan, math.nan), "nan or infinity"),
+        (lambda *systems: bleu.bootstrap(*systems), "stopped with"),
     ],
 }

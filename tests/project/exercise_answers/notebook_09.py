@@ -1,313 +1,184 @@
-"""Answers to the exercises of notebook 09: the recipe's numbers, an average, an encoder of one's own, a parser."""
+"""Answers to the exercises of notebook 09: the paper's numbers, and attention that saves something."""
 
-import re
+import math
+from fractions import Fraction
 
 import numpy as np
 import torch
-from torch import nn
+import torch.nn.functional as F
 
-from transformer_lib.data.corpora import load_corpus
-from transformer_lib.model.attention import MultiHeadAttention
-from transformer_lib.model.embeddings import SinusoidalPositionalEncoding
-from transformer_lib.model.encoder import Encoder, EncoderLayer
-
-PEAK = 512**-0.5 * 4000**-0.5
-MATRIX = 37_000 * 512
+from transformer_lib.model.masks import local_mask
 
 
-def mean(states):
-    return {name: sum(state[name] for state in states) / len(states) for name in states[0]}
+def multiplications(projections=4, mixing=2, feed_forward=2):
+    return lambda n, d_model, d_ff: (
+        projections * n * d_model**2 + mixing * n**2 * d_model + feed_forward * n * d_model * d_ff
+    )
 
 
-def in_place(states):
-    total = states[0]
-    for state in states[1:]:
-        for name in total:
-            total[name] += state[name]
-    return {name: tensor / len(states) for name, tensor in total.items()}
+def entropy(vocab_size, smoothing):
+    target = torch.full((vocab_size,), smoothing / vocab_size)
+    target[0] += 1 - smoothing
+    return torch.special.entr(target).sum()
 
 
-def halving(states):
-    average = states[0]
-    for state in states[1:]:
-        average = {name: (average[name] + state[name]) / 2 for name in average}
-    return average
+def terms(vocab_size, smoothing, others=1, log=math.log):
+    """The sum with the right token's term and those of vocab_size - ``others``; 0 · ln 0 is 0."""
+    right, other = 1 - smoothing + smoothing / vocab_size, smoothing / vocab_size
+    return -right * log(right) - ((vocab_size - others) * other * log(other) if other else 0)
 
 
-def popping(states):
-    count = len(states)
-    total = states.pop()
-    for name in list(total):
-        total[name] = torch.stack([total[name], *(state.pop(name) for state in states)]).sum(0) / count
-    return total
+def by_pytorch(vocab_size, smoothing):
+    target = torch.full((1, vocab_size), smoothing / vocab_size)
+    target[0, 0] += 1 - smoothing
+    return F.cross_entropy(target.clamp(min=1e-30).log(), torch.tensor([0]), label_smoothing=smoothing)
 
 
-def rotate(x):
-    position = torch.arange(x.shape[-2])[:, None]
-    angle = position * 10_000 ** (-torch.arange(0, x.shape[-1], 2) / x.shape[-1])
-    a, b = x[..., 0::2], x[..., 1::2]
-    return torch.stack([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], dim=-1).flatten(-2)
+def spread_over_others(vocab_size, smoothing):
+    return -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(smoothing / (vocab_size - 1))
 
 
-class Rotary(MultiHeadAttention):
-    turns = "qk"
-
-    def forward(self, query, key, value, mask=None, need_weights=False):
-        parts = {
-            "q": (self.q_proj, query),
-            "k": (self.k_proj, key),
-            "v": (self.v_proj, value),
-        }
-        q, k, v = (
-            rotate(self.split_heads(projection(x))) if name in self.turns else self.split_heads(projection(x))
-            for name, (projection, x) in parts.items()
-        )
-        scores = q @ k.mT / q.shape[-1] ** 0.5
-        weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1)
-        return self.out_proj((weights @ v).transpose(1, 2).flatten(2)), weights if need_weights else None
+def blocks_and_columns(n):
+    side, place = math.ceil(math.sqrt(n)), torch.arange(n)
+    row, column = place // side, place % side
+    return (row[:, None] == row) | (column[:, None] == column)
 
 
-class RotaryValues(Rotary):
-    turns = "qkv"
+def one_hub(n):
+    """All look at the first √n positions, each of which looks at √n others."""
+    side = math.ceil(math.sqrt(n))
+    mask = torch.zeros(n, n, dtype=torch.bool)
+    mask[:, :side] = True
+    for hub in range(side):
+        mask[hub, hub * side : (hub + 1) * side] = True
+    return mask
 
 
-class RotaryQueries(Rotary):
-    turns = "q"
+def distribution(vocab_size, smoothing):
+    target = torch.full((vocab_size,), smoothing / vocab_size)
+    target[0] += 1 - smoothing
+    return torch.distributions.Categorical(probs=target).entropy()
 
 
-class Relative(MultiHeadAttention):
-    """Shaw et al. 2018, with one vector for each distance up to four, for the keys."""
-
-    def __init__(self, *sizes):
-        super().__init__(*sizes)
-        self.distances = nn.Parameter(torch.zeros(9, self.q_proj.in_features // self.num_heads))
-
-    def distance(self, length):
-        place = torch.arange(length)
-        return (place[None, :] - place[:, None]).clamp(-4, 4) + 4
-
-    def forward(self, query, key, value, mask=None, need_weights=False):
-        q, k, v = map(
-            self.split_heads,
-            (self.q_proj(query), self.k_proj(key), self.v_proj(value)),
-        )
-        by_distance = self.distances[self.distance(query.shape[1])]  # [len, len, d_k]
-        scores = (q @ k.mT + torch.einsum("bhqd,qkd->bhqk", q, by_distance)) / q.shape[-1] ** 0.5
-        weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1)
-        return self.out_proj((weights @ v).transpose(1, 2).flatten(2)), weights if need_weights else None
+def fewer_rows(n):
+    row, column = np.divmod(np.arange(n), math.isqrt(n))
+    return torch.from_numpy((row[:, None] == row) | (column[:, None] == column))
 
 
-class Symmetric(Relative):
-    def distance(self, length):
-        place = torch.arange(length)
-        return (place[None, :] - place[:, None]).abs().clamp(max=4)
+def blocks(n):
+    row = torch.arange(n) // math.ceil(math.sqrt(n))
+    return row[:, None] == row
 
 
-class Blind(Rotary):
-    def forward(self, query, key, value, mask=None, need_weights=False):
-        return super().forward(query, key, value, None, need_weights)
-
-
-class Dropping(Rotary):
-    def forward(self, query, key, value, mask=None, need_weights=False):
-        output, weights = super().forward(query, key, value, mask, need_weights)
-        return nn.functional.dropout(output, 0.1), weights
-
-
-def encoder_with(attention, before=lambda x: x, after=lambda memory, maps: (memory, maps), unused=False):
-    class Mine(Encoder):
-        def __init__(self, num_layers, d_model, num_heads, d_ff, dropout=0.1, inner_dropout=0.1, norm_first=False):
-            sizes = (d_model, num_heads, d_ff, dropout, inner_dropout, norm_first)
-            norm = nn.LayerNorm(d_model) if norm_first else None
-            super().__init__((EncoderLayer(*sizes) for _ in range(num_layers)), norm)
-            for layer in self.layers:
-                layer.self_attn = attention(d_model, num_heads, inner_dropout)
-            if unused:
-                self.spare = nn.Linear(d_model, d_model)
-
-        def forward(self, x, mask=None, need_weights=False):
-            return after(*super().forward(before(x), mask, need_weights))
-
-    return Mine
-
-
-def with_positions(x):
-    return x + SinusoidalPositionalEncoding(100, x.shape[-1])(x.shape[1])
-
-
-def write(tree):
-    tokens, open_phrases = [], []
-    for part in re.findall(r"\([^\s()]+ [^\s()]+\)|\([^\s()]+|\)", tree):
-        if part == ")":
-            tokens.append(f"){open_phrases.pop()}")
-        elif part.endswith(")"):
-            tokens.append(part[1:].split()[0])
-        else:
-            open_phrases.append(part[1:])
-            tokens.append(part)
-    return tokens
-
-
-def read(tokens, words, check_labels=True):
-    open_phrases, parts, words = [], [], list(words)
-    for number, token in enumerate(tokens):
-        if token[0] == "(":
-            if number and not open_phrases:
-                return ""
-            open_phrases.append(token[1:])
-            parts.append(f" {token}")
-        elif token[0] == ")":
-            if not open_phrases or (open_phrases.pop() != token[1:] and check_labels):
-                return ""
-            parts.append(")")
-        elif open_phrases and words:
-            parts.append(f" ({token} {words.pop(0)})")
-        else:
-            return ""
-    return "" if open_phrases or words or not tokens else "".join(parts).strip()
-
-
-def read_and_pop(tokens, words):
-    """Read one phrase after the other, and take from the lists what has been read."""
-
-    def phrase():
-        token = tokens.pop(0)
-        if token[0] == ")":
-            raise IndexError
-        if token[0] != "(":
-            return f"({token} {words.pop(0)})"
-        parts = [token]
-        while tokens[0][0] != ")":
-            parts.append(phrase())
-        if tokens.pop(0)[1:] != token[1:] or len(parts) == 1:
-            raise IndexError
-        return " ".join(parts) + ")"
-
-    try:
-        tree = phrase()
-    except IndexError:
-        return ""
-    return "" if tokens or words else tree
-
-
-def careless(tokens, words):
-    words = iter(words)
-    parts = [f" {t}" if t[0] == "(" else ")" if t[0] == ")" else f" ({t} {next(words, 'nothing')})" for t in tokens]
-    return "".join(parts).strip()
-
-
-def plain(tree):
-    """Write a tree with brackets that do not say what they close."""
-    return [")" if token[0] == ")" else token for token in write(tree)]
-
-
-def read_plain(tokens, words):
-    return read(tokens, words, check_labels=False)
-
-
-GOLD = dict(zip(load_corpus("sample").lines("test", "en"), load_corpus("sample").lines("test", "tree"), strict=True))
-
-
-def lookup(change=lambda tree: tree):
-    return lambda sentences: [change(GOLD[sentence]) for sentence in sentences]
-
-
-def seldom_wrong(sentences):
-    return ["" if number % 20 == 0 else GOLD[sentence] for number, sentence in enumerate(sentences)]
-
-
-def right_branching(sentences):
-    return ["(S " + " ".join(f"(NN {word})" for word in sentence.split()) + ")" for sentence in sentences]
+def columns(n):
+    column = torch.arange(n) % math.ceil(math.sqrt(n))
+    return column[:, None] == column
 
 
 RIGHT = {
     "09.1": [
-        (PEAK, PEAK / 2, 2 * MATRIX),
-        (7.0e-4, 3.5e-4, 37_888_000),
-        (np.float32(PEAK), torch.tensor(PEAK / 2), 37.9),
-        (0.0007, 0.00035, 3.79e7),
+        (101, 86_250),
+        (100.97, 86_208),
+        (100_900_000, 44.2e6 / 512),
+        (np.float32(101), Fraction(44_200_000, 512)),
     ],
     "09.2": [
-        (mean,),
-        (popping,),
+        ((1024 * 4000) ** -0.5, [2000, 16_000], 16_000),
+        (4.94e-4, (16_000, 2000), 16_000.0),
+        (5e-4, torch.tensor([2000, 16_000]), np.int64(16_000)),
+        (4.94e-4, np.array([16e3, 2e3]), 16e3),
     ],
-    "09.3": [
-        (encoder_with(Rotary),),
-        (encoder_with(Relative),),
-        (encoder_with(Rotary, after=lambda *both: list(both)),),
-    ],
+    "09.3": [(multiplications(), 3072), (lambda n, d, d_ff: 2 * n * d * (2 * d + n + d_ff), torch.tensor(3072.0))],
     "09.4": [
-        (write, read),
-        (plain, read_plain),
-        (write, read_and_pop),
+        (entropy,),
+        (by_pytorch,),
+        (terms,),
+        (distribution,),
     ],
     "09.5": [
-        (lookup(),),
-        (seldom_wrong,),
-        (lambda sentences: (GOLD[sentences.pop(0)] for _ in range(500)),),
+        (blocks_and_columns,),
+        (one_hub,),
+        (fewer_rows,),
     ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "09.1": [
-        ((4000**-0.5, PEAK / 2, 2 * MATRIX), "first factor"),
-        ((512**-0.5, PEAK / 2, 2 * MATRIX), "second factor"),
-        ((1e-3, PEAK / 2, 2 * MATRIX), "where the warm-up ends"),
-        ((PEAK, PEAK / 4, 2 * MATRIX), "*root* of the step"),
-        ((PEAK, 4 * PEAK, 2 * MATRIX), "warm-up has ended"),
-        ((PEAK, PEAK, 2 * MATRIX), "compare it with the highest rate"),
-        ((PEAK, PEAK / 2, MATRIX), "three matrices become one"),
-        ((PEAK, PEAK / 2, 3 * MATRIX), "still there"),
-        ((PEAK, PEAK / 2, 2 * MATRIX + 37_000), "biases"),
-        ((np.float32(4000**-0.5), PEAK / 2, 2 * MATRIX), "first factor"),
-        ((PEAK, PEAK / 2, 18.9), "three matrices become one"),
-        ((PEAK, PEAK / 2, "38 million"), "a number was expected"),
+        ((82, 86_250), "three places"),
+        ((119.8, 86_250), "once already"),
+        ((56.7, 86_250), "part of the model"),
+        ((63.1, 86_250), "as it is"),
+        ((44.2, 86_250), "none of them can go"),
+        ((70, 86_250), "beside the layers"),
+        ((101, 123_242), "the layers alone"),
+        ((101, 28_776), "costs 512 numbers, once"),
+        ((101, 49_300), "on top of"),
+        (("many", 86_250), "a number was expected"),
+        ((10**400, 86_250), "far too large"),
+        ((101, 86.25), "how many times"),
     ],
     "09.2": [
-        (in_place, "weights have changed"),
-        (halving, "count alike"),
-        (lambda states: states[-1], "last checkpoint"),
-        (lambda states: {name: tensor * len(states) for name, tensor in mean(states).items()}, "divide"),
-        (lambda states: {name: tensor * len(states) / 5 for name, tensor in mean(states).items()}, "another number"),
-        (lambda states: [tensor for tensor in mean(states).values()], "a dictionary"),
-        (lambda states: {"weights": torch.zeros(3)}, "the names of the weights"),
-        (lambda states: {name: tensor.tolist() for name, tensor in mean(states).items()}, "a tensor was expected"),
-        (lambda states: {name: states[0][name] + states[-1][name] for name in states[0]}, "number by number"),
+        ((6.99e-4, [2000, 16_000], 16_000), "that is base"),
+        ((4000**-0.5, [2000, 16_000], 16_000), "d_model lowers"),
+        ((1 / 4_096_000, [2000, 16_000], 16_000), "take the root"),
+        ((1024**-0.5, [2000, 16_000], 16_000), "put step"),
+        ((4.94e-4, [2000, 8000], 16_000), "by √2, not by 2"),
+        ((4.94e-4, 2000, 16_000), "half of its peak twice"),
+        ((4.94e-4, [1000, 16_000], 16_000), "a straight line"),
+        ((4.94e-4, [2000, 16_000], 8000), "twice the warm-up"),
+        ((4.94e-4, [2000, 16_000], 2000), "*raises*"),
+        ((4.94e-4, [2000, 16_000, 4000], 16_000), "half of its peak twice"),
+        ((4.94e-4, [2000, None], 16_000), "a number was expected"),
+        ((4.5e-4, [2000, 16_000], 16_000), "put step"),
     ],
     "09.3": [
-        (encoder_with(MultiHeadAttention), "order of the words does not matter"),
-        (encoder_with(MultiHeadAttention, before=with_positions), "hidden position in front"),
-        (encoder_with(RotaryValues), "hidden position in front"),
-        (encoder_with(RotaryQueries), "hidden position in front"),
-        (encoder_with(Symmetric), "left from right"),
-        (encoder_with(Blind), "padding is seen"),
-        (encoder_with(Dropping), "evaluation mode"),
-        (encoder_with(Rotary, after=lambda memory, maps: (memory.detach(), maps)), "no gradient leads back"),
-        (encoder_with(Rotary, after=lambda memory, maps: (memory, None)), "list of 2 maps"),
-        (encoder_with(Rotary, unused=True), "no part in what comes out"),
-        (encoder_with(Rotary, after=lambda memory, maps: memory), "return two things"),
-        (encoder_with(Rotary, after=lambda memory, maps: (memory, maps[-1:])), "list of 2 maps"),
-        (nn.Linear, "stopped with TypeError"),
-        (lambda *sizes: "an encoder", "an encoder is an nn.Module"),
-        (encoder_with(Rotary, before=lambda x: 0 * x / 0), "there is nan"),
+        ((multiplications(projections=3), 3072), "four projections"),
+        ((multiplications(projections=0), 3072), "the output, are missing"),
+        ((multiplications(mixing=1), 3072), "two products"),
+        ((multiplications(mixing=0), 3072), "n · n"),
+        ((multiplications(mixing=16), 3072), "eight heads"),
+        ((multiplications(feed_forward=0), 3072), "the feed-forward network is missing"),
+        ((multiplications(feed_forward=1), 3072), "two matrices"),
+        ((multiplications(8, 4, 4), 3072), "multiplications only"),
+        ((lambda n, d, d_ff: multiplications()(n, d, d_ff) // n, 3072), "for one word"),
+        ((lambda n, d, d_ff: 4 * n * d * d + 2 * n * d + 2 * n * d * d_ff, 3072), "all n words"),
+        ((lambda n, d, d_ff: 12 * n * d * d + 2 * n * n * d, 3072), "product by product"),
+        ((multiplications(), 512), "compared with itself"),
+        ((multiplications(), 1024), "feed-forward network belongs"),
+        ((multiplications(), 2048), "four projections and *two*"),
+        ((multiplications(), 6144), "two products grow"),
+        ((multiplications(), 4000), "solve for n"),
+        (([12], 3072), "a function was expected"),
+        ((multiplications(), 1536), "solve for n"),
+        ((lambda n, d, d_ff: [n, d], 3072), "a number was expected"),
     ],
     "09.4": [
-        ((str.split, lambda tokens, words: " ".join(tokens)), "over other words"),
-        ((write, careless), "no tree for these words"),
-        ((write, lambda tokens, words: read(tokens, words[: len(words)]) or tokens), "no tree for these words"),
-        ((write, lambda tokens, words: read(tokens, words[::-1])), "in another order"),
-        ((write, lambda tokens, words: " ".join(tokens)), "each tag needs its own"),
-        ((lambda tree: " ".join(write(tree)), read), "a list of tokens"),
-        ((write, lambda tokens, words: read(tokens, words) or None), "return an empty string"),
-        ((write, lambda tokens, words: read(tokens, words).lower()), "the words are others"),
-        ((write, lambda tokens: read(tokens, [])), "stopped with TypeError"),
+        (lambda size, smoothing: -math.log(1 - smoothing + smoothing / size), "the hard target"),
+        (lambda size, smoothing: terms(size, smoothing, others=size), "have terms too"),
+        (lambda size, smoothing: terms(size, smoothing, others=size - 1), "vocab_size − 1"),
+        (lambda size, smoothing: terms(size, smoothing, others=0), "one token less"),
+        (spread_over_others, "the right one included"),
+        (lambda size, smoothing: terms(size, smoothing, log=math.log2), "natural logarithm"),
+        (lambda size, smoothing: math.exp(terms(size, smoothing)), "e to the power"),
+        (lambda size, smoothing: -terms(size, smoothing), "minus the logarithm"),
+        (lambda size, smoothing: 0.0, "certainty is punished"),
+        (lambda size, smoothing: math.log(size), "sum over all tokens"),
+        (lambda size, smoothing: terms(size, smoothing) + 0 * math.log(smoothing), "0 · ln 0"),
+        (lambda size, smoothing: terms(size, 0.1), "sum over all tokens"),
+        (lambda size, smoothing: terms(size, smoothing, log=math.log10), "sum over all tokens"),
+        (lambda size, smoothing: math.nan, "this is nan"),
     ],
     "09.5": [
-        (right_branching, "0 of 500"),
-        (lookup(lambda tree: re.sub(r" [^\s()]+\)", lambda word: word[0].lower(), tree)), "lower-case"),
-        (lambda sentences: [GOLD[sentence] for sentence in sorted(sentences)], "not in the sentences' order"),
-        (lookup(lambda tree: " ".join(write(tree))), "words are not in the trees"),
-        (lambda sentences: lookup()(sentences)[:100], "100 trees came back"),
-        (lambda sentences: [write(GOLD[sentence]) for sentence in sentences], "a list of trees"),
-        (lambda sentences: [None] * 500, "a list of trees"),
+        (lambda n: torch.ones(n, n, dtype=torch.bool), "full attention"),
+        (lambda n: local_mask(n, 3), "some keys must be far away"),
+        (blocks, "some keys must be far away"),
+        (columns, "does not depend on input"),
+        (lambda n: torch.ones(n, n, dtype=torch.bool).tril(), "are allowed"),
+        (lambda n: columns(n) & ~blocks(n), "does not depend"),
+        (lambda n: blocks(n).float(), "torch.bool"),
+        (lambda n: blocks_and_columns(16), "the shape is"),
+        (lambda n: torch.zeros(n, n, dtype=torch.bool), "sees nothing"),
+        (lambda n: [[True]], "a tensor was expected"),
+        (lambda n: blocks_and_columns(n).tril(), "does not depend on input"),
+        (lambda n: one_hub(n) & one_hub(n).T, "does not depend on input"),
     ],
 }

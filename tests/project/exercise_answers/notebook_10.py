@@ -1,166 +1,177 @@
-"""Answers to the exercises of notebook 10: what a cache, a layer and a matrix product cost, and a batch in parts."""
-
-import math
+"""Answers to the exercises of notebook 10: packed weights, PyTorch's masks, a test of batches, a conversion."""
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+from torch import nn
 
-from transformer_lib.training.loss import sequence_loss
-
-
-def operations(length, d_model, d_ff, projections=4, attention=2, feed_forward=2, each=2):
-    products = (
-        projections * length * d_model**2 + attention * length**2 * d_model + feed_forward * length * d_model * d_ff
-    )
-    return each * products
+from transformer_lib import from_torch
+from transformer_lib.model.encoder import EncoderLayer
 
 
-def times(rows, inner, columns, rate, bandwidth, each=2, size=4, read=True, written=True):
-    numbers = inner * columns + read * rows * inner + written * rows * columns
-    return each * rows * inner * columns / rate, size * numbers / bandwidth
+def additive(mask, num_heads, hidden=-torch.inf):
+    floats = torch.zeros(mask.shape).masked_fill(~mask, hidden)
+    return floats[:, 0].repeat_interleave(num_heads, dim=0)
 
 
-def gradients(weight=lambda tokens, all_tokens, part: tokens / all_tokens, clear="first", result=float):
-    def compute(model, parts, pad_id):
-        if clear == "first":
-            model.zero_grad()
-        all_tokens = sum((part.tgt[:, 1:] != pad_id).sum() for part in parts)
-        total = 0.0
-        for part in parts:
-            if clear == "always":
-                model.zero_grad()
-            logits, targets = model.logits_and_targets(*part)
-            tokens = (targets != pad_id).sum()
-            loss = sequence_loss(logits, targets, pad_id)
-            (loss * weight(tokens, all_tokens, part)).backward()
-            total += loss.item() * tokens / all_tokens
-        return result(total)
-
-    return compute
+def times_infinity(mask, num_heads):
+    return ((~mask).float() * -torch.inf)[:, 0].repeat_interleave(num_heads, dim=0)
 
 
-def by_autograd(model, parts, pad_id):
-    """Without ``backward``: the gradients of each part are added up, and left in the model at the end."""
-    weights, tokens = list(model.parameters()), sum((part.tgt[:, 1:] != pad_id).sum() for part in parts)
-    total, summed = 0, [torch.zeros_like(weight) for weight in weights]
-    while parts:
-        loss = sequence_loss(*model.logits_and_targets(*parts.pop()), pad_id, reduction="sum") / tokens
-        total += loss.detach()
-        for one, gradient in zip(summed, torch.autograd.grad(loss, weights), strict=True):
-            one += gradient
-    for weight, one in zip(weights, summed, strict=True):
-        weight.grad = one
-    return total.numpy()
+def repeated(mask, num_heads):
+    return torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)[:, 0].repeat(num_heads, 1, 1)
 
 
-def sums(model, parts, pad_id):
-    model.zero_grad()
-    tokens = sum((part.tgt[:, 1:] != pad_id).sum() for part in parts)
-    loss = sum(sequence_loss(*model.logits_and_targets(*part), pad_id, reduction="sum") for part in parts) / tokens
-    loss.backward()
-    return loss
+def sees_itself(mask):
+    blind = ~mask.any(dim=-1, keepdim=True)
+    return mask | (blind & torch.eye(mask.shape[-1], dtype=torch.bool))
 
 
-def at_once(model, parts, pad_id):
-    model.zero_grad()
-    longest = max(part.src.shape[1] for part in parts)
-    ids = torch.cat([F.pad(part.src, (0, longest - part.src.shape[1]), value=pad_id) for part in parts])
-    loss = sequence_loss(*model.logits_and_targets(ids, ids), pad_id)
-    loss.backward()
-    return loss
+def in_place(mask):
+    mask[~mask.any(dim=-1)] = True
+    return mask
 
 
-def stepping(model, parts, pad_id):
-    loss = gradients()(model, parts, pad_id)
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight -= 0.1 * weight.grad
-    return loss
+def mixes(module, x, change=lambda one: torch.randn_like(one), sentences=None, keep=True):
+    before = module(x)
+    for sentence in range(len(x)) if sentences is None else sentences:
+        changed = x.clone() if keep else x
+        changed[sentence] = change(changed[sentence])
+        moved = (module(changed) - before).abs().flatten(1).amax(dim=1) > 1e-5
+        moved[sentence] = False
+        if moved.any():
+            return True
+    return False
 
 
-def only_looking(model, parts, pad_id):
-    return sum(sequence_loss(*model.logits_and_targets(*part), pad_id) for part in parts) / len(parts)
+def any_moves(module, x):
+    changed = x.clone()
+    changed[0] += 1
+    return bool((module(changed) - module(x)).abs().max() > 1e-5)
 
 
-def without_way_back(model, parts, pad_id):
-    model.zero_grad()
-    return sum(sequence_loss(*model.logits_and_targets(*part), pad_id).item() for part in parts)
+def asks(module, x):
+    return not all(getattr(part, "batch_first", True) for part in module.modules())
+
+
+def converted(order=("q_proj", "k_proj", "v_proj"), norms=("norm1", "norm2"), sizes=None, share=False, biases=True):
+    def convert(theirs):
+        attention, d_model = theirs.self_attn, theirs.self_attn.embed_dim
+        arguments = sizes or (d_model, attention.num_heads, theirs.linear1.out_features)
+        ours = EncoderLayer(*arguments, 0.0, 0.0, norm_first=sizes is None and theirs.norm_first)
+        parts = {
+            "self_attn.out_proj": attention.out_proj,
+            "norm1": getattr(theirs, norms[0]),
+            "feed_forward.linear1": theirs.linear1,
+            "feed_forward.linear2": theirs.linear2,
+            "norm2": getattr(theirs, norms[1]),
+        }
+        kinds = ("weight", "bias") if biases else ("weight",)
+        for kind in kinds:
+            packed = getattr(attention, f"in_proj_{kind}").chunk(3)
+            for name, part in zip(order, packed, strict=True):
+                getattr(getattr(ours.self_attn, name), kind).data = part.data.clone()
+            for name, part in parts.items():
+                weights = getattr(part, kind).data
+                getattr(ours.get_submodule(name), kind).data = weights if share else weights.clone()
+        return ours
+
+    return convert
+
+
+def by_gradients(module, x):
+    x.requires_grad_()
+    output = module(x)
+    for sentence in range(len(x)):
+        reached = torch.autograd.grad(output[sentence].square().sum(), x, retain_graph=True)[0].flatten(1).any(dim=1)
+        reached[sentence] = False
+        if reached.any():
+            return np.True_
+    return np.False_
+
+
+def with_biases_mixed(theirs):
+    ours = converted()(theirs)
+    query, key = ours.self_attn.q_proj, ours.self_attn.k_proj
+    query.bias, key.bias = key.bias, query.bias
+    return ours
 
 
 RIGHT = {
     "10.1": [
-        (210, 20, 2870, 210),
-        (np.int64(210), 20.0, torch.tensor(2870), 210),
+        (640, 703),
+        (1536 / 3 + 2 * 64, np.int64(703)),
+        (torch.tensor(640), torch.tensor(703)),
     ],
     "10.2": [
-        (operations,),
-        (lambda n, d, f: 2.0 * n * d * (4 * d + 2 * n + 2 * f),),
-        (lambda *sizes: np.int64(operations(*sizes)),),
+        (additive,),
+        (lambda mask, num_heads: additive(mask, num_heads, hidden=-1e9).double(),),
+        (lambda mask, num_heads: additive(mask, num_heads, hidden=torch.finfo(torch.float32).min),),
     ],
     "10.3": [
-        (lambda *sizes: max(times(*sizes)),),
-        (lambda *sizes: torch.tensor(times(*sizes)).double().amax(),),
-        (lambda *sizes: np.float32(max(times(*sizes))),),
+        (sees_itself,),
+        (lambda mask: mask | ~mask.any(dim=-1, keepdim=True),),
+        (lambda mask: torch.where(mask.any(-1, keepdim=True), mask, torch.eye(mask.shape[-1]).bool()),),
     ],
     "10.4": [
-        (gradients(),),
-        (gradients(result=lambda total: total),),
-        (by_autograd,),
+        (mixes,),
+        (lambda module, x: torch.tensor(mixes(module, x, change=lambda one: one + 1)),),
+        (by_gradients,),
     ],
+    "10.5": [(converted(),), (from_torch,)],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "10.1": [
-        ((400, 20, 2870, 210), "the beginning grows"),
-        ((190, 20, 2870, 210), "the first step has a position"),
-        ((210, 1, 2870, 210), "one for each step"),
-        ((210, 210, 2870, 210), "is not computed again"),
-        ((210, 20, 1540, 210), "causal mask hides"),
-        ((210, 20, 8000, 210), "each of t queries"),
-        ((210, 20, 2870, 20), "every key so far"),
-        ((210, 20, 2870, 400), "one query meets t keys"),
-        ((210, [20], 2870, 210), "a number was expected"),
+        ((128, 191), "make queries"),
+        ((1152, 1215), "make values"),
+        ((704, 767), "fourth head"),
+        ((448, 511), "stand apart"),
+        ((640, 704), "not the one after it"),
+        ((640, 800), "last_row: a head has"),
+        ((600, 703), "first_row"),
+        (("640", "703"), "a number was expected"),
+        ((641, 704), "counted from 0"),
+        ((576, 639), "first_row"),
+        (([640], [703]), "a number was expected"),
     ],
     "10.2": [
-        (lambda *sizes: operations(*sizes, each=1), "counts twice"),
-        (lambda *sizes: operations(*sizes, each=6), "training step"),
-        (lambda *sizes: operations(*sizes, attention=0), "attention's own two products, of"),
-        (lambda *sizes: operations(*sizes, attention=1), "one of attention's own"),
-        (lambda *sizes: operations(*sizes, projections=3), "one of the four projections"),
-        (lambda *sizes: operations(*sizes, feed_forward=1), "one of the two matrices"),
-        (lambda length, d_model, d_ff: operations(length, d_model, 512), "with their shapes"),
-        (lambda *sizes: (operations(*sizes),), "a number was expected"),
-        (lambda *sizes: operations(*sizes, projections=0), "all four projections"),
+        (times_infinity, "0 times minus infinity"),
+        (repeated, "each other's masks"),
+        (lambda mask, num_heads: additive(~mask, num_heads), "upside down"),
+        (lambda mask, num_heads: additive(mask, num_heads, hidden=-1.0), "so little"),
+        (lambda mask, num_heads: ~mask[:, 0].repeat_interleave(num_heads, dim=0), "made of floats"),
+        (lambda mask, num_heads: additive(mask, 1), "the shape is"),
+        (lambda mask, num_heads: additive(mask, num_heads).numpy(), "a tensor was expected"),
+        (lambda mask, num_heads: additive(mask, num_heads).unflatten(0, (-1, num_heads)), "the shape is"),
     ],
     "10.3": [
-        (lambda *sizes: sum(times(*sizes)), "the longer of the two"),
-        (lambda *sizes: min(times(*sizes)), "slower of the two"),
-        (lambda *sizes: max(times(*sizes, size=1)), "four bytes"),
-        (lambda *sizes: max(times(*sizes, each=1)), "two operations"),
-        (lambda *sizes: max(times(*sizes, read=False, written=False)), "not only the weights"),
-        (lambda *sizes: max(times(*sizes, written=False)), "written as well"),
-        (lambda *sizes: times(*sizes)[0], "read from memory"),
-        (lambda *sizes: times(*sizes)[1], "computing takes longer"),
-        (lambda *sizes: times(*sizes), "a number was expected"),
-        (lambda *sizes: max(times(*sizes, size=8)), "the longer one"),
-        (lambda *sizes: 1000 * max(times(*sizes)), "not milliseconds"),
-        (lambda *sizes: math.nan, "this is nan"),
+        (lambda mask: mask, "attend to nothing"),
+        (lambda mask: mask | torch.eye(mask.shape[-1], dtype=torch.bool), "sees something else now"),
+        (lambda mask: torch.ones_like(mask), "sees something else now"),
+        (lambda mask: in_place(mask.contiguous()), "writes into the mask"),
+        (lambda mask: sees_itself(mask).float(), "of booleans"),
     ],
     "10.4": [
-        (gradients(weight=lambda tokens, all_tokens, part: 1 / 3 if all_tokens > 26 else 0.5), "mean of means"),
-        (gradients(weight=lambda tokens, all_tokens, part: 1.0), "added up"),
-        (gradients(weight=lambda tokens, all_tokens, part: tokens), "divide by their number"),
-        (gradients(weight=lambda tokens, all_tokens, part: len(part.src) / 9), "weighted by sentences"),
-        (gradients(weight=lambda tokens, all_tokens, part: 1.0, clear="always"), "only the last part"),
-        (gradients(clear="never"), "step before"),
-        (gradients(result=lambda total: 3 * total), "gradients are right"),
-        (at_once, "at once"),
-        (lambda model, parts, pad_id: 1.0, "no part has gone through"),
-        (only_looking, "nothing has been added"),
-        (sums, "call `backward()` for each"),
-        (stepping, "weights have changed"),
-        (without_way_back, "no gradients afterwards"),
-        (lambda model, parts, pad_id: [gradients()(model, parts, pad_id)], "a number was expected"),
-        (lambda model, parts, pad_id: gradients()(model, parts[:-1], pad_id), "the gradients differ"),
+        (any_moves, "own output may move"),
+        (asks, "each time another one"),
+        (lambda module, x: mixes(module, x, sentences=[0]), "each time another one"),
+        (lambda module, x: mixes(module, x, keep=False), "clone it first"),
+        (lambda module, x: "no", "True or False"),
+        (lambda module, x: module(x) != module(x.flip(0)).flip(0), "True or False"),
+        (
+            lambda module, x: bool((module(x) - module(x.flip(0)).flip(0)).abs().max() > 1e-5),
+            "each time another one",
+        ),
+    ],
+    "10.5": [
+        (converted(order=("k_proj", "q_proj", "v_proj")), "q_proj is that of the key"),
+        (converted(norms=("norm2", "norm1")), "norms are exchanged"),
+        (converted(biases=False), "nothing like these"),
+        (converted(sizes=(16, 8, 24)), "8 heads"),
+        (lambda theirs: EncoderLayer(theirs.self_attn.embed_dim, theirs.self_attn.num_heads, 32), "another size"),
+        (converted(share=True), "share their weights"),
+        (lambda theirs: theirs, "an EncoderLayer of this library"),
+        (nn.Identity(), "an EncoderLayer of this library"),
+        (with_biases_mixed, "the bias of q_proj is that of the key"),
+        (lambda: None, "stopped with TypeError"),
     ],
 }
