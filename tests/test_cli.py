@@ -1,3 +1,5 @@
+import codecs
+import io
 import shlex
 import subprocess
 import sys
@@ -28,6 +30,11 @@ def trained_folder(corpus_folder, tmp_path, capsys):
     return tmp_path / "run", capsys.readouterr().out
 
 
+def type_in(monkeypatch, typed, encoding="utf-8"):
+    """Let the standard input hold these bytes, on a system whose locale has this encoding."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed), encoding=encoding))
+
+
 def test_from_training_to_translations(trained_folder, corpus_folder, capsys, tmp_path, monkeypatch):
     folder, output = trained_folder
     assert "epoch  60/60" in output
@@ -48,16 +55,54 @@ def test_from_training_to_translations(trained_folder, corpus_folder, capsys, tm
     assert picture.read_bytes().startswith(b"\x89PNG")
     capsys.readouterr()
 
-    monkeypatch.setattr("sys.stdin", iter(["Ein Hund schläft.\n", "\n"]))
+    type_in(monkeypatch, "Ein Hund schläft.\n\n".encode())
     assert cli.main(["translate", "--model", str(folder), "--attention", str(tmp_path / "map.svg")]) == 0
     assert capsys.readouterr().out == "a dog is sleeping.\n\n"
 
-    monkeypatch.setattr("sys.stdin", iter(["Ein Hund schläft.\n", "\n", "Das Kind schläft.\n"]))
+    type_in(monkeypatch, "Ein Hund schläft.\n\nDas Kind schläft.\n".encode())
     assert cli.main(["translate", "--model", str(folder), "--beam-size", "3"]) == 0
     assert capsys.readouterr().out == "a dog is sleeping.\n\nthe child is sleeping.\n"
 
     assert cli.main(["info", str(folder)]) == 0
     assert "d_model" in capsys.readouterr().out
+
+
+def test_the_standard_input_is_utf_8_whatever_the_locale_and_a_bad_line_loses_that_line(
+    trained_folder, capsys, monkeypatch
+):
+    translate = ["translate", "--model", str(trained_folder[0])]
+    sentence = "Ein Hund schläft.\n".encode()
+    for typed, encoding in ((codecs.BOM_UTF8 + sentence, "utf-8"), (sentence, "latin-1"), (sentence, "ascii")):
+        type_in(monkeypatch, typed, encoding)
+        assert cli.main(translate) == 0
+        assert capsys.readouterr().out == "a dog is sleeping.\n"
+
+    too_long = b"ein " * 300 + b"\n"
+    type_in(monkeypatch, sentence + b"\n" + "schläft\n".encode("latin-1") + too_long + sentence)
+    assert cli.main(translate) == 1
+    captured = capsys.readouterr()
+    assert captured.out == "a dog is sleeping.\n\n\n\na dog is sleeping.\n"
+    assert "line 3 is not UTF-8" in captured.err and "line 4: sentence has 302 tokens" in captured.err
+    assert "2 of 5 lines could not be used" in captured.err
+
+    monkeypatch.setattr(sys, "stdin", None)  # `<&-`
+    assert cli.main(translate) == 1 and "the standard input is closed" in capsys.readouterr().err
+
+
+def test_a_folder_called_sample_is_not_the_sample_corpus(corpus_folder, tmp_path, capsys):
+    folder = corpus_folder.rename(corpus_folder.with_name("sample"))
+    run, exported = str(tmp_path / "run"), str(tmp_path / "exported.safetensors")
+    assert cli.main(["train", "--corpus", str(folder), "--output", run, "--min-freq", "1", "--epochs", "1"]) == 0
+    capsys.readouterr()
+    assert cli.main(["evaluate", run]) == 0
+    assert capsys.readouterr().out.startswith("sample test: 8 pairs")  # the embedded corpus has more
+
+    assert cli.main(["export", run, str(tmp_path / "run" / "model.safetensors")]) == 1
+    assert "is the model itself" in capsys.readouterr().err
+    assert cli.main(["export", run, exported]) == 0 and cli.main(["info", exported]) == 0
+    assert str(tmp_path) not in capsys.readouterr().out.partition("configuration")[2]  # where it was trained
+    assert cli.main(["evaluate", exported]) == 1
+    assert "corpus is '…/sample', expected one of sample, multi30k" in capsys.readouterr().err
 
 
 def test_the_command_that_a_training_suggests_can_be_pasted(trained_folder, capsys):
@@ -83,11 +128,11 @@ def test_the_best_recipe_on_a_corpus_of_ones_own(corpus_folder, tmp_path, capsys
     assert 1.9 < sizes[0] / sizes[1] < 2.1
     scores = []
     for model in (best, exported):
-        assert cli.main(["evaluate", model, "--split", "test"]) == 0
+        assert cli.main(["evaluate", model, "--corpus", str(corpus_folder), "--split", "test"]) == 0
         scores.append([line for line in capsys.readouterr().out.splitlines() if line.startswith("BLEU")])
     assert scores[0] == [line for line in output.splitlines() if line.startswith("BLEU")]
     assert [line.split(":")[0] for line in scores[1]] == [line.split(":")[0] for line in scores[0]]
-    assert cli.main(["evaluate", model, "--beam-size", "2", "--length-penalty", "0.4"]) == 0
+    assert cli.main(["evaluate", best, "--beam-size", "2", "--length-penalty", "0.4"]) == 0
     assert "BLEU, beam 2, length penalty 0.4" in capsys.readouterr().out
 
 

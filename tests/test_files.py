@@ -1,4 +1,5 @@
 import os
+import subprocess
 import sys
 import threading
 
@@ -87,3 +88,18 @@ def test_reading_a_training_state_runs_no_code(tmp_path):
     torch.save({"model": Malicious()}, tmp_path / "state")
     with pytest.raises(CheckpointError):
         load_training_state(tmp_path / "state")
+
+
+def test_a_process_that_is_killed_holds_no_lock(tmp_path):
+    script = (
+        "import os, sys, transformer_lib.files as files; lock = files.locked(files.Path(sys.argv[1])); "
+        "lock.__enter__(); print('locked', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline().strip() == b"locked"
+        with pytest.raises(FileExistsError, match="is in use by another training"), files.locked(tmp_path):
+            pass
+        process.kill()
+    with files.locked(tmp_path):
+        pass

@@ -1,4 +1,5 @@
 import dataclasses
+import os
 
 import pytest
 import torch
@@ -146,6 +147,25 @@ def test_resuming_another_training_is_refused(dataset, tiny_config, tmp_path):
         run(dataset, tiny_config, None, resume=True)
     with pytest.raises(FileNotFoundError, match="no training to resume"):
         run(dataset, tiny_config, tmp_path / "elsewhere", resume=True)
+
+
+def test_resuming_with_other_sentences_is_refused(pairs, dataset, tiny_config, tmp_path):
+    run(dataset, tiny_config, tmp_path, dataclasses.replace(RECIPE, epochs=1))
+    fewer = make_dataset(pairs[:-1], *dataset.tokenizers.values())  # of the same vocabulary
+    for train_set, val_set, which in ((fewer, dataset, "training"), (dataset, fewer, "validation")):
+        with pytest.raises(ValueError, match=rf"was trained with another data set \(SHA-256\): {which} was"):
+            fit(Transformer(tiny_config), train_set, val_set, RECIPE, tmp_path, resume=True, log=silent)
+
+
+def test_two_trainings_never_write_into_one_folder(dataset, tiny_config, tmp_path):
+    def a_second_one(history):
+        for resume in (False, True):
+            with pytest.raises(FileExistsError, match=rf"is in use by another training \(process {os.getpid()}\)"):
+                run(dataset, tiny_config, tmp_path, resume=resume)
+
+    _, history = run(dataset, tiny_config, tmp_path, on_epoch=a_second_one)
+    assert len(history.val_loss) == RECIPE.epochs
+    run(dataset, tiny_config, tmp_path, resume=True)  # the first one has ended
 
 
 def test_a_loss_that_is_nan_stops_training_and_the_best_model_stays(dataset, tiny_config, tmp_path):

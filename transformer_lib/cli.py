@@ -1,6 +1,7 @@
 """The command line: ``transformer-lib train · translate · train-lm · generate · evaluate · export · …``."""
 
 import argparse
+import codecs
 import dataclasses
 import math
 import shlex
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 
 import transformer_lib
-from transformer_lib.checkpoint import SHIPPED_MODEL, load_model, save_model
+from transformer_lib.checkpoint import MODEL_FILE, SHIPPED_MODEL, load_model, save_model
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.corpora import CORPORA, CorpusError, Pair, cache_folder, load_corpus
 from transformer_lib.data.tokenizers import UNK
@@ -46,6 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "download": download,
         "info": info,
     }
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that knows no "ä" shows "?", and nothing is lost
+            stream.reconfigure(errors="replace")
     options = parser(commands).parse_args(arguments)
     try:
         options.run(options)
@@ -73,9 +77,8 @@ def train(options: argparse.Namespace) -> None:
     corpus = load_corpus(name, options.src, options.tgt)
     preset = options.preset.removeprefix("multi30k_") if corpus.name == "multi30k" else options.preset
     output = options.output or Path("runs") / f"{corpus.name}-{preset}"
-    own = {} if name in CORPORA else {"corpus": str(Path(name).resolve())}
     run = {"output": output, "resume": options.resume, "device": options.device, **_given(options, "min_freq")}
-    translator = train_translator(corpus, options.preset, recipe, notes=own, log=_log, **run)
+    translator = train_translator(corpus, options.preset, recipe, log=_log, **run)
     if not distributed.is_first():
         return
     for split in corpus.splits[2:3]:
@@ -91,7 +94,7 @@ def translate(options: argparse.Namespace) -> None:
     translator = Translator.load(
         options.model or SHIPPED_MODEL, device=pick_device(options.device), precision=options.precision
     )
-    sentences = options.sentences or _standard_input()
+    sentences, unusable = (options.sentences, 0) if options.sentences else _standard_input(translator)
     wanted = sentences if options.sentences else [line for line in sentences if not _is_empty(line)]
     with_attention = options.attention is not None
     if with_attention and len(wanted) != 1:
@@ -109,6 +112,8 @@ def translate(options: argparse.Namespace) -> None:
 
         plots.save(plots.attention_heads(translations[0]), options.attention)
         print(f"attention of the last layer: {options.attention}", file=sys.stderr)
+    if unusable:
+        raise ValueError(f"{unusable} of {len(sentences)} lines could not be used, see above; their lines stay empty")
 
 
 def train_lm(options: argparse.Namespace) -> None:
@@ -119,9 +124,8 @@ def train_lm(options: argparse.Namespace) -> None:
     output = options.output or Path("runs") / f"{text.name}-{options.preset}-lm"
     for split in text.splits[:3]:
         text[split]  # a missing file is better reported before training than after it
-    own = {} if options.corpus in TEXTS else {"corpus": str(Path(options.corpus).resolve())}
     run = {"output": output, "resume": options.resume, "device": options.device, **_given(options, "min_freq")}
-    generator = train_language_model(text, options.preset, recipe, notes=own, log=_log, **run)
+    generator = train_language_model(text, options.preset, recipe, log=_log, **run)
     if not distributed.is_first():
         return
     for split in text.splits[2:3]:
@@ -167,7 +171,11 @@ def evaluate_model(options: argparse.Namespace) -> None:
 def export(options: argparse.Namespace) -> None:
     """Write a model's weights in half precision, so that the file is half as large."""
     saved = load_model(options.model)
-    save_model(options.file, saved.model, saved.tokenizers, saved.notes, dtype=torch.float16)
+    if options.file.resolve() in [path.resolve() for path in (options.model, options.model / MODEL_FILE)]:
+        raise ValueError(f"{options.file} is the model itself, which would be rounded for good: name another file")
+    corpus = Path(saved.notes.get("corpus", "sample"))  # whoever gets the file need not know where yours is
+    notes = {**saved.notes, "corpus": f"…/{corpus.name}" if corpus.is_absolute() else str(corpus)}
+    save_model(options.file, saved.model, saved.tokenizers, notes, dtype=torch.float16)
     print(f"{options.file}: {options.file.stat().st_size / 1e6:.1f} MB")
 
 
@@ -237,13 +245,25 @@ def _print_perplexity(generator: TextGenerator, lines: list[str], name: str, bat
     )
 
 
-def _standard_input() -> list[str]:
-    try:
-        return [line.strip() for line in sys.stdin]
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"the standard input is not UTF-8 ({error}): convert it, for example with `iconv -f latin1 -t utf-8`"
-        ) from None
+def _standard_input(translator: Translator) -> tuple[list[str], int]:
+    """Read lines, in UTF-8 whatever the locale says. Those that cannot be used are named, counted and left empty."""
+    if sys.stdin is None:
+        raise ValueError("the standard input is closed, expected sentences there, or as arguments")
+    lines, unusable = [], 0
+    for number, line in enumerate(sys.stdin.buffer.read().removeprefix(codecs.BOM_UTF8).splitlines(), start=1):
+        try:
+            lines.append(line.decode().strip())
+            if not _is_empty(lines[-1]):
+                translator.source_tokens(lines[-1])
+        except UnicodeDecodeError as error:
+            lines.append("")
+            unusable += 1
+            print(f"line {number} is not UTF-8 ({error.reason}): convert it first", file=sys.stderr)
+        except ValueError as error:
+            lines[-1] = ""
+            unusable += 1
+            print(_one_line(f"line {number}: {error}"), file=sys.stderr)
+    return lines, unusable
 
 
 def _is_empty(line: str) -> bool:

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import filelock
 import safetensors
 import torch
 from torch import Tensor
 
 STATE_FILE = "training_state.pt"
+LOCK_FILE = ".training.lock"
 _STATE_FORMAT = "transformer_lib training state, version 2"
 
 
@@ -59,6 +61,33 @@ def load_training_state(path: str | Path) -> dict[str, Any]:
     if not isinstance(state, dict) or state.get("format") != _STATE_FORMAT:
         raise CheckpointError(f"{path} is not a training state of this library: another program or version wrote it")
     return state
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep every other training out of ``folder``. A process that is killed holds no lock any more.
+
+    Raises:
+        FileExistsError: another process, or another training of this one, holds the lock; the message says which.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path, holder = folder / LOCK_FILE, ""
+    with contextlib.suppress(OSError, ValueError):  # Windows lets nobody read a file that is locked
+        holder = f" (process {int(path.read_text())})"
+    try:
+        with filelock.FileLock(path, timeout=0):
+            with contextlib.suppress(OSError):
+                path.write_text(str(os.getpid()))
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):  # Windows keeps a file that is open
+                    path.unlink()
+    except filelock.Timeout:
+        raise FileExistsError(
+            f"{folder} is in use by another training{holder}: wait until it has ended, or choose another output "
+            "folder (--output)"
+        ) from None
 
 
 @contextlib.contextmanager

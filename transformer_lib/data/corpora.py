@@ -40,6 +40,7 @@ class Corpus:
         name: what messages call it.
         src, tgt: language codes, which are also the files' endings.
         splits: names of the splits, the training split first, then the validation split, then one or more for testing.
+        path: of a corpus of your own, absolute: a folder called ``sample`` is not the sample corpus.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Corpus:
     tgt: str
     splits: tuple[str, ...]
     _locate: Callable[[str], Path]
+    path: str = ""
 
     def __getitem__(self, split: str) -> list[Pair]:
         """Read one split.
@@ -85,7 +87,8 @@ def load_corpus(name: str | Path = "sample", src: str = "de", tgt: str = "en") -
         splits = tuple(dict.fromkeys(file.split(".")[0] for file in MULTI30K_SHA256))
         return Corpus("multi30k", src, tgt, splits, _locate_multi30k)
     if Path(name).is_dir():
-        return _open_folder(Path(name).resolve().name, Path(name), src, tgt)
+        folder = Path(name).resolve()
+        return _open_folder(folder.name, folder, src, tgt, str(folder))
     raise CorpusError(f"corpus is {str(name)!r}, expected one of {', '.join(CORPORA)}, or the folder of your own")
 
 
@@ -164,7 +167,7 @@ def _unpack(path: Path) -> bytes:
     return content
 
 
-def _open_folder(name: str, folder: Path, src: str, tgt: str) -> Corpus:
+def _open_folder(name: str, folder: Path, src: str, tgt: str, path: str = "") -> Corpus:
     if not folder.is_dir():
         raise CorpusError(f"corpus {name!r} is not installed: {folder} does not exist")
     files = sorted({path.name.removesuffix(".gz") for path in folder.iterdir()})
@@ -178,7 +181,7 @@ def _open_folder(name: str, folder: Path, src: str, tgt: str) -> Corpus:
         for language in (src, tgt):
             if f"{split}.{language}" not in files:
                 raise CorpusError(f"corpus {name!r} has no {split}.{language} or {split}.{language}.gz")
-    return Corpus(name, src, tgt, splits, locate)
+    return Corpus(name, src, tgt, splits, locate, path)
 
 
 def _locate_multi30k(file: str) -> Path:

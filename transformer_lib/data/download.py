@@ -27,7 +27,7 @@ WIKITEXT2_CHECKSUMS = {
     "test.txt": "sha256:d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
 }
 
-_TIMEOUT_S = 30  # without a single byte
+_TIMEOUT_S = 5, 30  # to connect, and without a single byte
 _MOST_BYTES = 2**26  # six times the largest file that there is to download
 
 

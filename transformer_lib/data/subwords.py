@@ -1,11 +1,12 @@
 """Text ⇄ subword ids: words that are rare in pieces, so that none is unknown (section 5.1's byte-pair encoding)."""
 
 import base64
+import functools
 import io
 import itertools
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import sentencepiece
@@ -64,8 +65,8 @@ class SubwordTokenizer(WordTokenizer):
             raise ValueError(f"model is a damaged sentencepiece model ({error})") from None
 
     def words(self, sentence: str) -> list[str]:
-        """Cut a sentence into what BLEU counts, lower-cased spaCy tokens."""
-        words = spacy_tokenizer(self.language)(sentence.strip())
+        """Cut a sentence into what BLEU counts: lower-cased spaCy tokens, or letters where spaCy has no rules."""
+        words = _word_tokenizer(self.language)(sentence.strip())
         return [word.lower() for word in words] if self.lower else words
 
     def join(self, tokens: Iterable[str]) -> str:
@@ -117,6 +118,15 @@ class SubwordTokenizer(WordTokenizer):
         """
         language, lower = language_and_case(values)
         return cls(language, base64.b64decode(values["subwords"], validate=True), lower)
+
+
+@functools.lru_cache
+def _word_tokenizer(language: str | None) -> Callable[[str], list[str]]:
+    """Return spaCy's tokeniser, or what sacreBLEU calls ``char`` if spaCy has none for the language, or not here."""
+    try:
+        return spacy_tokenizer(language)
+    except ValueError:
+        return lambda text: [letter for letter in text if not letter.isspace()]
 
 
 def train_subwords(pairs: Iterable[Pair], size: int, lower: bool = True) -> bytes:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from transformer_lib.inference.translator import Translation
 
 MAX_ORDER = 4
+# where words have no spaces between them; sacreBLEU's own for Japanese and Korean need further packages
+_SACRE_TOKENIZERS = {"zh": "zh", **dict.fromkeys(("ja", "ko", "th", "lo", "km", "my"), "char")}
 
 
 @dataclass(frozen=True)
@@ -114,13 +116,16 @@ def torchtext_bleu(hypotheses: Sequence[Sequence[str]], references: Sequence[Seq
     return Score(value, "torchtext bleu_score, tokens as given, no smoothing")
 
 
-def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = True) -> Score:
+def sacre_bleu(
+    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = True, tokenize: str = "13a"
+) -> Score:
     """Compute sacreBLEU's measure on detokenised sentences, with its signature.
 
     Args:
         hypotheses: translations.
         references: raw references, one a sentence.
         lowercase: ignore case; models of this library write lower case.
+        tokenize: how sacreBLEU cuts sentences; ``"zh"`` or ``"char"`` where words have no spaces between them.
 
     Raises:
         ValueError: the two differ in number, or there are none.
@@ -134,7 +139,7 @@ def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], lowercase: 
                     f"{name}[{i}] is {sentence!r}, expected a string: sacreBLEU cuts sentences itself, and there "
                     "is one reference a sentence here"
                 )
-    metric = sacrebleu.BLEU(lowercase=lowercase)
+    metric = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize)
     value = metric.corpus_score(hypotheses, [references]).score
     return Score(value, f"sacreBLEU {metric.get_signature()}")
 
@@ -154,7 +159,9 @@ def score(
             [t.tokens if tgt_tokenizer.whole_words else tgt_tokenizer.words(t.text) for t in translations],
             [tgt_tokenizer.words(reference) for reference in references],
         ),
-        sacre_bleu([t.text for t in translations], references),
+        sacre_bleu(
+            [t.text for t in translations], references, tokenize=_SACRE_TOKENIZERS.get(tgt_tokenizer.language, "13a")
+        ),
     )
 
 

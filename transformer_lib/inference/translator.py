@@ -159,7 +159,12 @@ class Translator:
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}, expected a positive number")
         length_penalty = self.length_penalty if length_penalty is None else length_penalty
-        sources = [self._source_tokens(sentence, number) for number, sentence in enumerate(sentences, start=1)]
+        sources = []
+        for number, sentence in enumerate(sentences, start=1):
+            try:
+                sources.append(self.source_tokens(sentence))
+            except ValueError as error:
+                raise ValueError(f"sentence {number}: {error}") from None
         translations: dict[int, Translation] = {}
         workers = num_workers(self._device)
         batches = balanced_batches([len(tokens) for tokens in sources], batch_size, workers)
@@ -177,14 +182,16 @@ class Translator:
     def _device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    def _source_tokens(self, sentence: str, number: int) -> list[str]:
-        try:
-            tokens = [SOS, *self.src_tokenizer.tokens(sentence), EOS]
-        except ValueError as error:
-            raise ValueError(f"sentence {number}: {error}") from None
+    def source_tokens(self, sentence: str) -> list[str]:
+        """Return what the model reads of a sentence: its tokens between ``<sos>`` and ``<eos>``.
+
+        Raises:
+            ValueError: it has no words, or more tokens than the model has positions.
+        """
+        tokens = [SOS, *self.src_tokenizer.tokens(sentence), EOS]
         if len(tokens) > (max_len := self.model.config.max_len):
             raise ValueError(
-                f"sentence {number} has {len(tokens)} tokens with <sos> and <eos>, expected at most {max_len}, the "
+                f"sentence has {len(tokens)} tokens with <sos> and <eos>, expected at most {max_len}, the "
                 "positions that the model has: translate it in parts"
             )
         return tokens

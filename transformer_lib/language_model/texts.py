@@ -18,12 +18,14 @@ class Text:
         name: what messages call it.
         language: the language that spaCy is to tokenise it as; None if tokens are between spaces already.
         splits: names of the splits, the training split first, then the validation split, then one or more for testing.
+        path: of a text of your own, absolute.
     """
 
     name: str
     language: str | None
     splits: tuple[str, ...]
     _read: Callable[[str], list[str]]
+    path: str = ""
 
     def __getitem__(self, split: str) -> list[str]:
         """Read the lines of one split, empty ones too.
@@ -55,7 +57,7 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
     Raises:
         CorpusError: there is no such text, or a file of it is missing.
     """
-    path = Path(name)
+    path = Path(name).resolve()
     if str(name).startswith("wikitext-2") and str(name) in TEXTS and language is not None:
         raise CorpusError(f"language is {language!r}, but text {str(name)!r} is cut into tokens already: leave it out")
     if str(name) == "wikitext-2":
@@ -76,18 +78,17 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
         return Text(corpus.name, language, corpus.splits, lambda split: corpus.lines(split, language))
     if path.is_file():
         parts = {"train": (0.0, 0.8), "valid": (0.8, 0.9), "test": (0.9, 1.0)}
-        return Text(
-            path.name.removesuffix(".gz").removesuffix(".txt"), language, tuple(parts), _cut_file(lambda: path, parts)
-        )
+        name = path.name.removesuffix(".gz").removesuffix(".txt")
+        return Text(name, language, tuple(parts), _cut_file(lambda: path, parts), str(path))
     if path.is_dir():
         files = {  # the plain file, where there are both
             file.name.removesuffix(ending): file for ending in (".txt.gz", ".txt") for file in path.glob(f"*{ending}")
         }
         for split in ("train", "valid"):
             if split not in files:
-                raise CorpusError(f"text {path.resolve().name!r} has no {split}.txt or {split}.txt.gz in {path}")
+                raise CorpusError(f"text {path.name!r} has no {split}.txt or {split}.txt.gz in {path}")
         splits = ("train", "valid", *(split for split in sorted(files) if split.startswith("test")))
-        return Text(path.resolve().name, language, splits, lambda split: read_text(files[split]))
+        return Text(path.name, language, splits, lambda split: read_text(files[split]), str(path))
     raise CorpusError(f"text is {str(name)!r}, expected one of {', '.join(TEXTS)}, or a file or folder of your own")
 
 

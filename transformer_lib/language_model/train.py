@@ -58,6 +58,6 @@ def train_language_model(
     log(f"text      {text.name}: {len(train_set):,} tokens to train on, {len(val_set):,} to validate")
     log(f"words     {len(tokenizer.vocab):,} types")
     log_model(preset, model, output, log)
-    notes = {"corpus": text.name, "preset": preset, **(notes or {})}
+    notes = {"corpus": text.path or text.name, "preset": preset, **(notes or {})}
     fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
     return TextGenerator(model, tokenizer)

@@ -50,6 +50,8 @@ class Run:
         self.tokenizers = tokenizers or getattr(train_set, "tokenizers", {})
         for known in (self.tokenizers, getattr(val_set, "tokenizers", {})):
             check_vocabularies(model.config, known)
+        data = {"training": train_set, "validation": val_set}  # a loader's order is its own, and it may be endless
+        self.digests = {name: _digest([*part]) for name, part in data.items() if hasattr(part, "batches_for")}
         self.train_batches = self._batches(train_set, train=True)
         self.val_batches = self._batches(val_set, train=False)
         self.optimizer = make_optimizer(model, recipe)
@@ -261,13 +263,19 @@ class Run:
 
     def identity(self) -> dict[str, dict[str, Any]]:
         """Say what must be the same for a resumed training to be the same training."""
-        digests = {
-            side: hashlib.sha256(json.dumps(tokenizer.to_dict()).encode()).hexdigest()[:12]
-            for side, tokenizer in self.tokenizers.items()
-        }
+        vocabularies = {side: _digest(tokenizer.to_dict()) for side, tokenizer in self.tokenizers.items()}
         recipe = asdict(self.recipe)
         del recipe["compile"]  # another way to compute the same, which may change from run to run
         if self.recipe.schedule != "linear":
             del recipe["epochs"]  # more may be added, since the learning rate does not depend on when it ends
         configuration = {"model": type(self.model).__name__, **config_to_dict(self.model.config)}
-        return {"configuration": configuration, "recipe": recipe, "vocabulary (SHA-256)": digests}
+        return {
+            "configuration": configuration,
+            "recipe": recipe,
+            "vocabulary (SHA-256)": vocabularies,
+            "data set (SHA-256)": self.digests,
+        }
+
+
+def _digest(values: Any) -> str:
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:12]

@@ -77,7 +77,7 @@ def train_translator(
     else:
         log(f"words     {len(src_tokenizer.vocab):,} {corpus.src} and {len(tgt_tokenizer.vocab):,} {corpus.tgt} types")
     log_model(preset, model, output, log)
-    notes = {"corpus": corpus.name, "preset": preset, **(notes or {})}
+    notes = {"corpus": corpus.path or corpus.name, "preset": preset, **(notes or {})}
     fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
     translator = Translator(model, src_tokenizer, tgt_tokenizer)
     if recipe.beam_size > 1:

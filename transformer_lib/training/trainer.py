@@ -1,5 +1,6 @@
 """A whole training that survives interruptions (section 5)."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from transformer_lib.data.tokenizers import WordTokenizer
-from transformer_lib.files import STATE_FILE
+from transformer_lib.files import STATE_FILE, locked
 from transformer_lib.training import distributed
 from transformer_lib.training.loop import History, perplexity
 from transformer_lib.training.recipe import Recipe
@@ -55,7 +56,7 @@ def fit(
         What happened in each epoch.
 
     Raises:
-        FileExistsError: ``output`` holds a training already, and ``resume`` is False.
+        FileExistsError: ``output`` holds a training already, and ``resume`` is False; or another process trains there.
         TypeError, ValueError: the model cannot be trained or saved (see ``save_model``); the training to resume had
             another configuration, vocabulary, data or recipe; or torch.compile is asked for, but does not work here (it
             needs a C++ compiler, for example).
@@ -66,8 +67,11 @@ def fit(
         KeyboardInterrupt: as always, but with a model and a state on disk that resuming goes on from.
     """
     log = log if distributed.is_first() else lambda line: None
-    with distributed.process_group(next(model.parameters()).device):
-        run = Run(model, train_set, val_set, recipe, None if output is None else Path(output), notes, tokenizers)
+    output = None if output is None else Path(output)
+    with distributed.process_group(next(model.parameters()).device), contextlib.ExitStack() as stack:
+        run = Run(model, train_set, val_set, recipe, output, notes, tokenizers)
+        if output is not None:
+            distributed.broadcast(lambda: stack.enter_context(locked(output)))
         if resume:
             run.restore()
         else:
@@ -89,7 +93,7 @@ def fit(
             run.load_best()  # all processes look at the same sums, so that all get here
             raise
         except (KeyboardInterrupt, OSError):
-            if output is not None and (Path(output) / STATE_FILE).is_file():
+            if output is not None and (output / STATE_FILE).is_file():
                 log(
                     f"interrupted in epoch {run.saved_epochs + 1}; "
                     f"the epochs before it are in {output}, resume=True (--resume) goes on from there"
