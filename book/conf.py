@@ -149,9 +149,15 @@ def write_library(app):
 def explanations() -> dict[str, list[tuple[str, str, str]]]:
     """Return where each part of the library is explained, by its full name: notebook, its title, and the heading.
 
-    That is where a notebook calls ``show_source`` with it.
+    That is where the reader first writes it, and where a notebook calls ``show_source`` with it.
     """
     found = collections.defaultdict(list)
+    boxes = {
+        node.name: f"transformer_lib.model.{path.stem}.{node.name}"
+        for path in (ROOT / "transformer_lib" / "model").glob("[!_]*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef)
+    }
     for stem, cells in NOTEBOOKS.items():
         known, title, heading = {}, cells[0]["source"].split("\n")[0].removeprefix("# "), ""
         for cell in cells:
@@ -160,6 +166,9 @@ def explanations() -> dict[str, list[tuple[str, str, str]]]:
                 continue
             tree = ast.parse(re.sub(r"^( *)[%!].*", r"\1pass", cell["source"], flags=re.MULTILINE))
             known |= imported(tree)
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef | ast.FunctionDef) and (box := boxes.pop(node.name, None)):
+                    found[box].append((stem, title, heading))
             calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
             shown = [call.args for call in calls if ast.unparse(call.func) == "show_source"]
             for first, *path in (ast.unparse(argument).split(".") for arguments in shown for argument in arguments):

@@ -1,12 +1,16 @@
 import pytest
 import torch
 
+from transformer_lib.training import device
 from transformer_lib.training.device import pick_device
 
 
 def test_of_several_processes_each_gets_a_gpu_or_is_told_that_there_is_none(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(device, "_computes", lambda kind: True)
+    monkeypatch.setenv("SLURM_LOCALID", "0")  # which srun sets, too
+    assert pick_device() == torch.device("cuda:0")
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert pick_device() == torch.device("cuda:1")
     assert pick_device("cuda:0") == torch.device("cuda:0")
@@ -21,3 +25,15 @@ def test_devices():
     for name in ("tpu", "cuda:99", "nonsense"):
         with pytest.raises(ValueError, match=rf"device is '{name}', but this machine has .*cpu"):
             pick_device(name)
+
+
+def test_a_gpu_that_cannot_compute_is_not_picked(monkeypatch):
+    def no_kernel(*arguments, device):
+        raise RuntimeError("CUDA error: no kernel image is available for execution on the device\nmore")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "ones", no_kernel)
+    with pytest.warns(
+        UserWarning, match="device 'cuda', but it cannot compute: CUDA error: no kernel image"
+    ):
+        assert device._computes("cuda") is False

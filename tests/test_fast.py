@@ -8,13 +8,15 @@ from torch import nn
 from weights import shake
 
 from transformer_lib import Transformer, TransformerConfig
-from transformer_lib.fast.attention import CPUAttention
+from transformer_lib.fast.attention import CPUAttention, fused_attention_is_right
 from transformer_lib.fast.dropout import CheapDropout
-from transformer_lib.fast.swap import ON_A_CPU, twin
+from transformer_lib.fast.swap import ON_A_CPU, parts_for, twin
 from transformer_lib.fast.threads import balanced_batches, side_by_side
 from transformer_lib.fast.worker import Worker
 from transformer_lib.model.attention import MultiHeadAttention
+from transformer_lib.training.loop import evaluate
 
+FUSED = torch.nn.functional.scaled_dot_product_attention
 SRC = torch.tensor([[2, 5, 6, 7, 3], [2, 8, 3, 1, 1]])
 TGT = torch.tensor([[2, 9, 10, 11], [2, 12, 13, 1]])
 
@@ -29,6 +31,27 @@ def build(**changes):
 
 def classes_of(model):
     return [type(module) for module in model.modules()]
+
+
+def apples(query, key, value, attn_mask=None, dropout_p=0.0):
+    """Do what PyTorch 2.8 to 2.12 did on Apple's GPUs: take the first sentence's mask for all."""
+    return FUSED(query, key, value, attn_mask=None if attn_mask is None else attn_mask[:1], dropout_p=dropout_p)
+
+
+def test_where_the_fused_kernel_is_wrong_the_readable_path_computes(monkeypatch):
+    model, cpu = build().eval(), torch.device("cpu")
+    expected, loss = model(SRC, TGT), evaluate(model, [(SRC, TGT)])
+    assert fused_attention_is_right(cpu)
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", apples)
+    fused_attention_is_right.cache_clear()
+    try:
+        assert not fused_attention_is_right(cpu)
+        assert not torch.allclose(model(SRC, TGT), expected, atol=1e-3)  # the second sentence is padded
+        torch.testing.assert_close(twin(model, parts_for(cpu))(SRC, TGT), expected)
+        assert evaluate(model, [(SRC, TGT)]) == pytest.approx(loss)
+    finally:
+        monkeypatch.undo()
+        fused_attention_is_right.cache_clear()
 
 
 def test_a_twin_computes_the_same_with_other_classes_and_the_model_keeps_its_own():

@@ -41,12 +41,12 @@ def generator(text, folder):
     return train_language_model(text, recipe=RECIPE, output=folder, device="cpu", log=silent)
 
 
-def test_a_text_goes_in_and_what_goes_on_with_it_comes_out(generator, folder):
+def test_a_text_goes_in_and_what_goes_on_with_it_comes_out(generator, text, folder):
     assert generator("Red", length=9, temperature=0) == f"{COLOURS}\nRed orange"
     assert generator("Red orange", length=2, top_k=1) == "Red orange yellow green"
     assert TextGenerator.load(folder)("indigo", 1, temperature=0) == "indigo violet"
     notes = load_model(folder).notes
-    assert (notes["corpus"], notes["preset"]) == ("colours", "tutorial")
+    assert (notes["corpus"], notes["preset"]) == (text.path, "tutorial")  # its name alone would say little
     assert generator.model.config.max_len == RECIPE.bptt
 
 

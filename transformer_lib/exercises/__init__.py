@@ -5,11 +5,13 @@ first of them is asked for. A check compares with arithmetic, with the paper or 
 mistakes.
 """
 
+import copy
+import functools
 import importlib.util
 import inspect
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -18,8 +20,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+_MOST_ENTRIES = 1_000_000
 _CHECKS: dict[str, Callable[..., str | None]] = {}
 
 
@@ -77,7 +80,7 @@ def check(name: str, *answer: Any) -> Verdict:
         if any(given is None or given is ... for given in answer):
             raise Unsolved
         with _left_as_it_was():
-            return Verdict(name, "right", checker(*answer) or "well done.")
+            return Verdict(name, "right", checker(*map(_on_the_cpu, answer)) or "well done.")
     except Unsolved:
         return Verdict(name, "not solved yet", "replace the dots by your answer, and run the cell again.")
     except Wrong as hint:
@@ -85,6 +88,27 @@ def check(name: str, *answer: Any) -> Verdict:
     except Exception as error:
         what = "the answer has another form than the exercise asks for"
         return Verdict(name, "not yet", f"{what}: the check stopped with {type(error).__name__}: {error}")
+
+
+def _on_the_cpu(answer: Any, depth: int = 3) -> Any:
+    """Return an answer, or what a function answers, with its tensors on the CPU, where the checks compute.
+
+    Raises:
+        Wrong: it is so long that no check would end.
+    """
+    if isinstance(answer, Tensor):
+        return answer.cpu()
+    if isinstance(answer, nn.Module):
+        return copy.deepcopy(answer).cpu()
+    if isinstance(answer, Sized) and len(answer) > _MOST_ENTRIES:
+        raise Wrong(f"there are {len(answer):,} entries in it, far more than the exercise asks for.")
+    if type(answer) in (list, tuple) and depth:
+        return type(answer)(_on_the_cpu(one, depth - 1) for one in answer)
+    if type(answer) is dict and depth:
+        return {name: _on_the_cpu(one, depth - 1) for name, one in answer.items()}
+    if inspect.isfunction(answer):
+        return functools.wraps(answer)(lambda *given, **named: _on_the_cpu(answer(*given, **named)))
+    return answer
 
 
 @contextmanager

@@ -1,12 +1,14 @@
-"""Which attention kernel a CPU is to use."""
+"""Which attention kernel a device is to use."""
 
+import functools
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_lib.fast.dropout import dropout
-from transformer_lib.model.attention import MultiHeadAttention, check_mask
+from transformer_lib.model.attention import MultiHeadAttention, check_mask, scaled_dot_product_attention
 
 
 class CPUAttention(MultiHeadAttention):
@@ -30,3 +32,29 @@ class CPUAttention(MultiHeadAttention):
         if mask is not None:
             weights = weights.masked_fill(~mask, 0.0)
         return dropout(weights, p) @ v, None
+
+
+class ReadableAttention(MultiHeadAttention):
+    """``MultiHeadAttention`` without PyTorch's fused kernel, for devices where that is wrong."""
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, need_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Compute attention in all heads at once; every tensor is ``[batch, heads, seq_len, d_k]``."""
+        heads, weights = super().attend(q, k, v, mask, need_weights=True)
+        return heads, weights if need_weights else None
+
+
+@functools.lru_cache
+def fused_attention_is_right(device: torch.device) -> bool:
+    """Try PyTorch's fused kernel on two short sentences, one of them padded, against the readable function on the CPU.
+
+    On Apple's GPUs, PyTorch 2.8 to 2.12 hides from all sentences what the first one's mask hides (pytorch#184180).
+    """
+    if device.type == "meta":  # has no numbers
+        return True
+    q, k, v = torch.linspace(-1, 1, 3 * 2 * 4 * 3 * 64).view(3, 2, 4, 3, 64)  # each [2 sentences, 4 heads, 3, 64]
+    mask = torch.tensor([[True, True, True], [True, False, False]])[:, None, None]
+    with torch.no_grad():
+        found = F.scaled_dot_product_attention(*(x.to(device) for x in (q, k, v)), attn_mask=mask.to(device))
+        return torch.allclose(found.cpu(), scaled_dot_product_attention(q, k, v, mask)[0], atol=1e-3)

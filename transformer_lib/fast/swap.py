@@ -3,13 +3,21 @@
 import copy
 from collections.abc import Mapping
 
+import torch
 from torch import nn
 
-from transformer_lib.fast.attention import CPUAttention
+from transformer_lib.fast.attention import CPUAttention, ReadableAttention, fused_attention_is_right
 from transformer_lib.fast.dropout import CheapDropout
 from transformer_lib.model.attention import MultiHeadAttention
 
 ON_A_CPU: dict[type[nn.Module], type[nn.Module]] = {MultiHeadAttention: CPUAttention, nn.Dropout: CheapDropout}
+
+
+def parts_for(device: torch.device) -> Mapping[type[nn.Module], type[nn.Module]]:
+    """Return what ``twin`` is to exchange on a device."""
+    if not fused_attention_is_right(device):
+        return {MultiHeadAttention: ReadableAttention}
+    return ON_A_CPU if device.type == "cpu" else {}
 
 
 def twin(model: nn.Module, classes: Mapping[type[nn.Module], type[nn.Module]]) -> nn.Module:

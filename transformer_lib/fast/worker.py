@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from transformer_lib.fast.precision import half_precision
-from transformer_lib.fast.swap import ON_A_CPU, twin
+from transformer_lib.fast.swap import parts_for, twin
 from transformer_lib.model.decoder import DecoderLayer
 from transformer_lib.model.encoder import EncoderLayer
 
@@ -50,7 +50,8 @@ class Worker:
 
     def make_twin(self) -> None:
         """Make the twin of the model as it is now: settings such as a dropout's ``p`` are copies."""
-        self.twin = twin(self.model, ON_A_CPU if self.device.type == "cpu" and not self.compile else {})
+        plain = self.compile and self.device.type == "cpu"  # torch.compile makes better kernels of the plain parts
+        self.twin = twin(self.model, {} if plain else parts_for(self.device))
         if self.ids_are_known:
             self.twin.check_ids = lambda *ids: None
 

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel, load_model
 from transformer_lib.data.tokenizers import EOS, SOS, WordTokenizer, check_vocabularies
 from transformer_lib.fast.precision import in_precision
-from transformer_lib.fast.swap import ON_A_CPU, twin
+from transformer_lib.fast.swap import parts_for, twin
 from transformer_lib.fast.threads import balanced_batches, num_workers, side_by_side
 from transformer_lib.files import CheckpointError
 from transformer_lib.inference.search import PREDICTS_NAN, Hypothesis, beam_search, greedy_search
@@ -168,7 +168,7 @@ class Translator:
         translations: dict[int, Translation] = {}
         workers = num_workers(self._device)
         batches = balanced_batches([len(tokens) for tokens in sources], batch_size, workers)
-        model = twin(self.model, ON_A_CPU if self._device.type == "cpu" else {}).eval()
+        model = twin(self.model, parts_for(self._device)).eval()
 
         def search(batch: list[int]) -> list[Hypothesis]:
             return self._search(model, self._batch([sources[i] for i in batch]), beam_size, length_penalty, use_cache)

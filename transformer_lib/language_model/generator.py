@@ -7,6 +7,7 @@ import torch
 
 from transformer_lib.checkpoint import load_model
 from transformer_lib.data.tokenizers import EOS, PAD, UNK, check_vocabularies, detokenize
+from transformer_lib.fast.swap import parts_for, twin
 from transformer_lib.files import CheckpointError
 from transformer_lib.language_model.model import TransformerLanguageModel
 from transformer_lib.language_model.stream import StreamTokenizer
@@ -64,7 +65,8 @@ class TextGenerator:
         ids = torch.tensor([self.tokenizer.encode(prompt)], device=device)  # [1, prompt_len]
         excluded = tuple(self.tokenizer.vocab.stoi[token] for token in (UNK, PAD))
         generator = None if seed is None else torch.Generator(device).manual_seed(seed)
-        ids = self.model.generate(ids, length, temperature, top_k, excluded, generator)  # [1, prompt_len + length]
+        model = twin(self.model, parts_for(device))
+        ids = model.generate(ids, length, temperature, top_k, excluded, generator)  # [1, prompt_len + length]
         tokens = self.tokenizer.decode(ids[0].tolist())
         lines = " ".join(tokens).split(EOS)
         return "\n".join(

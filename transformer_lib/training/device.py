@@ -2,9 +2,12 @@
 
 import os
 import random
+import warnings
 
 import numpy as np
 import torch
+
+_LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")  # torchrun's, srun's, mpirun's
 
 
 def pick_device(name: str = "auto") -> torch.device:
@@ -17,9 +20,10 @@ def pick_device(name: str = "auto") -> torch.device:
     """
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name == "auto":
-        name = next(kind for kind in ("cuda", "mps", "cpu") if available[kind])
-    if name == "cuda" and "LOCAL_RANK" in os.environ:
-        number, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        name = next(kind for kind in ("cuda", "mps", "cpu") if available[kind] and _computes(kind))
+    local_rank = next((os.environ[variable] for variable in _LOCAL_RANKS if variable in os.environ), None)
+    if name == "cuda" and (local_rank or "WORLD_SIZE" in os.environ):
+        number, gpus = int(local_rank or os.environ.get("RANK", 0)), torch.cuda.device_count()
         if number >= gpus:
             raise ValueError(
                 f"there is no GPU for process {number + 1} of this machine, which has {gpus}: start no more processes "
@@ -35,6 +39,16 @@ def pick_device(name: str = "auto") -> torch.device:
         pass
     choices = [kind for kind, there in available.items() if there]
     raise ValueError(f"device is {name!r}, but this machine has {', '.join(choices)}; 'auto' picks one")
+
+
+def _computes(kind: str) -> bool:
+    """Say whether a device does what it is told; this PyTorch may have no kernels for a GPU as old as Kaggle's P100."""
+    try:
+        ones = torch.ones(8, 8, device=kind)
+        return (ones @ ones).sum().item() == 512
+    except RuntimeError as error:
+        warnings.warn(f"there is a device {kind!r}, but it cannot compute: {str(error).splitlines()[0]}", stacklevel=3)
+        return False
 
 
 def seed_everything(seed: int) -> None:

@@ -21,6 +21,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
 
 from transformer_lib.data.batches import BucketBatches, prefetch, tensors_of
+from transformer_lib.fast.swap import parts_for, twin
 from transformer_lib.fast.worker import Worker
 from transformer_lib.training import distributed
 from transformer_lib.training.divergence import DivergenceWatch
@@ -139,18 +140,13 @@ def evaluate(model: nn.Module, batches: Iterable[Any], progress: bool | None = N
 
     The model keeps the mode (training or evaluation) that it was in.
     """
-    was_training = model.training
-    model.eval()
-    device, pad_id = next(model.parameters()).device, pad_id_of(model)
+    device, pad_id, names = next(model.parameters()).device, pad_id_of(model), input_names(model)
+    model = twin(model, parts_for(device)).eval()
     total_loss, total_tokens = torch.zeros((), device=device), torch.zeros((), dtype=torch.long, device=device)
-    try:
-        for batch in _progress_bar(batches, "evaluating", progress):
-            tensors = distributed.shard_tensors(tensors_of(batch, input_names(model), device))
-            logits, targets = model.logits_and_targets(*tensors)
-            total_loss += sequence_loss(logits, targets, pad_id, reduction="sum")
-            total_tokens += (targets != pad_id).sum()
-    finally:
-        model.train(was_training)
+    for batch in _progress_bar(batches, "evaluating", progress):
+        logits, targets = model.logits_and_targets(*distributed.shard_tensors(tensors_of(batch, names, device)))
+        total_loss += sequence_loss(logits, targets, pad_id, reduction="sum")
+        total_tokens += (targets != pad_id).sum()
     return (distributed.all_reduce_sum(total_loss) / distributed.all_reduce_sum(total_tokens)).item()
 
 
