@@ -285,7 +285,7 @@ def test_a_gzip_bomb_of_ones_own_is_refused_and_a_dull_text_is_not(tmp_path, mon
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "train.de")
-    with pytest.raises(CorpusError, match=r"train\.de is no file"):
+    with pytest.raises(CorpusError, match=r"train\.de is not a file"):
         read_text(tmp_path / "train.de")
 
 

@@ -34,7 +34,7 @@ def test_where_multi30k_cannot_be_had_the_sample_corpus_takes_its_place_and_a_li
     session = start()
     printed = capsys.readouterr().out
     assert (session.corpus.name, session.preset, session.test) == ("sample", "small", "test")
-    assert printed.startswith("multi30k cannot be had, so this notebook goes on with sample: ")
+    assert printed.startswith("multi30k is unavailable, so this notebook uses sample: ")
     assert f"device: {session.device}, corpus: sample" in printed
 
 
@@ -42,8 +42,8 @@ def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys,
     session = start_with_text("wikitext-2")
     assert (session.text.name, session.test, session.runs.name) == ("sample", "test", "runs")
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0].startswith("wikitext-2 cannot be had, so this notebook goes on with wikitext-2-valid: ")
-    assert printed[1].startswith("wikitext-2-valid cannot be had, so this notebook goes on with sample: ")
+    assert printed[0].startswith("wikitext-2 is unavailable, so this notebook uses wikitext-2-valid: ")
+    assert printed[1].startswith("wikitext-2-valid is unavailable, so this notebook uses sample: ")
     assert printed[2] == f"device: {session.device}, corpus: sample"
 
     (tmp_path / "cache" / "wikitext-2").mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys,
     assert start_with_text().text.name == "wikitext-2-valid"
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 3 and printed[0].startswith(
-        "wikitext-2 cannot be had"
+        "wikitext-2 is unavailable"
     )  # nobody asked for it the second time
 
 
@@ -73,7 +73,7 @@ def test_a_fast_development_run_of_a_language_model_takes_one_epoch_of_the_sampl
 def test_the_sample_corpus_can_be_asked_for(monkeypatch, capsys):
     monkeypatch.setenv("TRANSFORMER_LIB_CORPUS", "sample")
     assert start().corpus.name == "sample"
-    assert "cannot be had" not in capsys.readouterr().out
+    assert "is unavailable" not in capsys.readouterr().out
 
 
 def test_a_fast_development_run_takes_one_epoch_and_leaves_the_working_folder_alone(monkeypatch, tmp_path, capsys):

@@ -44,7 +44,7 @@ class SavedModel(NamedTuple):
     Attributes:
         model: in evaluation mode.
         tokenizers: those that it was saved with: ``src`` and ``tgt``, or, for a language model, ``text``.
-        notes: what whoever saved it wrote down.
+        notes: what the person who saved it wrote down.
     """
 
     model: nn.Module

@@ -135,7 +135,7 @@ def train_lm(options: argparse.Namespace) -> None:
 
 
 def generate(options: argparse.Namespace) -> None:
-    """Go on with a text."""
+    """Continue a text."""
     generator = TextGenerator.load(options.model, device=pick_device(options.device))
     text = generator(options.prompt, options.length, options.temperature, options.top_k, options.seed)
     print("\n".join(_one_line(line) for line in text.split("\n")))

@@ -47,7 +47,7 @@ def load_training_state(path: str | Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: there is no training to resume")
     with open(path, "rb"):
-        pass  # a file that may not be read is no broken one
+        pass  # a file that may not be read is not a broken one
     try:
         with zipfile.ZipFile(path) as archive:  # which is what torch.save writes; torch.load checks no checksums
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
@@ -126,7 +126,7 @@ def remove_unfinished(path: str | Path) -> None:
 def replace_file(path: str | Path, content: bytes) -> None:
     """Write a whole file under a temporary name, then rename it: ``path`` holds the old content or the new, never half.
 
-    What a link points to is replaced, and not the link. Into what is no file, such as ``/dev/stdout``, it is written.
+    What a link points to is replaced, and not the link. Into what is not a file, such as ``/dev/stdout``, it is written.
 
     Raises:
         OSError: it cannot be written (a full disk, a folder without permission); what was there before is unchanged.

@@ -69,7 +69,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # each once, whichever commands take it
     "--max-tokens": {"type": int, "help": "or positions in a batch, on its larger side (the preset's)"},
     "--min-freq": {"type": int, "help": "rarer words become <unk> (2; 1 for a language model)"},
     "--output": {"type": Path, "help": "folder for the model (runs/CORPUS-PRESET)"},
-    "--resume": {"action": "store_true", "help": "go on with the training in the output folder"},
+    "--resume": {"action": "store_true", "help": "continue the training in the output folder"},
     "--scores": {"action": "store_true", "help": "add the natural logarithm of the probability"},
     "--seed": {"type": int, "help": "makes a run repeatable"},
     "--split": {"help": "which part of the corpus (the first test split)"},
@@ -131,7 +131,7 @@ def parser(commands_run: Mapping[str, Callable[[argparse.Namespace], None]]) -> 
     argument("--corpus", default="wikitext-2-valid", help=text)
     argument("--preset", default="tutorial", choices=sorted(LANGUAGE_MODEL_RECIPES), help="how to train (tutorial)")
 
-    argument = add("generate", "go on with a text", "length temperature top-k seed device")
+    argument = add("generate", "continue a text", "length temperature top-k seed device")
     argument("prompt", help="how the text begins")
     argument("--model", type=Path, default=DEFAULT_LM, help=f"folder or file ({DEFAULT_LM})")
 

@@ -57,7 +57,7 @@ def test_it_translates_the_validation_split_as_well_as_ever(translator):
     try:
         pairs = load_corpus("multi30k")["val"]
     except CorpusError:
-        pytest.skip("Multi30k cannot be had here")
+        pytest.skip("Multi30k is unavailable here")
     translations = translator.translate([pair.src for pair in pairs[:300]])
     measured = bleu.score(translations, [pair.tgt for pair in pairs[:300]], translator.tgt_tokenizer)
     assert measured[0].value > 40

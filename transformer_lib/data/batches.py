@@ -121,7 +121,7 @@ def build_vocabularies(dataset: PairDataset, min_freq: int = 2, joint: bool = Fa
 
 
 def resegment(dataset: PairDataset, dropout: float, seed: int, max_len: float) -> PairDataset:
-    """Cut all sentences of a dataset anew, each merge left out with probability ``dropout``.
+    """Cut all sentences of a dataset again, each merge left out with probability ``dropout``.
 
     Args:
         dataset: what ``make_dataset`` returned, with a ``SubwordTokenizer`` on both sides.

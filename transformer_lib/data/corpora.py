@@ -133,7 +133,7 @@ def read_text(path: str | Path) -> list[str]:
         CorpusError: the file is missing, empty or not UTF-8.
     """
     if Path(path).exists() and not Path(path).is_file():
-        raise CorpusError(f"{path} is no file")  # but a pipe, for example, which one would wait for
+        raise CorpusError(f"{path} is not a file")  # but a pipe, for example, which one would wait for
     try:
         content = _unpack(Path(path)) if str(path).endswith(".gz") else Path(path).read_bytes()
     except FileNotFoundError:

@@ -61,7 +61,7 @@ class SubwordTokenizer(WordTokenizer):
     def _pieces(self, sentence: str) -> list[str]:
         try:
             return self.processor.encode(sentence.lower() if self.lower else sentence, out_type=str)
-        except UnicodeDecodeError as error:  # its rules for replacing letters make something that is no text
+        except UnicodeDecodeError as error:  # its rules for replacing letters make something that is not text
             raise ValueError(f"model is a damaged sentencepiece model ({error})") from None
 
     def words(self, sentence: str) -> list[str]:
@@ -74,7 +74,7 @@ class SubwordTokenizer(WordTokenizer):
         return self.processor.decode(list(tokens))
 
     def resample(self, tokens: Sequence[str], dropout: float, rng: random.Random) -> list[str]:
-        """Cut a sentence anew, each possible merge left out with probability ``dropout`` at each step (BPE-dropout).
+        """Cut a sentence again, each possible merge left out with probability ``dropout`` at each step (BPE-dropout).
 
         This is algorithm 1 of Provilkov et al. 2020. sentencepiece has it too, but whatever its seed, it draws other
         numbers in each process, so that a training could be neither repeated nor resumed.

@@ -129,7 +129,7 @@ def sacre_bleu(
 
     Raises:
         ValueError: the two differ in number, or there are none.
-        TypeError: a sentence is no string.
+        TypeError: a sentence is not a string.
     """
     _check_number(hypotheses, references)
     for name, sentences in (("hypotheses", hypotheses), ("references", references)):

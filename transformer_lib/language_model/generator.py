@@ -46,7 +46,7 @@ class TextGenerator:
     def __call__(
         self, prompt: str, length: int = 50, temperature: float = 1.0, top_k: int | None = None, seed: int | None = None
     ) -> str:
-        """Go on with a text.
+        """Continue a text.
 
         Args:
             prompt: how it begins; words of the vocabulary.

@@ -113,7 +113,7 @@ def start_with_model(corpus: str = "multi30k") -> tuple[Session, Translator]:
     if session.corpus.name == "sample" or not _is_trained(session.runs):
         if session.corpus.name != "sample":
             print(
-                f"There is no trained model in {session.runs} (notebook 05 trains it), so this notebook goes on with "
+                f"There is no trained model in {session.runs} (notebook 05 trains it), so this notebook uses "
                 "a small one on the sample corpus."
             )
             session = _session(session.device, load_corpus("sample"), session.fast_dev_run)
@@ -162,7 +162,7 @@ def _start(load: Callable[[str], Any], names: Sequence[str]) -> tuple[torch.devi
         except CorpusError as error:
             if substitute is None:
                 raise
-            print(f"{name} cannot be had, so this notebook goes on with {substitute}: {error}")
+            print(f"{name} is unavailable, so this notebook uses {substitute}: {error}")
     print(f"device: {device}, corpus: {found.name}" + (", fast development run" if fast_dev_run else ""))
     return device, found, fast_dev_run
 

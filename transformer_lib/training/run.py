@@ -118,7 +118,7 @@ class Run:
             remove_unfinished(self.output / name)
 
     def restore(self) -> None:
-        """Go on where the folder's training stopped."""
+        """Continue where the folder's training stopped."""
         if self.output is None:
             raise ValueError("resume=True needs the output folder of the training to resume, but output is None")
         state = distributed.broadcast(lambda: load_training_state(self.output / STATE_FILE))

@@ -31,7 +31,7 @@ def fit(
     """Train for ``recipe.epochs`` epochs and leave the model with the weights (or their average) that validated best.
 
     With ``output``, that folder holds after every epoch the best model so far (``model.safetensors``) and what
-    ``resume=True`` goes on from (``training_state.pt``). Each epoch's order and dropout follow from the recipe's seed
+    ``resume=True`` continues from (``training_state.pt``). Each epoch's order and dropout follow from the recipe's seed
     and the epoch's number, so that on a CPU a resumed run ends with the same numbers as one that was never interrupted.
     Notebook 05, section 7.
 
@@ -43,7 +43,7 @@ def fit(
             generator is seeded and its sampler's ``set_epoch`` called before each epoch.
         recipe: how to train.
         output: folder to write to, if anything is to be kept.
-        resume: go on with what ``output`` holds. ``recipe.epochs`` may have grown since, unless the recipe's schedule
+        resume: continue with what ``output`` holds. ``recipe.epochs`` may have grown since, unless the recipe's schedule
             is ``"linear"``, which ends where it was told to end.
         notes: anything to write down in the saved model, such as the corpus's name. To fine-tune a model, hand over
             those that it came with, and it will go on searching as it did.
@@ -64,7 +64,7 @@ def fit(
             gets the best weights so far, and the folder keeps what it held before that epoch.
         OSError: the folder cannot be written to, or is gone, or another process has stopped (see ``distributed.py``);
             the folder keeps what it held before.
-        KeyboardInterrupt: as always, but with a model and a state on disk that resuming goes on from.
+        KeyboardInterrupt: as always, but with a model and a state on disk to resume from.
     """
     log = log if distributed.is_first() else lambda line: None
     output = None if output is None else Path(output)
@@ -96,7 +96,7 @@ def fit(
             if output is not None and (output / STATE_FILE).is_file():
                 log(
                     f"interrupted in epoch {run.saved_epochs + 1}; "
-                    f"the epochs before it are in {output}, resume=True (--resume) goes on from there"
+                    f"the epochs before it are in {output}, resume=True (--resume) continues from there"
                 )
             raise
         except Exception as error:
