@@ -43,8 +43,8 @@ def fit(
             generator is seeded and its sampler's ``set_epoch`` called before each epoch.
         recipe: how to train.
         output: folder to write to, if anything is to be kept.
-        resume: continue with what ``output`` holds. ``recipe.epochs`` may have grown since, unless the recipe's schedule
-            is ``"linear"``, which ends where it was told to end.
+        resume: continue what ``output`` holds. ``recipe.epochs`` may have grown since, unless the recipe's schedule is
+            ``"linear"``, which ends where it was told to end.
         notes: anything to write down in the saved model, such as the corpus's name. To fine-tune a model, hand over
             those that it came with, and it will go on searching as it did.
         tokenizers: to be saved with the model; by default, those of ``train_set``, if it has any.
