@@ -472,6 +472,104 @@ def transformer() -> Figure:
     return figure
 
 
+GERMAN = ("der", "mann", "hebt", "den", "ball", "auf", ".")
+ENGLISH = ("<sos>", "the", "man", "is", "raising", "the")
+NEXT_WORD = "ball 97 %, balloons 0.2 %, …"  # what the shipped model says here
+
+
+def _words(figure: Figure, x: float, bottom: float, words: Sequence[str]) -> Box:
+    """Draw a row of words, each in a cell as wide as it needs, centred on x."""
+    widths = [7.5 * len(word) + 16 for word in words]
+    row = Box(x, bottom, sum(widths), 34)
+    figure.rectangle(row.left, row.top, row.width, row.height, *KINDS["data"])
+    left = row.left
+    for number, (word, width) in enumerate(zip(words, widths, strict=True)):
+        if number:
+            figure.line((left, row.top), (left, row.bottom), colour=CARD_EDGE)
+        figure.text(left + width / 2, row.middle, word, "middle", code=True, colour=INK)
+        left += width
+    return row
+
+
+def _noted(figure: Figure, kind: str, x: float, bottom: float, title: str, note: str) -> Box:
+    """Draw a box with its title and, under that, what it does in plain words."""
+    box = Box(x, bottom, 274, 48)
+    figure.rectangle(box.left, box.top, box.width, box.height, *KINDS[kind])
+    figure.text(x, box.middle - 10, title, "middle", BODY, bold=True, colour=INK)
+    figure.text(x, box.middle + 10, note, "middle", colour=INK)
+    return box
+
+
+def _noted_stack(figure: Figure, below: Box, title: str, sublayers: Sequence[tuple[str, str, str]]) -> list[Box]:
+    """Draw N layers as a stack of cards with the sub-layers of the front one; return their boxes from bottom to top."""
+    bottom, height = below.top - 26, len(sublayers) * 66 + 40
+    for offset in (12, 6, 0):
+        panel = figure.panel(below.x + offset, bottom - offset, 304, height)
+    figure.text(panel.left + 16, panel.top + 22, title, size=BODY, bold=True, colour=INK)
+    boxes: list[Box] = []
+    for kind, name, note in sublayers:
+        boxes.append(_noted(figure, kind, below.x, boxes[-1].top - 18 if boxes else panel.bottom - 12, name, note))
+        figure.up(boxes[-2] if len(boxes) > 1 else below, boxes[-1])
+    return boxes
+
+
+def whole_model() -> Figure:
+    """Draw the whole model for somebody who has not seen it before."""
+    figure = Figure(
+        "whole_model",
+        752,
+        606,
+        "The whole model in one picture",
+        "Left, from bottom to top: the German sentence 'der mann hebt den ball auf .' enters the embedding, which "
+        "turns each word into a vector; then the encoder, N layers of self-attention, in which each word looks at "
+        "all the others, and feed-forward, which works on each word by itself. The result is the memory: one "
+        "vector for each German word, in its context. Right: the English so far, '<sos> the man is raising the', "
+        "enters an embedding and the decoder, N layers of self-attention, in which each word looks at those before "
+        "it, cross-attention, in which it looks at the memory, and feed-forward. Linear and softmax give each "
+        f"English word a probability of being next: {NEXT_WORD}. The word that is chosen joins "
+        "the English so far, and the next round begins.",
+    )
+    source_x, target_x, bottom = 190, 540, figure.height - 56
+
+    source = _words(figure, source_x, bottom, GERMAN)
+    figure.text(source_x, bottom + 22, "German sentence", "middle", bold=True, colour=INK)
+    embedding = _noted(figure, "embedding", source_x, source.top - 26, "Embedding", "each word becomes a vector")
+    figure.up(source, embedding)
+    encoder = (
+        ("attention", "Self-attention", "each word looks at all the others"),
+        ("feed_forward", "Feed-forward", "each word by itself"),
+    )
+    boxes = _noted_stack(figure, embedding, "Encoder × N", encoder)
+    memory = _noted(figure, "data", source_x, boxes[-1].top - 84, "Memory", "one vector a word, in its context")
+    figure.up(boxes[-1], memory)
+
+    target = _words(figure, target_x, bottom, ENGLISH)
+    figure.text(target_x, bottom + 22, "English so far", "middle", bold=True, colour=INK)
+    embedding = _noted(figure, "embedding", target_x, target.top - 26, "Embedding", "each word becomes a vector")
+    figure.up(target, embedding)
+    decoder = (
+        ("attention", "Self-attention", "each word looks at those before it"),
+        ("attention", "Cross-attention", "each word looks at the memory"),
+        ("feed_forward", "Feed-forward", "each word by itself"),
+    )
+    boxes = _noted_stack(figure, embedding, "Decoder × N", decoder)
+    bus = (source_x + target_x) / 2 + 2
+    figure.arrow(
+        (memory.right, memory.middle), (bus, memory.middle), (bus, boxes[1].middle), (boxes[1].left, boxes[1].middle)
+    )
+    output = _noted(
+        figure, "linear", target_x, boxes[-1].top - 72, "Linear and softmax", "a probability for every word"
+    )
+    figure.up(boxes[-1], output)
+    chosen = _noted(figure, "data", target_x, output.top - 26, "Next word", NEXT_WORD)
+    figure.up(output, chosen)
+    side = 722
+    figure.arrow(
+        (chosen.right, chosen.middle), (side, chosen.middle), (side, target.middle), (target.right, target.middle)
+    )
+    return figure
+
+
 def multi_head_attention() -> Figure:
     """Draw multi-head attention, with the scaled dot product of every head opened up."""
     figure = Figure(
@@ -611,7 +709,14 @@ def masks() -> Figure:
     return figure
 
 
-FIGURES: tuple[Callable[[], Figure], ...] = (transformer, encoder_layer, decoder_layer, multi_head_attention, masks)
+FIGURES: tuple[Callable[[], Figure], ...] = (
+    whole_model,
+    transformer,
+    encoder_layer,
+    decoder_layer,
+    multi_head_attention,
+    masks,
+)
 
 
 def main() -> None:

@@ -182,6 +182,37 @@ def test_masks_stand_side_by_side_or_in_rows_with_their_axes_named():
         assert second.images[0].get_array().all() and not first.images[0].get_array().all()
 
 
+def test_matrices_carry_their_numbers_labels_titles_and_signs():
+    scores = torch.tensor([[0.5, -torch.inf, -0.001], [1, 2, torch.nan]])
+    panels = {"scores": scores, "mask": scores > 0, "whole": torch.tensor([[1.0], [-2.0]]), "zeros": torch.zeros(1, 1)}
+    figure = plots.matrices(panels, ["$a", "b"], ["x", "y", "zebra"], ["→", "·", "="])
+    axes = figure.axes[0]
+    written = {(text.get_text(), text.get_rotation()) for text in axes.texts}
+    words = {"0.50", "−∞", "0.00", "nan", "1", "0", "−2", "$a", "scores", "mask", "whole", "zeros", "→", "·", "="}
+    assert words <= {text for text, _ in written}
+    assert ("zebra", 60) in written  # slanted, because the mask's columns are narrow
+    assert sum(text.get_text() == "x" for text in axes.texts) == 2  # above each matrix that has three columns
+    hidden = [mesh.get_array().mask.tolist() for mesh in axes.collections[:2]]
+    assert hidden == [[[False, True, False], [False, False, True]], [[False, True, True], [False, False, True]]]
+    figure.draw_without_rendering()
+    assert not overlapping([text for text in axes.texts if not text.get_rotation()], None)
+    box = figure.get_tightbbox().padded(-0.01)
+    assert box.xmin >= 0 and box.ymin >= 0
+    assert box.xmax <= figure.get_figwidth() and box.ymax <= figure.get_figheight()
+    mesh = axes.collections[2]
+    assert mesh.get_clim() == (-2, 2) and min(mesh.cmap(0.0)[:3]) > 0.3  # light enough for black numbers
+
+
+def test_matrices_whose_labels_do_not_fit_say_so():
+    three = {"a": torch.eye(2), "b": torch.eye(2), "c": torch.eye(2)}
+    with pytest.raises(
+        ValueError, match="rows has 0 labels and between 1 signs, but the first of 3 matrices has 2 rows"
+    ):
+        plots.matrices(three, between=["="])
+    with pytest.raises(ValueError, match="rows has 3 labels"):
+        plots.matrices(three, rows=["a", "b", "c"])
+
+
 def test_padding_is_light_and_tokens_are_dark():
     figure = plots.padding(torch.tensor([[2, 5, 3], [2, 3, 1]]), pad_id=1, title="a batch")
     axes = figure.axes[0]

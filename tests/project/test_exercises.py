@@ -100,5 +100,5 @@ def test_what_is_no_exercise_is_named():
     for name in ("3.1", "03.9", "99.1", "mask"):
         with pytest.raises(ValueError, match=f"name is '{name}', expected"):
             check(name, None)
-    with pytest.raises(TypeError, match=r"exercise 03\.4 asks for parameters_of_8_heads, parameters_of_1_head"):
+    with pytest.raises(TypeError, match=r"exercise 02\.4 asks for parameters_of_8_heads, parameters_of_1_head"):
         check("02.4", 1)

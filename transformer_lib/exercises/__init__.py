@@ -1,4 +1,4 @@
-"""Exercises that check themselves: ``check("02.1", my_target_mask)`` says whether it is right, or what to look at.
+"""Exercises that check themselves: ``check("03.2", my_target_mask)`` says whether it is right, or what to look at.
 
 The checks of a notebook's exercises are in a file of their own, ``notebook_03`` for example, and are loaded when the
 first of them is asked for. A check compares with arithmetic, with the paper or with PyTorch, and names the likeliest
@@ -39,7 +39,7 @@ class Verdict:
     """What ``check`` found: true if the answer is right. Shown by Jupyter as its message.
 
     Attributes:
-        name: of the exercise, such as ``"02.1"``.
+        name: of the exercise, such as ``"03.2"``.
         state: ``"right"``, ``"not yet"`` or ``"not solved yet"``.
         message: a hint, or what is worth knowing once it is right.
     """
@@ -59,7 +59,7 @@ def check(name: str, *answer: Any) -> Verdict:
     """Check the answer to an exercise. Random numbers, the default dtype and the grad mode are afterwards as before.
 
     Args:
-        name: the notebook's and the exercise's number, such as ``"02.1"``.
+        name: the notebook's and the exercise's number, such as ``"03.2"``.
         answer: what the exercise asks for: functions, classes or values.
 
     Raises:

@@ -61,7 +61,7 @@ def links(my_links: Callable[[Tensor, list[str], list[str]], Sequence[Sequence[s
             pairs == right(weights.mean(0)),
             "take the average over the heads, the first axis; then, in each row, the place of the largest number.",
         )
-    return "try it on other sentences. The average of the heads is a guess at an alignment, and notebook 06 scores it."
+    return "try it on other sentences. The average of the heads is a rough map of which word translates which."
 
 
 @exercise("00.3")
@@ -113,7 +113,7 @@ def a_weakness(my_sentence: str, my_changed: str, my_lost: str) -> str:
     lost = _words(my_lost)
     expect(
         not set(lost) & (set(after) - set(before)),
-        f"{my_lost!r} stands in the German sentence. Write what it should be in English, and choose a word that is not "
+        f"{my_lost!r} is in the German sentence. Write what it should be in English, and choose a word that is not "
         "the same in both languages.",
     )
     first, second = (call(_shipped(), sentence) for sentence in (my_sentence, my_changed))

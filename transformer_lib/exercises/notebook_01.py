@@ -1,4 +1,4 @@
-"""Checks of the exercises of notebook 01: padding, a vocabulary, a leak, batches by token count."""
+"""Checks of the exercises of notebook 01: a leak, a vocabulary, padding, one long caption, batches by token count."""
 
 import operator
 import random
@@ -8,92 +8,18 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.data.corpora import Pair
 from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK
-from transformer_lib.exercises import Wrong, as_number, call, exercise, expect, expect_number
+from transformer_lib.exercises import Wrong, as_number, call, close, exercise, expect, expect_number, expect_tensor
 
 _SPECIALS = [UNK, PAD, SOS, EOS]
 
 
 @exercise("01.1")
-def padding(my_padding: float, my_padding_apart: float) -> str:
-    """``my_padding`` of a batch with one long caption, in per cent; ``my_padding_apart``, when it is left out."""
-    together, apart = (_percent(given) for given in (my_padding, my_padding_apart))
-    for wrong, hint in {
-        100 * 50 / 90: "`<sos>` and `<eos>` take positions too, but they are no padding: each row has two more tokens.",
-        100: "divide by all positions of the rectangle, not by the tokens.",
-        60: "`<sos>` and `<eos>` are tokens that the model reads, not padding.",
-    }.items():
-        expect(abs(together - wrong) > 0.2, hint)
-    expect_number(
-        together, 50, "draw the rectangle: five rows, as wide as the longest with `<sos>` and `<eos>`.", 0.005
-    )
-    for wrong, hint in {
-        100 * 6 / 46: "`<sos>` and `<eos>` take positions in these batches too.",
-        100 * 6 / 36: "the long caption is computed too, in a batch of its own: count its positions.",
-        100
-        * 3
-        / 36: "an average of two shares counts a small batch as much as a large one. Add up the positions first.",
-        100 * 6 / 50: "divide by all positions of both rectangles, not by the tokens.",
-    }.items():
-        expect(abs(apart - wrong) > 0.2, hint)
-    expect_number(apart, 100 * 6 / 56, "two rectangles: four rows of 9, and one of 20.", 0.03)
-    return "one long caption made half of the work padding. A random order, in section 7, wastes as much on Multi30k."
-
-
-@exercise("01.2")
-def vocabulary(my_vocabulary: Callable[[list[list[str]], float], Sequence[str]]) -> str:
-    """``my_vocabulary(sentences, coverage)``: the shortest list that leaves that share of the tokens known."""
-    small = (
-        "der mann schläft . | der hund schläft . | ein mann liest ein buch . | der hund bellt . | ein hund bellt nicht "
-        ". | die frau liest , und sie lacht laut ."
-    )
-    rng = random.Random(0)
-    large = [[f"w{int(rng.paretovariate(0.6)) % 60}" for _ in range(4)] for _ in range(64)]  # 256: no share is rounded
-    for sentences in ([sentence.split() for sentence in small.split(" | ")], large):
-        counts = Counter(chain.from_iterable(sentences))
-        ranked = sorted(counts, key=lambda token: (-counts[token], token))
-        for coverage in (0.5, 15 / 32, 0.75, 0.93, 1.0):
-            found = call(my_vocabulary, [list(sentence) for sentence in sentences], coverage)
-            expect(
-                isinstance(found, list | tuple), f"a list of tokens was expected, but this is a {type(found).__name__}."
-            )
-            found = list(found)
-            expect(all(isinstance(token, str) for token in found), "a list of tokens was expected, each a string.")
-            where = f"with {len(sentences)} sentences and a coverage of {coverage}, "
-            expect(set(_SPECIALS) <= set(found), f"the four specials are missing: {' '.join(_SPECIALS)}.")
-            expect(found[:4] == _SPECIALS, f"the specials come first, in this order: {' '.join(_SPECIALS)}.")
-            kept = found[4:]
-            expect(len(set(kept)) == len(kept), "a type stands in the list twice.")
-            expect(set(kept) <= set(counts), "the list holds something that no sentence holds.")
-            numbers = [counts[token] for token in kept]
-            expect(numbers == sorted(numbers, reverse=True), "the most frequent types come first.")
-            right = _shortest(ranked, counts, coverage)
-            if len(kept) != len(right):
-                known = sum(numbers) / counts.total()
-                by_types = coverage * len(counts)
-                expect(
-                    abs(len(kept) - by_types) > 1 or abs(len(kept) - len(right)) < 2,
-                    where + "you count types. Coverage is about tokens: a frequent type covers many.",
-                )
-                if known < coverage:
-                    raise Wrong(where + f"only {100 * known:.1f} % of the tokens are known: it lacks a type or more.")
-                raise Wrong(where + "a shorter list is enough: the last type that you took is not needed.")
-            expect(kept == right, where + "types with equal counts come in alphabetical order, as in section 4.")
-    return "the last few per cent cost most of the entries. This is Zipf's law again."
-
-
-def _shortest(ranked: list[str], counts: Counter[str], coverage: float) -> list[str]:
-    known = 0
-    for place, token in enumerate(ranked, start=1):
-        known += counts[token]
-        if known >= coverage * counts.total() - 1e-9:
-            return ranked[:place]
-    return ranked
-
-
-@exercise("01.3")
 def leaks(my_leaks: Callable[[list[Pair], list[Pair]], Collection[int]]) -> str:
     """``my_leaks(train, test)``: numbers of the test pairs whose source the model has read in training."""
     train = [
@@ -129,7 +55,111 @@ def leaks(my_leaks: Callable[[list[Pair], list[Pair]], Collection[int]]) -> str:
     return "run it on every new corpus: what was collected from the web can hold the test sentences, too."
 
 
+@exercise("01.2")
+def vocabulary(my_vocabulary: Callable[[list[list[str]], float], Sequence[str]]) -> str:
+    """``my_vocabulary(sentences, coverage)``: the shortest list that leaves that share of the tokens known."""
+    small = (
+        "der mann schläft . | der hund schläft . | ein mann liest ein buch . | der hund bellt . | ein hund bellt nicht "
+        ". | die frau liest , und sie lacht laut ."
+    )
+    rng = random.Random(0)
+    large = [[f"w{int(rng.paretovariate(0.6)) % 60}" for _ in range(4)] for _ in range(64)]  # 256: no share is rounded
+    for sentences in ([sentence.split() for sentence in small.split(" | ")], large):
+        counts = Counter(chain.from_iterable(sentences))
+        ranked = sorted(counts, key=lambda token: (-counts[token], token))
+        for coverage in (0.5, 15 / 32, 0.75, 0.93, 1.0):
+            found = call(my_vocabulary, [list(sentence) for sentence in sentences], coverage)
+            expect(
+                isinstance(found, list | tuple), f"a list of tokens was expected, but this is a {type(found).__name__}."
+            )
+            found = list(found)
+            expect(all(isinstance(token, str) for token in found), "a list of tokens was expected, each a string.")
+            where = f"with {len(sentences)} sentences and a coverage of {coverage}, "
+            expect(set(_SPECIALS) <= set(found), f"the four specials are missing: {' '.join(_SPECIALS)}.")
+            expect(found[:4] == _SPECIALS, f"the specials come first, in this order: {' '.join(_SPECIALS)}.")
+            kept = found[4:]
+            expect(len(set(kept)) == len(kept), "a type is in the list twice.")
+            expect(set(kept) <= set(counts), "the list holds something that no sentence holds.")
+            numbers = [counts[token] for token in kept]
+            expect(numbers == sorted(numbers, reverse=True), "the most frequent types come first.")
+            right = _shortest(ranked, counts, coverage)
+            if len(kept) != len(right):
+                known = sum(numbers) / counts.total()
+                by_types = coverage * len(counts)
+                expect(
+                    abs(len(kept) - by_types) > 1 or abs(len(kept) - len(right)) < 2,
+                    where + "you count types. Coverage is about tokens: a frequent type covers many.",
+                )
+                if known < coverage:
+                    raise Wrong(where + f"only {100 * known:.1f} % of the tokens are known: it lacks a type or more.")
+                raise Wrong(where + "a shorter list is enough: the last type that you took is not needed.")
+            expect(kept == right, where + "types with equal counts come in alphabetical order, as in section 3.")
+    return "the last few per cent cost most of the entries. This is Zipf's law."
+
+
+def _shortest(ranked: list[str], counts: Counter[str], coverage: float) -> list[str]:
+    known = 0
+    for place, token in enumerate(ranked, start=1):
+        known += counts[token]
+        if known >= coverage * counts.total() - 1e-9:
+            return ranked[:place]
+    return ranked
+
+
+@exercise("01.3")
+def padded(my_padded: Callable[[list[list[int]], int], Tensor]) -> str:
+    """``my_padded(rows, pad_id)``: the rows as one tensor, filled up on the right."""
+    for rows, pad_id in (([[2, 5, 3], [2, 7, 8, 9, 3], [2, 3]], 1), ([[4, 1, 6, 1], [5]], 9), ([[2, 6, 3]], 1)):
+        given = [list(row) for row in rows]
+        found = call(my_padded, given, pad_id)
+        expect(given == rows, "your function changes the lists that it was given: pad copies of them.")
+        expected = pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=pad_id)
+        longest = expected.shape[1]
+        expect(isinstance(found, Tensor), "a tensor was expected: torch.tensor makes one of a list of equal lists.")
+        expect(
+            not close(found, expected.T) or found.shape == expected.shape,
+            "that is [seq_len, batch]: the batch lies on its side. One sentence a row was asked for.",
+        )
+        expect(
+            found.dim() != 2 or found.shape[1] >= longest,
+            "it is as wide as a shorter row. Pad to the *longest*, and cut nothing off.",
+        )
+        left = torch.stack([torch.tensor([pad_id] * (longest - len(row)) + row) for row in rows])
+        expect(close(found, expected) or not close(found, left), "that is padded on the left. Padding goes to the end.")
+        zeros = pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+        expect(close(found, expected) or not close(found, zeros), f"fill up with pad_id, here {pad_id}, not with 0.")
+        expect_tensor(found, expected, "each row should be its ids, then padding, and nothing else.")
+        expect(not found.is_floating_point(), "ids are whole numbers: an embedding cannot look up 5.0.")
+    return "that is `pad_sequence`, and what torchtext's `Field.process` does."
+
+
 @exercise("01.4")
+def one_long_caption(my_padding: float, my_padding_apart: float) -> str:
+    """``my_padding`` of a batch with one long caption, in per cent; ``my_padding_apart``, when it is left out."""
+    together, apart = (_percent(given) for given in (my_padding, my_padding_apart))
+    for wrong, hint in {
+        100 * 50 / 90: "`<sos>` and `<eos>` take positions too, but they are no padding: each row has two more tokens.",
+        100: "divide by all positions of the rectangle, not by the tokens.",
+        60: "`<sos>` and `<eos>` are tokens that the model reads, not padding.",
+    }.items():
+        expect(abs(together - wrong) > 0.2, hint)
+    expect_number(
+        together, 50, "draw the rectangle: five rows, as wide as the longest with `<sos>` and `<eos>`.", 0.005
+    )
+    for wrong, hint in {
+        100 * 6 / 46: "`<sos>` and `<eos>` take positions in these batches too.",
+        100 * 6 / 36: "the long caption is computed too, in a batch of its own: count its positions.",
+        100
+        * 3
+        / 36: "an average of two shares counts a small batch as much as a large one. Add up the positions first.",
+        100 * 6 / 50: "divide by all positions of both rectangles, not by the tokens.",
+    }.items():
+        expect(abs(apart - wrong) > 0.2, hint)
+    expect_number(apart, 100 * 6 / 56, "two rectangles: four rows of 9, and one of 20.", 0.03)
+    return "one long caption made half of the work padding. A random order wastes as much on Multi30k."
+
+
+@exercise("01.5")
 def batches(my_batches: Callable[[list[tuple[int, int]], int, int], Iterable[Iterable[int]]]) -> str:
     """``my_batches(lengths, max_tokens, seed)``: numbers of the pairs of each batch, for one epoch."""
     _valid(my_batches, [(5, 4), (6, 6), (10, 9)], 20, 0)

@@ -1,117 +1,63 @@
-"""Checks of the exercises of notebook 02: masks, and one attention head."""
+"""Checks of the exercises of notebook 02: softmax, queries, keys and values, heads, additive attention."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lib.exercises import (
-    Wrong,
-    as_letters,
-    as_number,
-    call,
-    close,
-    exercise,
-    expect,
-    expect_number,
-    expect_tensor,
-)
+from transformer_lib.exercises import as_list, as_number, call, close, exercise, expect, expect_number, expect_tensor
 
 
 @exercise("02.1")
-def padding_and_causal_mask(my_target_mask: Callable[[Tensor, int], Tensor]) -> str:
-    """``my_target_mask(ids, pad_id)``: who may look at whom in a decoder, ``[batch, 1, seq_len, seq_len]``."""
-    ids = torch.tensor([[7, 8, 9, 1], [7, 1, 1, 1], [7, 8, 9, 6]])
-    may = torch.tensor([[[k <= q and row[k] != 1 for k in range(4)] for q in range(4)] for row in ids.tolist()])
-    may = may[:, None]  # [batch, 1, seq_len, seq_len]
-    found = call(my_target_mask, ids.clone(), 1)
-    if isinstance(found, Tensor) and found.dtype == torch.bool and found.shape == may.shape:
-        expect(not found.equal(~may), "it is upside down: True means *may attend*.")
-        expect(not found.equal(may.transpose(-1, -2)), "queries are rows and keys are columns; yours are exchanged.")
-        no_padding = torch.ones(4, 4, dtype=torch.bool).tril().expand_as(may)
-        expect(not found.equal(no_padding), "it hides what comes later, but the padding is still seen.")
-        padding_only = (ids != 1)[:, None, None, :].expand_as(may)
-        expect(not found.equal(padding_only), "it hides the padding, but not what comes later.")
-        strict = may & ~torch.eye(4, dtype=torch.bool)
-        expect(not found.equal(strict), "a word may see itself; otherwise the first one sees nothing.")
-        ahead = torch.ones(4, 4, dtype=torch.bool).tril(1) & padding_only
-        expect(not found.equal(ahead), "each word sees one word that comes later: look at the first row.")
-        no_queries = may & (ids != 1)[:, None, :, None]
+def stable_softmax(my_softmax: Callable[[Tensor], Tensor]) -> str:
+    """``my_softmax(scores)``: softmax over the last axis, for scores of any size."""
+    small = torch.tensor([[2.0, 1.0, 0.0], [0.5, -1.0, 3.0]])
+    found = call(my_softmax, small.clone())
+    if isinstance(found, Tensor) and found.shape == small.shape:
+        expect(not close(found, small.softmax(0)), "the last axis is `dim=-1`; yours sum to one over the first.")
+        whole = small.exp() / small.exp().sum()
+        expect(not close(found, whole), "each row has a sum of its own: `sum(dim=-1, keepdim=True)`.")
+        expect(not close(found, small.exp()), "divide by the sum, so that each row sums to one.")
+    expect_tensor(found, small.softmax(-1), "e to the power of each score, divided by the sum of its row.")
+    large = torch.tensor([[1000.0, 999.0, 998.0], [-1000.0, -1001.0, -1002.0]])
+    found = call(my_softmax, large.clone())
+    if isinstance(found, Tensor):
         expect(
-            not found.equal(no_queries),
-            "you have hidden the rows of padding too. Nobody reads them, but softmax of nothing is nan.",
+            found.detach().isfinite().all(),
+            "it is right for small scores, but not for 1000 or −1000: take the largest score of each row away first.",
         )
-    expect_tensor(found, may, "compare the rows one by one: row i is what word i may see.")
-    longer = torch.ones(6, 6, dtype=torch.bool).tril()[None, None]
-    hint = "it is right for four tokens, but not for six."
-    expect_tensor(call(my_target_mask, torch.tensor([[7, 8, 9, 6, 5, 4]]), 1), longer, hint)
-    other = torch.tensor([[[[True, False, False], [True, True, False], [True, True, False]]]])
-    hint = "the id of padding is an argument; it need not be 1."
-    expect_tensor(call(my_target_mask, torch.tensor([[7, 1, 0]]), 0), other, hint)
-    return "compare it with `transformer_lib.model.masks.target_mask`, which is two lines."
+    expect_tensor(found, large.softmax(-1), "each row needs its own largest score taken away.")
+    cube = torch.arange(24.0).reshape(2, 3, 4).sin()
+    expect_tensor(call(my_softmax, cube.clone()), cube.softmax(-1), "it is right for two axes, but not for three.")
+    return "PyTorch does the same: the largest score becomes 0, and e⁰ is 1."
 
 
 @exercise("02.2")
-def attention_head(my_attention: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> str:
-    """``my_attention(query, key, value, mask)``: one head, equation 1 of the paper, with a mask."""
-    generator = torch.Generator().manual_seed(0)
-    query, key = (3 * torch.randn(2, length, 16, generator=generator) for length in (4, 5))
-    value = torch.randn(2, 5, 3, generator=generator)
-    mask = torch.rand(2, 4, 5, generator=generator) > 0.4
-    mask[..., 0] = True  # nobody sees nothing
-    everything = torch.ones_like(mask)
-    right = F.scaled_dot_product_attention(query, key, value, mask)
-    found = call(my_attention, query.clone(), key.clone(), value.clone(), mask.clone())
-    if isinstance(found, Tensor) and found.shape == right.shape:
-        scores = query @ key.transpose(-1, -2)
-        mistakes = {
-            "you have not divided by √d_k.": scores,
-            "you have divided by d_k, not by its root.": scores / 16,
-            **{
-                f"√d_k is the root of the *length of a key*, 16 here, not of {size}, another size.": scores / size**0.5
-                for size in (2, 3, 4, 5)
-            },
-        }
-        for hint, wrong in mistakes.items():
-            expect(not close(found, _mix(wrong, mask, value)), hint)
-        scaled = scores / 4
-        expect(not close(found, _mix(scaled, everything, value)), "the mask has no effect.")
-        expect(not close(found, _mix(scaled, ~mask, value)), "True means *may attend*.")
-        after = scaled.softmax(-1).masked_fill(~mask, 0) @ value
-        expect(
-            not close(found, after),
-            "you mask after the softmax, so the weights do not sum to one. Put minus infinity into the scores.",
-        )
-        zeros = (scaled * mask).softmax(-1) @ value
-        expect(not close(found, zeros), "a score of 0 hides nothing: e to the power of 0 is 1. Use minus infinity.")
-        wrong_axis = scaled.masked_fill(~mask, -torch.inf).softmax(-2).nan_to_num() @ value
-        expect(not close(found.nan_to_num(), wrong_axis), "softmax goes over the keys, the last axis.")
-    expect_tensor(
-        found, right, "go through equation 1 again: scores, root of d_k, mask, softmax, average of the values."
+def ask_for_the_verb(query_of_der: Sequence[float]) -> str:
+    """``query_of_der``: two numbers with which *Der* takes more than 90 % from *bellt*."""
+    numbers: Any = as_list(query_of_der)
+    expect(isinstance(numbers, list | tuple) and len(numbers) == 2, "two numbers were expected, such as (0, 2).")
+    noun, verb = (as_number(number) for number in numbers)
+    scores = torch.tensor([0.0, noun, verb], dtype=torch.double) / 2**0.5
+    weight = scores.softmax(0)[2].item()
+    expect(not noun > verb, "now *Der* looks at *Hund*. Which of the two numbers asks for a verb?")
+    expect(
+        weight > 0.9,
+        f"*Der* takes {weight:.0%} from *bellt*. A longer query makes the choice sharper: think of section 2.",
     )
-    return "that is PyTorch's `F.scaled_dot_product_attention`, by hand."
-
-
-def _mix(scores: Tensor, mask: Tensor, value: Tensor) -> Tensor:
-    return scores.masked_fill(~mask, -torch.inf).softmax(-1) @ value
+    return f"*Der* takes {weight:.1%} from *bellt*. The direction says what is looked for, the length how sharply."
 
 
 @exercise("02.3")
-def leak(leaking: Collection[str]) -> str:
-    """``leaking``: the masks, among four, with which a word sees what it should not."""
-    found = as_letters(leaking, "ABCD", "masks")
-    if "A" in found:
-        raise Wrong(
-            "A is right: row i is True up to column i. Change a later word, and see whether an earlier output moves."
-        )
-    if "C" in found:
-        raise Wrong("C hides too much, which costs something, but lets nothing through. Look for outputs that move.")
-    if "B" not in found:
-        raise Wrong("one of them lets each word see one word too many. Look at the first row of each.")
-    if "D" not in found:
-        raise Wrong("in one of them, one of two conditions is enough, where both must hold.")
-    return "B looks one word ahead (`diagonal=1`), D joins its conditions by *or*. Both train without an error."
+def copy_two_before(two_before: Tensor) -> str:
+    """``two_before``: the matrix that turns position i into position i − 2."""
+    right = torch.diag(torch.ones(3), -2)
+    expect(not close(two_before, right.T), "that copies the word two *after*: transpose it.")
+    expect(not close(two_before, torch.diag(torch.ones(4), -1)), "that is `one_before`.")
+    expect(not close(two_before, torch.eye(5)), "with that, each word copies itself.")
+    expect_tensor(two_before, right, "row i needs a single 1, in column i − 2; rows 0 and 1 have none.")
+    return "`one_before @ one_before` is the same: one back, and one back again."
 
 
 @exercise("02.4")
@@ -128,3 +74,28 @@ def heads_cost(parameters_of_8_heads: int, parameters_of_1_head: int) -> str:
             number, right, f"count the projections of {heads} head{'s' * (heads > 1)}: each maps 64 numbers to 64.", 0
         )
     return "heads cost nothing: the same matrices, cut into more pieces."
+
+
+@exercise("02.5")
+def additive_attention(my_additive_attention: Callable[..., Tensor]) -> str:
+    """``my_additive_attention(query, key, value, W_q, W_k, v)``: scores from a small network, softmax, average."""
+    generator = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    query, key, value, w_q, w_k, v = (
+        random(*shape) for shape in ((2, 4, 6), (2, 5, 6), (2, 5, 6), (3, 6), (3, 6), (3,))
+    )
+    given = (query, key, value, w_q, w_k, v)
+    inner = (query @ w_q.T)[:, :, None] + (key @ w_k.T)[:, None]  # [2, 4, 5, 3]
+    right = (inner.tanh() @ v).softmax(-1) @ value
+    found = call(my_additive_attention, *(tensor.clone() for tensor in given))
+    expect(not close(found, (inner @ v).softmax(-1) @ value), "the tanh is missing.")
+    expect(not close(found, (inner.tanh() @ v).softmax(-2) @ value), "softmax goes over the keys, the last axis.")
+    expect(not close(found, (inner.tanh() @ v) @ value), "the scores need a softmax.")
+    expect(not close(found, (inner.tanh() @ v / 6**0.5).softmax(-1) @ value), "additive attention is not scaled.")
+    expect_tensor(
+        found, right, "scores [batch, query_len, key_len]: v · tanh(W_q q + W_k k) for each query with each key."
+    )
+    return "tanh keeps each term between −1 and 1, so the scores do not grow with d_k. It needs more work, though."

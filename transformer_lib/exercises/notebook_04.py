@@ -1,12 +1,12 @@
-"""Checks of the exercises of notebook 04: positions, sub-layers, parameters."""
+"""Checks of the exercises of notebook 04: positions, sub-layers, shapes, parameters, a toy task."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.exercises import call, close, exercise, expect, expect_number, expect_tensor
+from transformer_lib.exercises import Wrong, as_list, call, close, exercise, expect, expect_number, expect_tensor
 
 
 @exercise("04.1")
@@ -57,14 +57,36 @@ def sublayer(my_pre_norm: Callable[[Tensor, Callable[[Tensor], Tensor], nn.Modul
             expect(
                 not close(found, norm(x) + layer(norm(x))), "the stream itself is not normalised: add to x as it came."
             )
-            expect(not close(found, x + norm(layer(x))), "the norm stands *before* the sub-layer, not behind it.")
+            expect(not close(found, x + norm(layer(x))), "the norm comes *before* the sub-layer, not after it.")
             expect(not close(found, layer(norm(x))), "the residual connection is missing: x itself goes on as well.")
-            expect(not close(found, x + layer(x)), "nothing is normalised: where does the norm stand?")
+            expect(not close(found, x + layer(x)), "nothing is normalised: where does the norm go?")
         expect_tensor(found, right, "norm, sub-layer, sum: which of them comes first, and what is added to what?")
     return "through the sum, a gradient reaches the first layer unchanged; that is why pre-LN trains deep stacks."
 
 
 @exercise("04.3")
+def shapes(queries: Sequence[int], keys: Sequence[int], weights: Sequence[int], output: Sequence[int]) -> str:
+    """Shapes in cross-attention, of queries and keys by head, weights and output: 2 sentences, source 7, target 5."""
+    right = {
+        "queries": ([2, 8, 5, 32], "they come from the target, and each head gets 256 / 8 dimensions"),
+        "keys": ([2, 8, 7, 32], "they come from the memory, which has the source's length"),
+        "weights": ([2, 8, 5, 7], "in each head, a row for each query and a column for each key"),
+        "output": ([2, 5, 256], "the heads are joined again, and there is one vector for each query"),
+    }
+    for (name, (shape, hint)), given in zip(right.items(), (queries, keys, weights, output), strict=True):
+        try:
+            found = [int(size) for size in as_list(given)]
+        except (TypeError, ValueError, OverflowError):
+            raise Wrong(f"{name}: a list of sizes was expected, such as [2, 7, 256].") from None
+        if len(shape) == 4:
+            unsplit = [2, shape[2], 8, 32]
+            expect(found != unsplit or found == shape, f"{name}: `split_heads` moves the heads before the positions.")
+            expect(len(found) == 4, f"{name}: the heads have an axis of their own, the second of four.")
+        expect(found == shape, f"{name}: {hint}.")
+    return "whatever the source's length is, what comes out has the target's: one vector read for each query."
+
+
+@exercise("04.4")
 def where_the_parameters_are(embeddings: int, encoder: int, decoder: int, output: int) -> str:
     """``embeddings``, ``encoder``, …: the 9,038,341 parameters of the tutorial model, by part."""
     layer_attention, d_model, d_ff = 4 * (256 * 256 + 256), 256, 512
@@ -87,7 +109,33 @@ def where_the_parameters_are(embeddings: int, encoder: int, decoder: int, output
     return "more than half of the model is about single words: their vectors on the way in, and the output layer."
 
 
-@exercise("04.4")
+@exercise("04.5")
+def sorting(my_sorting: Callable[[int], tuple[Tensor, Tensor]]) -> str:
+    """``my_sorting(batch_size)``: digits, ``[batch, 8]``, and ``<sos>``, the digits sorted, ``<eos>``."""
+    found = call(my_sorting, 64)
+    pair = isinstance(found, tuple | list) and len(found) == 2 and all(isinstance(one, Tensor) for one in found)
+    expect(pair, "two tensors were expected: the digits, and the target.")
+    digits, target = (one.detach().cpu() for one in found)
+    expect(digits.shape == (64, 8), f"the digits have shape {list(digits.shape)}, expected [64, 8].")
+    expect(
+        digits.min() >= 4 and digits.max() <= 13 and len(digits.unique()) == 10,
+        "the digits are random ids, from 4 to 13.",
+    )
+    expect(len(digits.unique(dim=0)) > 60, "each row needs digits of its own: the model would learn one by heart.")
+    expect((digits.diff(dim=1) < 0).any(), "the source is sorted already: there is nothing left to learn.")
+    expect(
+        target.shape == (64, 10) and (target[:, 0] == 2).all() and (target[:, -1] == 3).all(),
+        "the target is [64, 10]: `<sos>` (2), eight digits, `<eos>` (3).",
+    )
+    inner = target[:, 1:-1]
+    expect(not inner.equal(digits.flip(1)), "that is still reversal: the target's digits are to be in order.")
+    expect(not inner.equal(digits), "the target's digits are those of the source, unsorted.")
+    expect(not inner.equal(digits.sort(dim=1, descending=True).values), "ascending: the smallest digit comes first.")
+    expect(inner.equal(digits.sort(dim=1).values), "each row of the target has the digits of its own source, sorted.")
+    return "it learns that, too. Its map shows no line now: where to look depends on the digits, not on the position."
+
+
+@exercise("04.6")
 def rotary(my_rotate: Callable[[Tensor, int], Tensor]) -> str:
     """``my_rotate(x, start)``: rotary positions of ``x``, ``[…, seq_len, d]``, the first of which is ``start``."""
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Checks of the exercises of notebook 05: the target, the loss, the learning rate, and the other direction."""
+"""Checks of the exercises of notebook 05: target, loss, learning rate, when to stop, and the other direction."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,13 +10,61 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
 from transformer_lib.data.corpora import load_corpus
-from transformer_lib.exercises import Wrong, as_number, call, exercise, expect, expect_number, expect_tensor
+from transformer_lib.exercises import Wrong, as_list, as_number, call, exercise, expect, expect_number, expect_tensor
 from transformer_lib.inference.bleu import sacre_bleu
 
 ENOUGH_BLEU = 60
 
 
 @exercise("05.1")
+def shift(my_shift: Callable[[list[list[int]], int, int, int], tuple[Tensor, Tensor]]) -> str:
+    """``my_shift(sentences, sos_id, eos_id, pad_id)``: what the decoder is given, and what it must say."""
+    for sentences, sos_id, eos_id, pad_id in (([[7, 8, 9], [5], [6, 4]], 2, 3, 1), ([[4, 6], [5, 7, 8, 4]], 9, 0, 3)):
+        length = max(map(len, sentences)) + 1
+        right_given, right_wanted = (
+            torch.tensor([row + [pad_id] * (length - len(row)) for row in rows])
+            for rows in ([[sos_id, *ids] for ids in sentences], [[*ids, eos_id] for ids in sentences])
+        )
+        found = call(my_shift, [list(ids) for ids in sentences], sos_id, eos_id, pad_id)
+        expect(
+            isinstance(found, tuple | list | Tensor) and len(found) == 2, "two tensors were expected: given, wanted."
+        )
+        given, wanted = (_as_ids(ids) for ids in found)
+        for name, ids in (("given", given), ("wanted", wanted)):
+            expect(
+                ids.shape == right_wanted.shape,
+                f"{name} has the shape {list(ids.shape)}, expected {list(right_wanted.shape)}: the longest sentence "
+                "with `<sos>` or with `<eos>`, but not with both.",
+            )
+        real = right_wanted != pad_id
+        expect(
+            not (given.equal(right_wanted) and wanted.equal(right_given)),
+            "you have exchanged them: what is given begins with `<sos>`, what is wanted ends in `<eos>`.",
+        )
+        expect(not wanted[real].equal(given[real]), "they are the same, so the decoder is given what it must say.")
+        expect((given[:, 0] == sos_id).all(), "what is given begins with `<sos>`, in every sentence.")
+        expect(not (wanted == sos_id).any(), "nobody ever has to say `<sos>`.")
+        expect(
+            ((wanted == eos_id).sum(dim=1) == 1).all(),
+            "what is wanted ends in `<eos>`, in every sentence: exactly one.",
+        )
+        expect(
+            not (wanted[:, -1] == eos_id).all(),
+            "`<eos>` comes right after the last word, and padding after `<eos>`.",
+        )
+        expect(wanted.equal(right_wanted), "look at what is wanted: the words, `<eos>`, then padding.")
+        expect(given[real].equal(right_given[real]), "look at what is given: `<sos>`, then the words, one place later.")
+    return "`<eos>` is learned like any word. A model that was never asked for it would never stop."
+
+
+def _as_ids(ids: Any) -> Tensor:
+    try:
+        return torch.as_tensor(ids).long().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise Wrong("a tensor of ids was expected: rows of one length, filled up with padding.") from None
+
+
+@exercise("05.2")
 def surprise(loss_of_sentence: float, perplexity_of_sentence: float, perplexity_after: float) -> str:
     """Loss and perplexity of wanted tokens that got 1/4, 1/2, 1/2, 1/16; then with 1/32 in place of a half."""
     bit = math.log(2)  # a half surprises by so many nats
@@ -53,54 +101,6 @@ def surprise(loss_of_sentence: float, perplexity_of_sentence: float, perplexity_
 
 def _near(found: float, wrong: float) -> bool:
     return abs(found - wrong) < 2e-3 * max(1, abs(wrong))
-
-
-@exercise("05.2")
-def shift(my_shift: Callable[[list[list[int]], int, int, int], tuple[Tensor, Tensor]]) -> str:
-    """``my_shift(sentences, sos_id, eos_id, pad_id)``: what the decoder is given, and what it must say."""
-    for sentences, sos_id, eos_id, pad_id in (([[7, 8, 9], [5], [6, 4]], 2, 3, 1), ([[4, 6], [5, 7, 8, 4]], 9, 0, 3)):
-        length = max(map(len, sentences)) + 1
-        right_given, right_wanted = (
-            torch.tensor([row + [pad_id] * (length - len(row)) for row in rows])
-            for rows in ([[sos_id, *ids] for ids in sentences], [[*ids, eos_id] for ids in sentences])
-        )
-        found = call(my_shift, [list(ids) for ids in sentences], sos_id, eos_id, pad_id)
-        expect(
-            isinstance(found, tuple | list | Tensor) and len(found) == 2, "two tensors were expected: given, wanted."
-        )
-        given, wanted = (_as_ids(ids) for ids in found)
-        for name, ids in (("given", given), ("wanted", wanted)):
-            expect(
-                ids.shape == right_wanted.shape,
-                f"{name} has the shape {list(ids.shape)}, expected {list(right_wanted.shape)}: the longest sentence "
-                "with `<sos>` or with `<eos>`, but not with both.",
-            )
-        real = right_wanted != pad_id
-        expect(
-            not (given.equal(right_wanted) and wanted.equal(right_given)),
-            "you have exchanged them: what is given begins with `<sos>`, what is wanted ends in `<eos>`.",
-        )
-        expect(not wanted[real].equal(given[real]), "they are the same, so the decoder is given what it must say.")
-        expect((given[:, 0] == sos_id).all(), "what is given begins with `<sos>`, in every sentence.")
-        expect(not (wanted == sos_id).any(), "nobody ever has to say `<sos>`.")
-        expect(
-            ((wanted == eos_id).sum(dim=1) == 1).all(),
-            "what is wanted ends in `<eos>`, in every sentence: exactly one.",
-        )
-        expect(
-            not (wanted[:, -1] == eos_id).all(),
-            "`<eos>` stands right behind the last word, and padding behind `<eos>`.",
-        )
-        expect(wanted.equal(right_wanted), "look at what is wanted: the words, `<eos>`, then padding.")
-        expect(given[real].equal(right_given[real]), "look at what is given: `<sos>`, then the words, one place later.")
-    return "`<eos>` is learnt like any word. A model that was never asked for it would never stop."
-
-
-def _as_ids(ids: Any) -> Tensor:
-    try:
-        return torch.as_tensor(ids).long().cpu()
-    except (TypeError, ValueError, RuntimeError):
-        raise Wrong("a tensor of ids was expected: rows of one length, filled up with padding.") from None
 
 
 @exercise("05.3")
@@ -228,6 +228,57 @@ def _same(found: list[float], right: list[float]) -> bool:
 
 
 @exercise("05.5")
+def when_to_stop(my_stop: Callable[[list[float], int], tuple[int, int]]) -> str:
+    """``my_stop(val_losses, patience)``: the epoch whose weights to keep, and the one after which to stop."""
+    cases = (
+        ([3.0, 2.0, 1.5, 1.6, 1.7, 1.8, 1.4], 2, (3, 5)),
+        ([3.0, 2.0, 2.1, 1.9, 2.5, 2.4, 2.3, 1.0], 3, (4, 7)),  # falling again is not yet better than the best
+        ([2.0, 1.9, 1.8, 1.7], 2, (4, 4)),
+        ([2.0, 1.0, 1.5, 1.0, 1.5, 1.6, 0.5], 2, (2, 4)),  # a tie is no improvement
+        ([1.0, 2.0, 0.5], 1, (1, 2)),
+    )
+    compare = "Compare with the best so far, not with the epoch before; a new best starts the count again."
+    for losses, patience, right in cases:
+        given = f"my_stop({losses}, patience={patience})"
+        found = as_list(call(my_stop, list(losses), patience))
+        expect(
+            isinstance(found, list | tuple) and len(found) == 2, f"{given}: two numbers were expected, best and last."
+        )
+        best, last = (as_number(number) for number in found)
+        expect((best, last) != right[::-1] or best == last, f"{given}: you have exchanged the two.")
+        expect(
+            (best + 1, last + 1) != right and (best + 1, last) != right,
+            f"{given}: Python counts from 0, epochs count from 1.",
+        )
+        expect(
+            (best, last) != (4, 6) or losses[3] != losses[1],
+            f"{given}: a loss that only equals the best so far is no improvement.",
+        )
+        expect(
+            last == right[1] or last != len(losses),
+            f"{given}: you go on to the end, but after epoch {right[1]}, there has been no new *best* for {patience} "
+            f"epochs in a row. {compare}",
+        )
+        expect(
+            best != losses.index(min(losses)) + 1 or best == right[0],
+            f"{given}: epoch {best:.0f} is the best of the list, but training has stopped before it.",
+        )
+        expect(
+            best == right[0],
+            f"{given}: the best epoch is {right[0]}, the first with the lowest validation loss before training stops.",
+        )
+        expect(
+            last != right[1] + 1,
+            f"{given}: one epoch too late: with a patience of 1, the first epoch without a new best is the last.",
+        )
+        expect(
+            last == right[1],
+            f"{given}: you stop after epoch {last:.0f}, expected {right[1]}. {compare}",
+        )
+    return "this is early stopping. It costs `patience` epochs for nothing, and the copy of the best weights."
+
+
+@exercise("05.6")
 def other_direction(my_translator: Callable[[list[str]], Sequence[str]]) -> str:
     """``my_translator(sentences)``: English in, German out, for sentences of the sample corpus's test split."""
     corpus = load_corpus("sample", src="en", tgt="de")

@@ -1,58 +1,49 @@
-"""Checks of the exercises of notebook 06: searching for a translation, and reading an attention map."""
+"""Checks of the exercises of notebook 06: searching for a translation."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises import Unsolved, Wrong, as_letters, as_number, call, exercise, expect, expect_number
+from transformer_lib.exercises import Wrong, as_letters, as_number, call, exercise, expect, expect_number
 from transformer_lib.inference.search import greedy_search
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
 
 
 @exercise("06.1")
-def length_penalties(winners: Sequence[str], best_score: float) -> str:
-    """``winners`` for alpha 0, 0.6 and 1, of A (3 words, -2.0), B (5, -2.2), C (8, -2.7); the score of the second."""
-    scores = [
-        {name: log_prob / ((5 + words + 1) / 6) ** alpha for name, words, log_prob in _FINISHED}
-        for alpha in (0.0, 0.6, 1.0)
-    ]
-    right = [max(of_alpha, key=of_alpha.__getitem__) for of_alpha in scores]
-    found = as_letters(winners, "ABC", "translations")
-    expect(len(found) == 3, "three letters are expected: for α = 0, for α = 0.6 and for α = 1.")
-    expect(found[0] == "A", "with α = 0, nothing is divided: the highest log-probability wins, the one closest to 0.")
-    expect(
-        found != ["A"] * 3, "you multiply by lp, or do not use it. *Divide* by it: that brings long ones closer to 0."
-    )
-    expect(
-        found != ["A", "C", "C"], "that is dividing by the length to the power of α; the formula has (5 + length) / 6."
-    )
-    for alpha, letter, winner, of_alpha in zip((0.0, 0.6, 1.0), found, right, scores, strict=True):
-        expect(letter == winner, f"α = {alpha:g}: it is not {letter}, whose score is {of_alpha[letter]:.3f}.")
-    best_score = as_number(best_score)
-    expect(
-        not _near(best_score, -2.2 / (10 / 6) ** 0.6),
-        "the length is that of all tokens which were written: count `<eos>`.",
-    )
-    expect(not _near(best_score, -2.2 * (11 / 6) ** 0.6), "divide by lp instead of multiplying by it.")
-    expect(not _near(best_score, -2.2 / (11 / 6)), "that is its score with α = 1.")
-    expect_number(
-        best_score,
-        scores[1]["B"],
-        "the score is the winner's log P, divided by its lp: formula and length are in section 4.",
-        2e-3,
-    )
-    return "the larger α, the longer what wins. It is chosen on the validation split, like the size of the beam."
-
-
-_FINISHED = (("A", 3, -2.0), ("B", 5, -2.2), ("C", 8, -2.7))
-
-
-def _near(found: float, wrong: float) -> bool:
-    return abs(found - wrong) < 2e-3
+def log_prob_of_a_translation(my_log_prob: Callable[[Transformer, Tensor, Tensor], float]) -> str:
+    """``my_log_prob(model, src, tgt)``: of all tokens after ``<sos>``, given the source."""
+    for seed, length in ((2, 7), (7, 4), (29, 9)):
+        model, src = _tiny(seed, 1)
+        tgt = torch.tensor([[2, *torch.randint(4, 9, (length,)).tolist(), 3]])
+        logits, targets = model.logits_and_targets(src, tgt)
+        steps = logits.log_softmax(-1).gather(2, targets[:, :, None]).flatten()
+        right = steps.sum().item()
+        found = as_number(call(my_log_prob, model, src.clone(), tgt.clone()))
+        shifted = model(src, tgt).log_softmax(-1).gather(2, tgt[:, :, None]).sum().item()
+        unshifted = logits.log_softmax(-1).gather(2, tgt[:, :-1, None]).sum().item()
+        for wrong, hint in (
+            (-right, "a log-probability is never positive: that is the loss, its negative."),
+            (steps.mean().item(), "*add* the steps' log-probabilities; that is their mean."),
+            (-steps.mean().item(), "that is the mean loss: *add* the steps' log-probabilities."),
+            (steps.exp().sum().item(), "add log-probabilities, not probabilities."),
+            (math.exp(right), "that is the probability. Its logarithm is asked for."),
+            (right - steps[-1].item(), "the `<eos>` is written, too: it counts."),
+            (shifted, "row i of the logits is about token i + 1: shift the two against each other by one."),
+            (unshifted, "row i of the logits is about token i + 1: shift the two against each other by one."),
+            (logits.gather(2, targets[:, :, None]).sum().item(), "these are sums of logits: a log-softmax is missing."),
+        ):
+            expect(not math.isclose(found, wrong, rel_tol=1e-4, abs_tol=1e-4), hint)
+        expect_number(
+            found,
+            right,
+            "give the model all tokens but the last, take the log-softmax of its logits, and pick, in each row, the "
+            "entry of the token that comes next.",
+        )
+    return "one pass scores all steps, because the causal mask hides what each row has to predict."
 
 
 @exercise("06.2")
@@ -61,6 +52,7 @@ def greedy(my_greedy: Callable[[Transformer, Tensor, int, int, int], list[list[i
     for seed, sos_id, eos_id, max_len in ((2, 2, 3, 12), (7, 2, 3, 8), (29, 4, 5, 12)):
         model, src = _tiny(seed, 5, sos_id, eos_id)
         right = [one.ids for one in greedy_search(model, src, sos_id, eos_id, max_len)]
+        rows = _count_rows(model)
         found = _lists(call(my_greedy, model, src.clone(), sos_id, eos_id, max_len))
         expect(len(found) == len(right), f"there are {len(right)} sentences, but you return {len(found)}.")
         expect(found != [[sos_id, *ids] for ids in right], "leave out `<sos>`, which is given and not written.")
@@ -95,11 +87,29 @@ def greedy(my_greedy: Callable[[Transformer, Tensor, int, int, int], list[list[i
             "the logits of the *last* position.",
         )
         expect(found == right, "the first token is wrong: start each row with `<sos>`, and take the largest logit.")
-    return "translations of one batch never influence each other, and a shorter max_len only cuts them off."
+        needed = sum(map(len, right))
+        expect(
+            sum(rows) <= needed,
+            f"every id is right, but model.decode computed {sum(rows)} rows, and {needed} are needed: let a row leave "
+            "`tgt`, the memory and its mask as soon as it has its `<eos>`.",
+        )
+    return "translations of one batch never influence each other, and nobody pays for a neighbour that is longer."
+
+
+def _count_rows(model: Transformer) -> list[int]:
+    """Make a model note the number of rows of each of its ``decode``'s calls."""
+    decode, rows = model.decode, []
+
+    def counting(tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+        rows.append(len(tgt))
+        return decode(tgt, memory, memory_mask)
+
+    model.decode = counting
+    return rows
 
 
 def _tiny(seed: int, sentences: int, sos_id: int = 2, eos_id: int = 3) -> tuple[Transformer, Tensor]:
-    """Return a model that has learnt nothing, but has strong opinions, and ids of sentences of different lengths."""
+    """Return a model that has learned nothing, but has strong opinions, and ids of sentences of different lengths."""
     torch.manual_seed(seed)
     config = TransformerConfig(9, 9, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_len=24)
     model = Transformer(config).eval()
@@ -206,57 +216,73 @@ def _hypotheses(found: Any) -> list[tuple[list[int], float]]:
 
 
 @exercise("06.4")
-def read_maps(heads: Mapping[str, str], alignment: str) -> str:
-    """``heads``: what each of four does; ``alignment``: of the one that writes, in the Pharaoh format."""
-    kinds = {"writes", "reads", "order", "nothing"}
-    expect(isinstance(heads, Mapping), "heads is a dictionary, from a letter to what that head does.")
-    if any(kind is None or kind is ... for kind in heads.values()):
-        raise Unsolved
-    found = {str(letter).strip().upper(): str(kind).strip().lower() for letter, kind in heads.items()}
-    expect(set(found) == set("ABCD"), "there are four heads: A, B, C and D.")
-    expect(set(found.values()) <= kinds, f"each head does one of these: {', '.join(sorted(kinds))}.")
-    expect(found["B"] == "nothing", "one head looks at the same places whatever is written. Which?")
+def length_penalties(winners: Sequence[str], best_score: float) -> str:
+    """``winners`` for alpha 0, 0.6 and 1, of A (3 words, -2.0), B (5, -2.2), C (8, -2.7); the score of the second."""
+    scores = [
+        {name: log_prob / ((5 + words + 1) / 6) ** alpha for name, words, log_prob in _FINISHED}
+        for alpha in (0.0, 0.6, 1.0)
+    ]
+    right = [max(of_alpha, key=of_alpha.__getitem__) for of_alpha in scores]
+    found = as_letters(winners, "ABC", "translations")
+    expect(len(found) == 3, "three letters are expected: for α = 0, for α = 0.6 and for α = 1.")
+    expect(found[0] == "A", "with α = 0, nothing is divided: the highest log-probability wins, the one closest to 0.")
     expect(
-        found["D"] == "order", "one head moves on from left to right with every step, whatever the words mean. Which?"
+        found != ["A"] * 3, "you multiply by lp, or do not use it. *Divide* by it: that brings long ones closer to 0."
     )
     expect(
-        (found["A"], found["C"]) != ("writes", "reads"),
-        "you have exchanged two. In the step that reads *a* and writes *dog*, where does each head look?",
+        found != ["A", "C", "C"], "that is dividing by the length to the power of α; the formula has (5 + length) / 6."
     )
-    expect((found["A"], found["C"]) == ("reads", "writes"), "A and C follow the words: which one is a step late?")
-    links = _links(alignment)
-    for wrong, hint in (
-        ({(i + 1, j) for i, j in _GOLD}, "the first source *word* is 0: `<sos>` does not count."),
-        ({(i + 1, j + 1) for i, j in _GOLD}, "words are counted from 0, and `<sos>` does not count."),
-        ({(i, j + 1) for i, j in _GOLD}, "the first target *word* is 0: `<sos>` does not count."),
-        ({(j, i) for i, j in _GOLD}, "the source word comes first, then the target word."),
-        (_GOLD | {(7, 9)}, "`<eos>` is no word: it has no link."),
-        (_GOLD | {(8, 9)}, "`<eos>` is no word: it has no link."),
-    ):
-        expect(links != wrong, hint)
-    if missing := _GOLD - links:
-        word = min(j for _, j in missing)
-        raise Wrong(
-            f"target word {word}, *{_ENGLISH[word]}*, is linked with the word that head C looks at in that row."
-        )
-    expect(links == _GOLD, "there is a link too many: each target word has one.")
-    return "A aligns as well as C, one step later: labelled with the wrong rows, a good head looks bad."
+    for alpha, letter, winner, of_alpha in zip((0.0, 0.6, 1.0), found, right, scores, strict=True):
+        expect(letter == winner, f"α = {alpha:g}: it is not {letter}, whose score is {of_alpha[letter]:.3f}.")
+    best_score = as_number(best_score)
+    expect(
+        not _near(best_score, -2.2 / (10 / 6) ** 0.6),
+        "the length is that of all tokens which were written: count `<eos>`.",
+    )
+    expect(not _near(best_score, -2.2 * (11 / 6) ** 0.6), "divide by lp instead of multiplying by it.")
+    expect(not _near(best_score, -2.2 / (11 / 6)), "that is its score with α = 1.")
+    expect_number(
+        best_score,
+        scores[1]["B"],
+        "the score is the winner's log P, divided by its lp: formula and length are in section 4.",
+        2e-3,
+    )
+    return "the larger α, the longer what wins. It is chosen on the validation split, like the size of the beam."
 
 
-_ENGLISH = ("a", "dog", "is", "playing", "in", "the", "garden", "today", ".")
-_GOLD = {(2, 0), (3, 1), (1, 2), (1, 3), (4, 4), (4, 5), (5, 6), (0, 7), (6, 8)}
+_FINISHED = (("A", 3, -2.0), ("B", 5, -2.2), ("C", 8, -2.7))
 
 
-def _links(text: Any) -> set[tuple[int, int]]:
-    try:
-        pairs = text.split() if isinstance(text, str) else text
-        split = [pair.split("-") if isinstance(pair, str) else pair for pair in pairs]
-        return {(int(i), int(j)) for i, j in split}
-    except (TypeError, ValueError):
-        raise Wrong("the alignment is a string such as '0-0 1-2', of source and target words counted from 0.") from None
+def _near(found: float, wrong: float) -> bool:
+    return abs(found - wrong) < 2e-3
 
 
 @exercise("06.5")
+def cache_size(my_cache_size: Callable[[TransformerConfig, int, int], int]) -> str:
+    """``my_cache_size(config, src_len, tgt_len)``: numbers in all layers' caches for one sentence."""
+    for layers, d_model, heads, src_len, tgt_len in ((3, 256, 4, 9, 6), (2, 16, 2, 5, 11), (6, 512, 8, 40, 30)):
+        config = TransformerConfig(9, 9, d_model=d_model, num_heads=heads, num_layers=layers)
+        found = as_number(call(my_cache_size, config, src_len, tgt_len))
+        right = 2 * layers * d_model * (src_len + tgt_len)
+        for wrong, hint in (
+            (right // 2, "each position has a key *and* a value."),
+            (right // layers, "each layer has a cache of its own."),
+            (right // d_model, "a key is not one number but d_model of them, over all heads."),
+            (right * heads, "the heads share d_model: each key of a head has d_model / num_heads numbers."),
+            (right // heads, "that is one head's; all of them together have d_model numbers a position."),
+            (2 * layers * d_model * tgt_len, "cross-attention has keys and values, too: those of the source."),
+            (2 * layers * d_model * src_len, "self-attention has keys and values, too: those of the target."),
+            (2 * right, "the encoder has finished: only the decoder's layers need a cache."),
+            (2 * layers * d_model * src_len * tgt_len, "keys and values belong to a position, not to pairs of them."),
+        ):
+            expect(found != wrong or wrong == right, hint)
+        expect(
+            found == right, "there are two tensors for each layer and each kind of attention: what are their shapes?"
+        )
+    return "in float32, that is four bytes each. A beam of 4 needs four times the target's part."
+
+
+@exercise("06.6")
 def shortest_limit(my_shortest_limit: Callable[[Transformer, Tensor, int, int, float], int]) -> str:
     """``my_shortest_limit(model, src, sos_id, eos_id, share)``: the least max_len for so many finished sentences."""
     for seed, sos_id, eos_id, share in ((27, 4, 5, 0.625), (7, 2, 3, 0.5), (7, 2, 3, 0.75), (1, 2, 3, 0.625)):

@@ -1,7 +1,8 @@
-"""Checks of the exercises of notebook 08: BLEU by hand, wrong scorers, and luck."""
+"""Checks of the exercises of notebook 08: BLEU by hand, wrong scorers, nonsense, and luck."""
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
@@ -28,7 +29,7 @@ def with_a_pencil(precisions: Sequence[float], penalty: float, bleu_of_sentence:
         expect(found <= 1, f"p{order}: a precision is a share, at most 1. Write it as a fraction, not in per cent.")
         expect(
             order > 1 or not _near(found, 1),
-            f"p{order}: *the* stands twice in the translation, and once in the reference: clip.",
+            f"p{order}: *the* is twice in the translation, and once in the reference: clip.",
         )
         expect(
             not _near(found, (total - 1) / (9 - order)),
@@ -115,7 +116,7 @@ def clipped(my_matches: Callable[[Tokens, list[Tokens], int], tuple[int, int]]) 
     return "`Counter` has both steps: `|` keeps the larger of two counts, and `&` the smaller one, which clips."
 
 
-@exercise("08.3")
+@exercise("08.6")
 def corpus_bleu(my_bleu: Callable[[list[Tokens], list[list[Tokens]]], float]) -> str:
     """``my_bleu(hypotheses, references)``: of a test set, 0 to 100, without smoothing."""
     metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
@@ -199,6 +200,41 @@ def _wrong_scores(metric: sacrebleu.BLEU, hypotheses: list[Tokens], references: 
     }
 
 
+@exercise("08.4")
+def narrower(times_as_many: float, plus_minus_of_250: float) -> str:
+    """``times_as_many`` sentences for half the width; ``plus_minus_of_250``, if 1,000 sentences give 1.6."""
+    times, half_width = as_number(times_as_many), as_number(plus_minus_of_250)
+    expect(not _near(times, 2), "twice as many make it narrower by √2 only, not by 2.")
+    expect(not _near(times, math.sqrt(2)), "the other way round: √n has to double. What does n do then?")
+    expect(not _near(times, 4000), "that is a number of sentences; how many *times* as many was asked for.")
+    expect(not _near(times, 1 / 4), "fewer sentences say less: the interval gets wider.")
+    expect_number(times, 4, "1/√n is to be half of what it was. By what is n multiplied?", 1e-3)
+    expect(not _near(half_width, 6.4), "a quarter of the sentences: the width goes with the root of that.")
+    expect(not _near(half_width, 0.8), "fewer sentences say less: the interval gets wider, not narrower.")
+    expect(not _near(half_width, 1.6), "250 sentences cannot say as much as 1,000.")
+    expect_number(half_width, 3.2, "250 is a quarter of 1,000: use your first answer.", 1e-3)
+    return "a tenth of the width takes a hundred times the sentences, so do not trust the digits behind the point."
+
+
+_REFERENCE = "a man in a red shirt is playing the guitar on the street ."
+
+
+@exercise("08.5")
+def nonsense(my_nonsense: str) -> str:
+    """``my_nonsense``: the reference's words in another order, with BLEU above 85."""
+    if isinstance(my_nonsense, list | tuple) and all(isinstance(token, str) for token in my_nonsense):
+        my_nonsense = " ".join(my_nonsense)
+    expect(isinstance(my_nonsense, str), "a string was expected, with a space between two tokens.")
+    found, reference = my_nonsense.split(), _REFERENCE.split()
+    missing, extra = (Counter(reference) - Counter(found), Counter(found) - Counter(reference))
+    expect(not missing, f"use all words of the reference; these are missing: {', '.join(missing.elements())}.")
+    expect(not extra, f"use the reference's words only; these are too many: {', '.join(extra.elements())}.")
+    expect(found != reference, "that is the reference itself.")
+    value = bleu.by_definition([found], [reference])
+    expect(value > 85, f"BLEU is {value:.1f}. Each place where you cut costs n-grams: cut fewer times.")
+    return "one cut breaks one 2-gram, two 3-grams and three 4-grams. BLEU does not ask where in the sentence they are."
+
+
 def _whole(hypotheses: Sequence[str], references: Sequence[str], **options: bool) -> float:
     return sacrebleu.BLEU(**options).corpus_score(list(hypotheses), [list(references)]).score
 
@@ -209,7 +245,7 @@ def _averaged(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     return sum(scores) / len(scores)
 
 
-SCORERS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {  # do not peek: that is exercise 08.4
+SCORERS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {  # do not peek: that is exercise 08.3
     "A": lambda hypotheses, references: _whole(references, hypotheses),
     "B": _averaged,
     "C": lambda hypotheses, references: _whole(hypotheses, references),
@@ -228,7 +264,7 @@ _PROBES = {
 }
 
 
-@exercise("08.4")
+@exercise("08.3")
 def wrong_scorers(faults: Mapping[str, str]) -> str:
     """``faults``: what each of five scorers does wrong, if it does."""
     expect(isinstance(faults, Mapping), "the answer is a dictionary, from a letter to a word.")
@@ -243,7 +279,7 @@ def wrong_scorers(faults: Mapping[str, str]) -> str:
     return "all five would be quoted as BLEU. A scorer is a program like any other: try it on what you can predict."
 
 
-@exercise("08.5")
+@exercise("08.7")
 def difference(my_interval: Callable[[list[Tokens], list[Tokens], list[Tokens]], tuple[float, float]]) -> str:
     """``my_interval(hypotheses_a, hypotheses_b, references)``: where BLEU of b minus BLEU of a lies, in 95 %."""
     a, references = _test_set(5, 1, sentences=100)

@@ -11,6 +11,57 @@ from transformer_lib.exercises import Wrong, as_list, as_number, call, exercise,
 
 
 @exercise("09.1")
+def layers(my_contiguous: int, my_restricted: int, my_dilated: int) -> str:
+    """Layers that connect 100 positions: kernels of 5, windows of 9, and kernels of 3 with gaps that double."""
+    for name, answer, right, mistakes in (
+        (
+            "contiguous",
+            my_contiguous,
+            50,
+            {
+                99: "that is k = 3. A kernel of 5 passes information two positions on to each side.",
+                100 / 5: "a kernel of 5 reaches two positions to each side, not five.",
+                25: "the way from one end to the other is 99 positions, not half of it.",
+                49.5: "half a layer? Round up.",
+                49: "49 layers reach 98 positions, one too few.",
+                33: "a kernel of 5 reaches two positions to each side, not three.",
+            },
+        ),
+        (
+            "restricted",
+            my_restricted,
+            25,
+            {
+                100 / 9: "a window of 9 reaches four positions to each side; n / r leaves that factor out.",
+                11: "a window of 9 reaches four positions to each side; n / r leaves that factor out.",
+                12: "a window of 9 reaches four positions to each side; n / r leaves that factor out.",
+                99 / 4: "three quarters of a layer? Round up.",
+                24: "24 layers reach 96 positions, three too few.",
+                13: "the way from one end to the other is 99 positions, not half of it.",
+                20: "a window of 9 reaches four positions to each side, and has its own in the middle.",
+            },
+        ),
+        (
+            "dilated",
+            my_dilated,
+            7,
+            {
+                6: "six layers reach 1 + 2 + 4 + 8 + 16 + 32 = 63 positions.",
+                5: "that is log₃ 100: with gaps that double, the base is 2.",
+                99: "with gaps that double, each layer reaches twice as far as the one before.",
+                8: "seven layers reach 1 + 2 + … + 64 = 127 positions, which is enough.",
+                50: "with gaps that double, each layer reaches twice as far as the one before.",
+            },
+        ),
+    ):
+        found = as_number(answer)
+        for wrong, hint in mistakes.items():
+            expect(not _near(found, wrong), f"{name}: {hint}")
+        expect_number(found, right, f"{name}: how far does each layer reach, and how far is it from end to end?", 1e-6)
+    return "and self-attention needs one. That is the last column of Table 1, with its constant factors."
+
+
+@exercise("09.2")
 def sharing(my_millions: float, my_vocabulary: int) -> str:
     """``my_millions`` of base without sharing; ``my_vocabulary``, with which words cost as much as all layers."""
     words, layers = 18.9, 44.2
@@ -37,34 +88,6 @@ def sharing(my_millions: float, my_vocabulary: int) -> str:
         expect(not _near(vocabulary, wrong), hint)
     expect_number(vocabulary, layers * 1e6 / 512, "how many times do 512 numbers go into the layers?", 0.005)
     return "60 % more, all of it in word vectors. Multilingual models have 250,000 types: mostly a dictionary, then."
-
-
-@exercise("09.2")
-def equation_3(my_peak: float, my_half_steps: Sequence[int], my_warmup: int) -> str:
-    """``my_peak`` of big's rate; ``my_half_steps``, with half of it; ``my_warmup``, which would halve it."""
-    peak = (1024 * 4000) ** -0.5
-    highest, warmup = as_number(my_peak), as_number(my_warmup)
-    for wrong, hint in {
-        (512 * 4000) ** -0.5: "that is base. Big has a d_model of 1024.",
-        4000**-0.5: "d_model lowers the rate too.",
-        1 / (1024 * 4000): "the exponent is −0.5: take the root.",
-        1024**-0.5: "put step = warmup_steps = 4,000 into equation 3.",
-    }.items():
-        expect(not _near(highest, wrong), hint)
-    expect_number(highest / peak, 1, "put step = warmup_steps = 4,000 and d_model = 1024 into equation 3.", 0.015)
-    my_half_steps = as_list(my_half_steps)
-    expect(
-        isinstance(my_half_steps, list | tuple | set) and len(my_half_steps) == 2,
-        "the rate passes half of its peak twice: on the way up, and on the way down.",
-    )
-    up, down = sorted(map(as_number, my_half_steps))
-    expect_number(up, 2000, "on the way up, the rate is a straight line from zero.", 0.001)
-    expect(not _near(down, 8000), "at twice the steps, the rate is the peak by √2, not by 2.")
-    expect_number(down, 16_000, "on the way down, the rate is one over the root of the step.", 0.001)
-    expect(not _near(warmup, 8000), "twice the warm-up divides the peak by √2 only.")
-    expect(not _near(warmup, 2000), "a shorter warm-up *raises* the peak.")
-    expect_number(warmup, 16_000, "the peak is one over the root of d_model · warmup_steps.", 0.001)
-    return "16,000 twice, for one reason: a longer warm-up cuts off the top of the same falling curve."
 
 
 @exercise("09.3")
@@ -113,6 +136,34 @@ def work(my_multiplications: Callable[[int, int, int], int], my_length: int) -> 
 
 
 @exercise("09.4")
+def equation_3(my_peak: float, my_half_steps: Sequence[int], my_warmup: int) -> str:
+    """``my_peak`` of big's rate; ``my_half_steps``, with half of it; ``my_warmup``, which would halve it."""
+    peak = (1024 * 4000) ** -0.5
+    highest, warmup = as_number(my_peak), as_number(my_warmup)
+    for wrong, hint in {
+        (512 * 4000) ** -0.5: "that is base. Big has a d_model of 1024.",
+        4000**-0.5: "d_model lowers the rate too.",
+        1 / (1024 * 4000): "the exponent is −0.5: take the root.",
+        1024**-0.5: "put step = warmup_steps = 4,000 into equation 3.",
+    }.items():
+        expect(not _near(highest, wrong), hint)
+    expect_number(highest / peak, 1, "put step = warmup_steps = 4,000 and d_model = 1024 into equation 3.", 0.015)
+    my_half_steps = as_list(my_half_steps)
+    expect(
+        isinstance(my_half_steps, list | tuple | set) and len(my_half_steps) == 2,
+        "the rate passes half of its peak twice: on the way up, and on the way down.",
+    )
+    up, down = sorted(map(as_number, my_half_steps))
+    expect_number(up, 2000, "on the way up, the rate is a straight line from zero.", 0.001)
+    expect(not _near(down, 8000), "at twice the steps, the rate is the peak by √2, not by 2.")
+    expect_number(down, 16_000, "on the way down, the rate is one over the root of the step.", 0.001)
+    expect(not _near(warmup, 8000), "twice the warm-up divides the peak by √2 only.")
+    expect(not _near(warmup, 2000), "a shorter warm-up *raises* the peak.")
+    expect_number(warmup, 16_000, "the peak is one over the root of d_model · warmup_steps.", 0.001)
+    return "16,000 twice, for one reason: a longer warm-up cuts off the top of the same falling curve."
+
+
+@exercise("09.5")
 def lowest_loss(my_lowest_loss: Callable[[int, float], float]) -> str:
     """``my_lowest_loss(vocab_size, smoothing)``: the smoothed loss of a model that gives just the smoothed targets."""
     for vocab_size, smoothing in ((5, 0.1), (37_000, 0.1), (100, 0.3), (5, 0.0)):
@@ -154,7 +205,25 @@ def lowest_loss(my_lowest_loss: Callable[[int, float], float]) -> str:
     return "for 37,000 tokens it is 1.38 nats, so compare smoothed losses only with losses smoothed alike."
 
 
-@exercise("09.5")
+@exercise("09.6")
+def days(my_days: float, my_base_models: float) -> str:
+    """``my_days`` of 8 GPUs for 1.1e21 operations; ``my_base_models`` for the same."""
+    found, models = as_number(my_days), as_number(my_base_models)
+    right = 1.1e21 / (8 * 9.5e12) / 86_400
+    for wrong, hint in {
+        8 * right: "the machine has 8 GPUs.",
+        24 * right: "that is hours.",
+        86_400 * right: "that is seconds.",
+        right / 8: "the operations of 8 GPUs *add up*: divide by 8 once.",
+    }.items():
+        expect(not _near(found, wrong), f"days: {hint}")
+    expect_number(found / right, 1, "days: operations / (8 · 9.5 · 10¹²) are seconds.", 0.01)
+    expect(not _near(models, 1.1e21 / 2.3e19), "models: that is big. Base cost 3.3 · 10¹⁸.")
+    expect_number(models / (1.1e21 / 3.3e18), 1, "models: 1.1 · 10²¹ over the cost of base, 3.3 · 10¹⁸.", 0.01)
+    return "half a year against twelve hours: this is what the abstract means by a small fraction of the training cost."
+
+
+@exercise("09.7")
 def sparse(my_sparse_mask: Callable[[int], Tensor]) -> str:
     """``my_sparse_mask(n)``: about 2 · √n keys for each query, such that two layers connect everybody."""
     for n in (16, 64, 50, 100, 7):

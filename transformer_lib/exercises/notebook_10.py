@@ -20,11 +20,13 @@ def packed_rows(first_row: int, last_row: int) -> str:
     start = d_model + 2 * d_k
     first_row, last_row = map(as_number, (first_row, last_row))
     interleaved = 2 * 3 * d_k + d_k
-    expect(first_row != interleaved, "all queries come first, then all keys: a head's three parts stand apart.")
+    expect(
+        first_row != interleaved, "all queries come first, then all keys: a head's three parts are not side by side."
+    )
     expect(first_row >= d_model, "those rows make queries; the keys are the second third.")
     expect(first_row < 2 * d_model, "those rows make values; the keys are the second third.")
     expect((first_row, last_row) != (start + 1, start + d_k), "rows are counted from 0.")
-    expect(first_row != start + d_k, "that is the fourth head: two heads stand before the third.")
+    expect(first_row != start + d_k, "that is the fourth head: two heads come before the third.")
     expect(last_row != start + d_k, "`last_row` is the last one that belongs to the head, not the one after it.")
     expect_number(first_row, start, "first_row: all queries come before it, and the keys of two heads.", 0)
     expect_number(last_row, start + d_k - 1, "last_row: a head has 512 / 8 rows.", 0)

@@ -27,7 +27,7 @@ def numbers_of_the_recipe(highest_rate: float, rate_at_step_16_000: float, saved
     expect_number(highest, right, hint, tolerance=5e-6)
     expect(
         not _near(later, right / 4),
-        "rate_at_step_16_000: it falls with the *root* of the step, so four times the steps are no quarter.",
+        "rate_at_step_16_000: it falls with the *root* of the step, so four times the steps do not make a quarter.",
     )
     expect(
         not _near(later, 4 * right),
@@ -38,7 +38,7 @@ def numbers_of_the_recipe(highest_rate: float, rate_at_step_16_000: float, saved
     saved = 1e6 * saved if 0 < saved < 1000 else saved  # in millions
     expect(not _near(saved, matrix), "saved_by_tying: three matrices become one, so more than one is saved.")
     expect(not _near(saved, 3 * matrix), "saved_by_tying: one of the three is still there.")
-    expect(saved != 2 * matrix + 37_000, "saved_by_tying: the output's biases are no part of the matrix.")
+    expect(saved != 2 * matrix + 37_000, "saved_by_tying: the output's biases are not part of the matrix.")
     expect_number(saved, 2 * matrix, "saved_by_tying: a matrix has a row of 512 for each piece.", 5e-4)
     return "four times the steps, half the rate. Without tying, more than a third of the weights would be two copies."
 
@@ -94,7 +94,7 @@ def encoder_of_ones_own(MyEncoder: Callable[..., nn.Module]) -> str:
     for norm_first in (True, False):
         _check_encoder(MyEncoder, norm_first)
     return (
-        "it reads a sentence in the same way wherever it stands. Exchange `model.encoder` for it, leave out the "
+        "it reads a sentence in the same way wherever it is. Exchange `model.encoder` for it, leave out the "
         "positions that are added, and train."
     )
 
@@ -157,8 +157,8 @@ def _check_encoder(make: Callable[..., nn.Module], norm_first: bool) -> None:
         plain = run(x[:1], None)[0]
         expect(
             not close(run(x[:1, order], None)[0], plain[:, order], 1e-3),
-            "the order of the words does not matter: shuffle them, and the outputs are shuffled, and the same "
-            "otherwise. Where do distances come in?",
+            "the order of the words does not matter: shuffle them, and the outputs are shuffled, and otherwise "
+            "the same. Where do distances come in?",
         )
         expect(
             not close(run(x[:1].flip(1), None)[0], plain.flip(1), 1e-3),
@@ -171,7 +171,7 @@ def _check_encoder(make: Callable[..., nn.Module], norm_first: bool) -> None:
             real = (torch.arange(shift + 6) >= shift)[None, None, None, :]
             expect(
                 close(run(longer, real)[0][:, shift:], plain, 1e-3),
-                f"with {shift} hidden position{'s' * (shift > 1)} in front, the same words come out otherwise. Only "
+                f"with {shift} hidden position{'s' * (shift > 1)} in front, the same words give something else. Only "
                 "distances may count: nothing is added to x, and values are not turned.",
             )
 
@@ -218,7 +218,7 @@ def trees_as_sentences(my_write: Callable[[str], list[str]], my_read: Callable[[
             expect(_words(found), f"my_read: there are no words in {found[:60]!r}: each tag needs its own.")
             expect(
                 _words(found) == words,
-                "my_read: the words are others, or in another order; the first tag gets the first one.",
+                "my_read: the words are different, or in another order; the first tag gets the first one.",
             )
             raise Wrong(f"what comes back is {found!r}, but what went in was {tree!r}.")
         for place in range(len(tokens)):

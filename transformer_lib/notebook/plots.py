@@ -4,13 +4,15 @@ import io
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
+from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
@@ -21,7 +23,8 @@ from transformer_lib.files import replace_file
 from transformer_lib.inference.translator import Translation
 from transformer_lib.training.loop import History
 
-COLOUR_MAP = "viridis"  # even steps in brightness, readable for colour-blind people and in print
+Labels = Sequence[str]
+COLOUR_MAP = "Blues"  # white is nothing; darker is more, also in print and to colour-blind readers
 STYLE = {
     "figure.dpi": 110,
     "figure.facecolor": "white",
@@ -34,6 +37,7 @@ STYLE = {
 _INCHES_PER_TOKEN = 0.34
 _NO_SIGN = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # characters that cannot be drawn and must not be in an SVG
 _MASK_COLOURS = ListedColormap(["#e4e4ea", "#31568c"])
+_SIGNS = LinearSegmentedColormap.from_list("signs", ["#f0a860", "#f7f7f9", "#86b6e4"]).with_extremes(bad="#d8d8de")
 _TREE_LOOKS = {  # text, box, line, line width
     "best": ("white", "#31568c", "#31568c", 2.5),
     "kept": ("black", "white", "#31568c", 1.2),
@@ -61,7 +65,7 @@ def attention_map(
     Raises:
         ValueError: the labels do not fit the weights, or a mark lies outside them.
     """
-    figure = _grid(weights[None], columns, rows, [title], columns_of_panels=1)
+    figure = _grid(weights[None], columns, rows, [title], 1, ("what is looked at", "what looks"))
     for row, column in marks:
         if not (0 <= row < len(rows) and 0 <= column < len(columns)):
             raise ValueError(f"marks holds {(row, column)}, but weights has shape {list(weights.shape)}")
@@ -93,17 +97,16 @@ def attention_heads(
     layers = getattr(translation.attention, kind)
     if not -len(layers) <= layer < len(layers):
         raise ValueError(f"layer is {layer}, expected {-len(layers)} to {len(layers) - 1}")
-    inputs = [SOS, *translation.tgt_tokens[:-1]]
-    columns = inputs if kind == "decoder" else translation.src_tokens
-    rows = {"encoder": translation.src_tokens, "decoder": inputs, "cross": translation.tgt_tokens}[kind]
+    source, target = translation.src_tokens, translation.tgt_tokens
+    inputs = [SOS, *target[:-1]]
+    columns, rows, looked_at, looks = {
+        "encoder": (source, source, "source word looked at", "source word"),
+        "decoder": (inputs, inputs, "target word looked at", "target word"),
+        "cross": (source, target, "source word looked at", "target word being written"),
+    }[kind]
     weights = layers[layer][0]  # [heads, rows, columns]
     titles = [f"head {head}" for head in range(1, len(weights) + 1)]
-    axis_labels = {
-        "encoder": ("source word looked at", "source word"),
-        "decoder": ("target word looked at", "target word"),
-        "cross": ("source word looked at", "target word being written"),
-    }[kind]
-    return _grid(weights, columns, rows, titles, columns_of_panels, axis_labels)
+    return _grid(weights, columns, rows, titles, columns_of_panels, (looked_at, looks))
 
 
 def masks(
@@ -125,60 +128,99 @@ def masks(
     Raises:
         ValueError: the labels do not fit a mask.
     """
-    stacked = torch.stack(list(masks.values()))  # [panels, rows, columns]
-    return _grid(
-        stacked,
-        columns,
-        rows or columns,
-        list(masks),
-        columns_of_panels or len(masks),
-        axis_labels,
-        _MASK_COLOURS,
-        ("hidden", "seen"),
-    )
+    titles, stacked = list(masks), torch.stack(list(masks.values()))  # [panels, rows, columns]
+    return _grid(stacked, columns, rows or columns, titles, columns_of_panels or 99, axis_labels, ("hidden", "seen"))
+
+
+def matrices(
+    panels: Mapping[str, Tensor], rows: Sequence[str] = (), columns: Sequence[str] = (), between: Sequence[str] = ()
+) -> Figure:
+    """Draw small matrices side by side with their numbers: blue above zero, orange below, grey where hidden.
+
+    Args:
+        panels: each matrix's title, and the matrix. False, ``nan`` and infinity count as hidden.
+        rows: labels beside the first matrix.
+        columns: labels above each matrix that has so many columns.
+        between: the signs between the matrices, such as ``"·"``, ``"="`` or ``"→"``; none by default.
+
+    Raises:
+        ValueError: the labels do not fit the first matrix's rows, or the signs the matrices.
+    """
+    depth, first = max(map(len, panels.values())), len(next(iter(panels.values())))
+    if len(rows) not in (0, first) or len(between) not in (0, len(panels) - 1):
+        counts = f"rows has {len(rows)} labels and between {len(between)} signs"
+        raise ValueError(f"{counts}, but the first of {len(panels)} matrices has {first} rows")
+    figure, axes = _axes(1, 1, grid=False)
+    write = partial(axes.text, ha="center", va="center", rotation_mode="anchor", parse_math=False)
+    values = [matrix.detach().cpu().double().numpy() for matrix in panels.values()]
+    as_text = np.vectorize(lambda v, n: f"{round(v, n) + 0.0:.{n}f}".replace("-", "−").replace("inf", "∞"))
+    texts = [as_text(panel, 0 if (panel == panel.round()).all() else 2) for panel in values]
+    pitches = [0.085 * max(map(len, panel.flat)) + 0.16 for panel in texts]  # inches; rows are a third of one
+    labelled = [pitch for panel, pitch in zip(texts, pitches, strict=True) if panel.shape[1] == len(columns)]
+    length = 0.085 * max(map(len, columns), default=0)
+    slanted = {"rotation": 60, "ha": "left"} if length > min(labelled, default=9) else {}
+    ceiling = -(length * 0.87 + 0.15 if slanted else 0.25 if labelled else 0.03)
+    x = 0.085 * max(map(len, rows), default=0) + 0.15
+    for number, (title, matrix) in enumerate(panels.items()):
+        panel, pitch, upper = texts[number], pitches[number], (depth - len(texts[number])) / 6
+        width = max(pitch * panel.shape[1], 0.095 * len(title))
+        left = x + (width - pitch * panel.shape[1]) / 2
+        hidden = values[number] == 0 if matrix.dtype == torch.bool else ~np.isfinite(values[number])
+        shown = np.ma.array(values[number], mask=hidden)
+        limit = abs(shown).max() or 1
+        edges = left + pitch * np.arange(panel.shape[1] + 1), upper + np.arange(len(panel) + 1) / 3
+        axes.pcolormesh(*edges, shown, cmap=_SIGNS, vmin=-limit, vmax=limit, edgecolors="white", linewidth=1.5)
+        for (row, column), text in np.ndenumerate(panel):
+            write(left + pitch * (column + 0.5), upper + (row + 0.5) / 3, text)
+        for row, label in enumerate(() if number else rows):
+            write(left - 0.07, upper + (row + 0.5) / 3, label, ha="right")
+        for column, label in enumerate(columns if len(columns) == panel.shape[1] else ()):
+            write(left + pitch * (column + 0.5), upper - 0.13, label, **slanted)
+        write(x + width / 2, ceiling - 0.15, title, weight="bold")
+        if number < len(between):
+            write(x + width + 0.2, depth / 6, between[number], fontsize=14, weight="bold")
+        x += width + 0.4
+    x += (0.5 * length if slanted else 0) - 0.35
+    axes.set(xlim=(0, x), ylim=(depth / 3, ceiling - 0.3))
+    axes.set_axis_off()
+    figure.set_size_inches(x, depth / 3 - ceiling + 0.3)
+    return figure
 
 
 def padding(ids: Tensor, pad_id: int, title: str = "") -> Figure:
     """Draw a batch of ids, ``[batch, seq_len]``, one sentence a row: dark where there is a token, light for padding."""
-    with plt.rc_context({**STYLE, "axes.grid": False}):
-        figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
-        axes.imshow(
-            (ids != pad_id).cpu().numpy(), aspect="auto", interpolation="none", cmap=_MASK_COLOURS, vmin=0, vmax=1
-        )
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.yaxis.get_major_locator().set_params(integer=True)
-        axes.set(xlabel="position", ylabel="sentence in the batch", title=title)
-        axes.set_facecolor("white")
-    return _close(figure)
+    figure, axes = _axes(6, 3, grid=False)
+    tokens = (ids != pad_id).cpu().numpy()
+    axes.imshow(tokens, aspect="auto", interpolation="none", cmap=_MASK_COLOURS, vmin=0, vmax=1)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_major_locator().set_params(integer=True)
+    axes.set(xlabel="position", ylabel="sentence in the batch", title=title)
+    return figure
 
 
 def positions(table: Tensor, title: str = "") -> Figure:
     """Draw a table of position vectors, ``[positions, d_model]``, as a heat map."""
     values = table.detach().float().cpu().numpy()
     limit = float(abs(values).max())
-    with plt.rc_context({**STYLE, "axes.grid": False}):
-        figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
-        image = axes.imshow(values, aspect="auto", interpolation="none", cmap="RdBu_r", vmin=-limit, vmax=limit)
-        axes.set(xlabel="dimension", ylabel="position", title=title)
-        figure.colorbar(image, ax=axes, label="value")
-    return _close(figure)
+    figure, axes = _axes(7, 3.6, grid=False)
+    image = axes.imshow(values, aspect="auto", interpolation="none", cmap="RdBu_r", vmin=-limit, vmax=limit)
+    axes.set(xlabel="dimension", ylabel="position", title=title)
+    figure.colorbar(image, ax=axes, label="value")
+    return figure
 
 
 def waves(table: Tensor, dimensions: Sequence[int]) -> Figure:
     """Draw some columns of a table of position vectors, ``[positions, d_model]``, one below the other."""
     values = table.detach().float().cpu()
     limit = 1.15 * float(values[:, list(dimensions)].abs().max())
-    with plt.rc_context(STYLE):
-        size = (6.4, 0.9 + 0.95 * len(dimensions))
-        figure, panels = plt.subplots(len(dimensions), sharex=True, sharey=True, squeeze=False, figsize=size)
-        figure.set_layout_engine("constrained")
-        for axes, dimension in zip(panels.flat, dimensions, strict=True):
-            axes.plot(values[:, dimension], marker=".", markersize=3, linewidth=1.2)
-            axes.set_title(f"dimension {dimension}", fontsize=10)
-            axes.set_ylim(-limit, limit)
-        panels.flat[-1].set_xlabel("position")
-        figure.supylabel("value", fontsize=10)
-    return _close(figure)
+    figure, panels = _axes(6.4, 0.9 + 0.95 * len(dimensions), rows=len(dimensions))
+    for axes, dimension in zip(panels.flat, dimensions, strict=True):
+        axes.plot(values[:, dimension], marker=".", markersize=3, linewidth=1.2)
+        axes.set_title(f"dimension {dimension}", fontsize=10)
+        axes.set_ylim(-limit, limit)
+    panels.flat[-1].set_xlabel("position")
+    figure.supylabel("value", fontsize=10)
+    return figure
 
 
 def vectors(vectors: Mapping[str, Sequence[float]], title: str = "") -> Figure:
@@ -188,37 +230,25 @@ def vectors(vectors: Mapping[str, Sequence[float]], title: str = "") -> Figure:
         vectors: each vector's name, and its two numbers.
         title: of the figure.
     """
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
-        for number, (name, (x, y)) in enumerate(vectors.items()):
-            length = math.hypot(x, y)
-            arrow = {"arrowstyle": "-|>", "color": f"C{number}", "linewidth": 1.8, "shrinkA": 0, "shrinkB": 0}
-            axes.annotate("", xy=(x, y), xytext=(0, 0), arrowprops=arrow, zorder=2 + 1 / (1 + length))
-            axes.annotate(
-                name,
-                (x, y),
-                xytext=(7 * y / (length or 1), -7 * x / (length or 1)),  # on the arrow's right-hand side
-                textcoords="offset points",
-                ha="left" if y >= 0 else "right",
-                va="top" if x >= 0 else "bottom",
-                parse_math=False,
-            )
-        ends = np.array([(0, 0), *vectors.values()], dtype=float)
-        (left, bottom), (right, top) = ends.min(0), ends.max(0)
-        margin = 0.25 * max(right - left, top - bottom)
-        axes.set(xlim=(left - 1.6 * margin, right + 1.6 * margin), ylim=(bottom - margin, top + margin))
-        axes.set(xlabel="first number", ylabel="second number", title=title)
-        axes.set_aspect("equal")
-    return _close(figure)
+    figure, axes = _axes(6.4, 4.2)
+    for number, (name, (x, y)) in enumerate(vectors.items()):
+        length = math.hypot(x, y)
+        arrow = {"arrowstyle": "-|>", "color": f"C{number}", "linewidth": 1.8, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", xy=(x, y), xytext=(0, 0), arrowprops=arrow, zorder=2 + 1 / (1 + length))
+        beside = (7 * y / (length or 1), -7 * x / (length or 1))  # on the arrow's right-hand side
+        sides = {"ha": "left" if y >= 0 else "right", "va": "top" if x >= 0 else "bottom"}
+        axes.annotate(name, (x, y), xytext=beside, textcoords="offset points", **sides, parse_math=False)
+    ends = np.array([(0, 0), *vectors.values()], dtype=float)
+    (left, bottom), (right, top) = ends.min(0), ends.max(0)
+    margin = 0.25 * max(right - left, top - bottom)
+    axes.set(xlim=(left - 1.6 * margin, right + 1.6 * margin), ylim=(bottom - margin, top + margin))
+    axes.set(xlabel="first number", ylabel="second number", title=title)
+    axes.set_aspect("equal")
+    return figure
 
 
 def lines(
-    x: Sequence[float],
-    curves: Mapping[str, Sequence[float]],
-    xlabel: str,
-    ylabel: str,
-    log: str = "",
-    title: str = "",
+    x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, log: str = "", title: str = ""
 ) -> Figure:
     """Draw curves over a common x.
 
@@ -229,17 +259,16 @@ def lines(
         log: the axes that are logarithmic: ``""``, ``"x"``, ``"y"`` or ``"xy"``.
         title: of the figure.
     """
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
-        for number, (name, values) in enumerate(curves.items()):
-            style = _DASHES[number % len(_DASHES)]
-            axes.plot(x, values, linestyle=style, marker="o" if len(x) <= 20 else None, markersize=4, label=name)
-        axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
-        axes.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
-        _label_ticks(axes, x, log)
-        if len(curves) > 1:
-            axes.legend(frameon=False)
-    return _close(figure)
+    figure, axes = _axes(6.4, 3.8)
+    for number, (name, values) in enumerate(curves.items()):
+        dashes, marker = _DASHES[number % len(_DASHES)], "o" if len(x) <= 20 else None
+        axes.plot(x, values, dashes, marker=marker, markersize=4, label=name)
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axes.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
+    _label_ticks(axes, x, log)
+    if len(curves) > 1:
+        axes.legend(frameon=False)
+    return figure
 
 
 def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str = "{:.1f}") -> Figure:
@@ -251,15 +280,14 @@ def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str =
         title: of the figure.
         label: how the numbers are written.
     """
-    with plt.rc_context({**STYLE, "axes.grid": False}):
-        figure, axes = plt.subplots(figsize=(6.4, 0.7 + 0.38 * len(values)), layout="constrained")
-        drawn = axes.barh(list(values), list(values.values()), height=0.65, color="C0")
-        axes.bar_label(drawn, labels=[label.format(value) for value in values.values()], padding=4)
-        axes.invert_yaxis()
-        axes.margins(x=0.15)
-        axes.tick_params(axis="y", length=0)
-        axes.set(xlabel=xlabel, title=title)
-    return _close(figure)
+    figure, axes = _axes(6.4, 0.7 + 0.38 * len(values), grid=False)
+    drawn = axes.barh(list(values), list(values.values()), height=0.65, color="C0")
+    axes.bar_label(drawn, labels=[label.format(value) for value in values.values()], padding=4)
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.tick_params(axis="y", length=0)
+    axes.set(xlabel=xlabel, title=title)
+    return figure
 
 
 def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, bins: int | Sequence = 30) -> Figure:
@@ -270,16 +298,15 @@ def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, 
         xlabel, ylabel: what the axes show, with the unit.
         bins: how many, or their edges.
     """
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
-        edges = np.histogram_bin_edges(np.concatenate([np.asarray(values) for values in samples.values()]), bins)
-        for number, (name, values) in enumerate(samples.items()):
-            style = _DASHES[number % len(_DASHES)]
-            axes.hist(values, edges, histtype="step", linewidth=1.8, linestyle=style, label=name)
-        axes.set(xlabel=xlabel, ylabel=ylabel)
-        if len(samples) > 1:
-            axes.legend(frameon=False)
-    return _close(figure)
+    figure, axes = _axes(6.4, 3.4)
+    edges = np.histogram_bin_edges(np.concatenate([np.asarray(values) for values in samples.values()]), bins)
+    for number, (name, values) in enumerate(samples.items()):
+        style = _DASHES[number % len(_DASHES)]
+        axes.hist(values, edges, histtype="step", linewidth=1.8, linestyle=style, label=name)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    if len(samples) > 1:
+        axes.legend(frameon=False)
+    return figure
 
 
 def beam_tree(log_probs: Mapping[tuple[str, ...], float], kept: Collection[tuple[str, ...]], best: tuple) -> Figure:
@@ -302,50 +329,44 @@ def beam_tree(log_probs: Mapping[tuple[str, ...], float], kept: Collection[tuple
     for path in sorted(log_probs, key=lambda path: (path != best[: len(path)], -log_probs[path])):
         children[path[:-1]].append(path)
     rows = _tree_rows(children)
-    widest = max(len(token) for path in log_probs for token in path)
-    pitch = 0.085 * max(widest, len(SOS)) + 0.4  # inches from one column to the next
+    pitch = (
+        0.085 * max(len(token) for path in ((SOS,), *log_probs) for token in path) + 0.4
+    )  # inches from one column to the next
     steps, depth = max(map(len, log_probs)), max(rows.values())
-    with plt.rc_context({**STYLE, "axes.grid": False, "axes.spines.left": False}):
-        figure, axes = plt.subplots(figsize=(pitch * (steps + 1) + 0.3, 0.5 * (depth + 1) + 0.9), layout="constrained")
-        for path, row in rows.items():
-            look = "best" if path == best[: len(path)] else "kept" if path in kept else "cut"
-            text, fill, line, linewidth = _TREE_LOOKS[look]
-            if path:
-                axes.plot(*_branch(len(path), rows[path[:-1]], row), color=line, linewidth=linewidth, zorder=1)
-            axes.text(
-                len(path),
-                row,
-                f"{path[-1]}\n{round(log_probs[path], 2) + 0.0:.2f}" if path else SOS,
-                ha="center",
-                va="center",
-                fontsize=9,
-                linespacing=1.05,
-                color=text,
-                bbox={"boxstyle": "round,pad=0.25", "facecolor": fill, "edgecolor": line},
-                parse_math=False,
-            )
-        axes.set(xlim=(-0.55, steps + 0.55), ylim=(depth + 0.6, -0.6), yticks=[], xticks=range(1, steps + 1))
-        axes.set_xlabel("step (below each token: log-probability of the beginning that ends in it)")
-        handles = [Patch(facecolor=_TREE_LOOKS[look][1], edgecolor=_TREE_LOOKS[look][2]) for look in _TREE_LOOKS]
-        figure.legend(handles, ["best", "in the beam", "cut"], loc="outside upper right", ncols=3, frameon=False)
-    return _close(figure)
+    figure, axes = _axes(pitch * (steps + 1) + 0.3, 0.5 * (depth + 1) + 0.9, grid=False)
+    axes.spines.left.set_visible(False)
+    for path, row in rows.items():
+        look = "best" if path == best[: len(path)] else "kept" if path in kept else "cut"
+        text, fill, line, linewidth = _TREE_LOOKS[look]
+        if path:  # a line leaves its parent's box level, bends between the columns, and comes in level
+            level, bend = rows[path[:-1]], np.linspace(0, 1, 20)
+            x = [len(path) - 1, *(len(path) - 0.62 + 0.24 * bend), len(path)]
+            y = [level, *(level + (row - level) * (3 * bend**2 - 2 * bend**3)), row]
+            axes.plot(x, y, color=line, linewidth=linewidth, zorder=1)
+        label = f"{path[-1]}\n{round(log_probs[path], 2) + 0.0:.2f}" if path else SOS
+        box = {"boxstyle": "round,pad=0.25", "facecolor": fill, "edgecolor": line}
+        looks = {"fontsize": 9, "linespacing": 1.05, "color": text, "bbox": box, "parse_math": False}
+        axes.text(len(path), row, label, ha="center", va="center", **looks)
+    axes.set(xlim=(-0.55, steps + 0.55), ylim=(depth + 0.6, -0.6), yticks=[], xticks=range(1, steps + 1))
+    axes.set_xlabel("step (below each token: log-probability of the beginning that ends in it)")
+    handles = [Patch(facecolor=_TREE_LOOKS[look][1], edgecolor=_TREE_LOOKS[look][2]) for look in _TREE_LOOKS]
+    figure.legend(handles, ["best", "in the beam", "cut"], loc="outside upper right", ncols=3, frameon=False)
+    return figure
 
 
 def learning_curve(history: History) -> Figure:
     """Draw training and validation loss over the epochs, and mark the epoch that validated best."""
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
-        epochs = range(1, len(history.val_loss) + 1)
-        axes.plot(epochs, history.train_loss, marker="o", markersize=3, label="training")
-        axes.plot(epochs, history.val_loss, marker="s", markersize=3, label="validation")
-        if history.val_loss:
-            best = history.best_epoch
-            loss = history.val_loss[best - 1]
-            axes.plot(best, loss, "o", markersize=11, fillstyle="none", color="C1", label="best epoch")
-        axes.set(xlabel="epoch", ylabel="loss (nats per token)", yscale="log")
-        _label_ticks(axes, epochs, log="y")
-        axes.legend(frameon=False)
-    return _close(figure)
+    figure, axes = _axes(6, 3.6)
+    epochs = range(1, len(history.val_loss) + 1)
+    axes.plot(epochs, history.train_loss, marker="o", markersize=3, label="training")
+    axes.plot(epochs, history.val_loss, marker="s", markersize=3, label="validation")
+    if history.val_loss:
+        best = (history.best_epoch, history.val_loss[history.best_epoch - 1])
+        axes.plot(*best, "o", markersize=11, fillstyle="none", color="C1", label="best epoch")
+    axes.set(xlabel="epoch", ylabel="loss (nats per token)", yscale="log")
+    _label_ticks(axes, epochs, log="y")
+    axes.legend(frameon=False)
+    return figure
 
 
 def save(figure: Figure, path: str | Path) -> None:
@@ -361,14 +382,7 @@ def save(figure: Figure, path: str | Path) -> None:
 
 
 def _grid(
-    weights: Tensor,
-    columns: Sequence[str],
-    rows: Sequence[str],
-    titles: Sequence[str],
-    columns_of_panels: int,
-    axis_labels: tuple[str, str] = ("what is looked at", "what looks"),
-    colour_map: str | ListedColormap = COLOUR_MAP,
-    key: tuple[str, str] | None = None,
+    weights: Tensor, columns: Labels, rows: Labels, titles: Labels, across: int, axis_labels: Labels, key: Labels = ()
 ) -> Figure:
     """Draw one panel for each map in ``weights``, ``[panels, rows, columns]``, all on the colour scale 0 to 1.
 
@@ -376,47 +390,38 @@ def _grid(
     """
     panels, num_rows, num_columns = weights.shape
     if (len(rows), len(columns)) != (num_rows, num_columns):
-        raise ValueError(
-            f"rows has {len(rows)} and columns {len(columns)} labels, but weights has shape {[num_rows, num_columns]}"
-        )
+        given = f"rows has {len(rows)} and columns {len(columns)} labels"
+        raise ValueError(f"{given}, but weights has shape {[num_rows, num_columns]}")
     rows, columns = ([_NO_SIGN.sub("\ufffd", label) for label in labels] for labels in (rows, columns))
-    columns_of_panels = min(columns_of_panels, panels)
-    rows_of_panels = -(-panels // columns_of_panels)
-    width = columns_of_panels * (num_columns * _INCHES_PER_TOKEN + 0.6) + 1.2
-    height = rows_of_panels * (num_rows * _INCHES_PER_TOKEN + 0.7) + 0.8
-    with plt.rc_context({**STYLE, "axes.grid": False}):
-        figure, grid = plt.subplots(
-            rows_of_panels,
-            columns_of_panels,
-            figsize=(width, height),
-            sharex=True,
-            sharey=True,
-            squeeze=False,
-            layout="constrained",
-        )
-        for axes in grid.flat[panels:]:
-            axes.remove()
-        for axes, panel, title in zip(grid.flat, weights.detach().float().cpu().numpy(), titles, strict=False):
-            image = axes.imshow(panel, vmin=0, vmax=1, cmap=colour_map)
-            axes.set_title(title, fontsize=10)
-            axes.set_xticks(np.arange(num_columns), columns, rotation=60, ha="right", rotation_mode="anchor")
-            axes.set_yticks(np.arange(num_rows), rows)
-            axes.tick_params(length=0)
-            for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
-                label.set_parse_math(False)  # a $ in a sentence is a dollar
-            if key:
-                axes.set_xticks(np.arange(-0.5, num_columns), minor=True)
-                axes.set_yticks(np.arange(-0.5, num_rows), minor=True)
-                axes.grid(which="minor", color="white", linewidth=1.5)
-                axes.tick_params(which="minor", length=0)
-        figure.supxlabel(axis_labels[0])
-        figure.supylabel(axis_labels[1])
+    across = min(across, panels)
+    down = -(-panels // across)
+    width = across * (num_columns * _INCHES_PER_TOKEN + 0.6) + 1.2
+    height = down * (num_rows * _INCHES_PER_TOKEN + 0.7) + 0.8
+    colour_map = _MASK_COLOURS if key else COLOUR_MAP
+    figure, grid = _axes(width, height, False, down, across)
+    for axes in grid.flat[panels:]:
+        axes.remove()
+    for axes, panel, title in zip(grid.flat, weights.detach().float().cpu().numpy(), titles, strict=False):
+        image = axes.imshow(panel, vmin=0, vmax=1, cmap=colour_map)
+        axes.set_title(title, fontsize=10)
+        axes.set_xticks(np.arange(num_columns), columns, rotation=60, ha="right", rotation_mode="anchor")
+        axes.set_yticks(np.arange(num_rows), rows)
+        axes.tick_params(length=0)
+        for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+            label.set_parse_math(False)  # a $ in a sentence is a dollar
         if key:
-            handles = [Patch(color=colour_map(value), label=name) for value, name in enumerate(key)]
-            figure.legend(handles=handles, loc="outside right upper", frameon=False)
-        else:
-            figure.colorbar(image, ax=grid, label="attention weight", shrink=0.6, aspect=30, pad=0.01)
-    return _close(figure)
+            axes.set_xticks(np.arange(-0.5, num_columns), minor=True)
+            axes.set_yticks(np.arange(-0.5, num_rows), minor=True)
+            axes.grid(which="minor", color="white", linewidth=1.5)
+            axes.tick_params(which="minor", length=0)
+    figure.supxlabel(axis_labels[0])
+    figure.supylabel(axis_labels[1])
+    if key:
+        handles = [Patch(color=colour_map(value), label=name) for value, name in enumerate(key)]
+        figure.legend(handles=handles, loc="outside right upper", frameon=False)
+    else:
+        figure.colorbar(image, ax=figure.axes, label="attention weight", shrink=0.6, aspect=30, pad=0.01)
+    return figure
 
 
 def _tree_rows(children: Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]) -> dict[tuple[str, ...], int]:
@@ -435,14 +440,6 @@ def _tree_rows(children: Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]) ->
     return place(())[0]
 
 
-def _branch(column: int, parent_row: int, row: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the points of a line that leaves its parent's box level, bends between the columns, and comes in level."""
-    bend = np.linspace(0, 1, 20)
-    x = np.concatenate([[column - 1], column - 0.62 + 0.24 * bend, [column]])
-    y = np.concatenate([[parent_row], parent_row + (row - parent_row) * (3 * bend**2 - 2 * bend**3), [row]])
-    return x, y
-
-
 def _label_ticks(axes: Axes, x: Sequence[float], log: str) -> None:
     """Write plain numbers, at the values of ``x`` if they are few, and whole ones if those are whole."""
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
@@ -457,7 +454,10 @@ def _label_ticks(axes: Axes, x: Sequence[float], log: str) -> None:
             axes.xaxis.get_major_locator().set_params(integer=True)
 
 
-def _close(figure: Figure) -> Figure:
-    """Take the figure off pyplot's list, so that a notebook shows it once: as the value of its cell."""
-    plt.close(figure)
-    return figure
+def _axes(width: float, height: float, grid: bool = True, rows: int = 0, columns: int = 1) -> tuple[Figure, Any]:
+    """Return a figure of so many inches in the style of the series, and its axes: one, or ``rows`` × ``columns``."""
+    with plt.rc_context({**STYLE, "axes.grid": grid}):
+        size: dict[str, Any] = {"figsize": (width, height), "layout": "constrained"}
+        figure, axes = plt.subplots(max(rows, 1), columns, sharex=True, sharey=True, squeeze=False, **size)
+    plt.close(figure)  # off pyplot's list, so that a notebook shows it once: as the value of its cell
+    return figure, axes if rows else axes[0, 0]

@@ -1,4 +1,4 @@
-"""Answers to the exercises of notebook 01: padding, a vocabulary, a leak, batches by token count."""
+"""Answers to the exercises of notebook 01: a leak, a vocabulary, padding, one long caption, batches by token count."""
 
 import random
 from collections import Counter
@@ -6,6 +6,7 @@ from itertools import chain
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.data.tokenizers import WordTokenizer, spacy_tokenizer
 
@@ -118,12 +119,32 @@ def not_seeded():
     return lambda lengths, max_tokens, seed: batcher()(lengths, max_tokens, next(seeds))
 
 
+def by_lists(rows, pad_id):
+    longest = max(map(len, rows))
+    return torch.tensor([row + [pad_id] * (longest - len(row)) for row in rows])
+
+
+def filled(rows, pad_id):
+    batch = torch.full((len(rows), max(map(len, rows))), pad_id)
+    for number, row in enumerate(rows):
+        batch[number, : len(row)] = torch.tensor(row)
+    return batch
+
+
+def changing(rows, pad_id):
+    longest = max(map(len, rows))
+    for row in rows:
+        row += [pad_id] * (longest - len(row))
+    return torch.tensor(rows)
+
+
 RIGHT = {
     "01.1": [
-        (50, 10.7),
-        (0.5, 6 / 56),
-        (50.0, torch.tensor(10.71)),
-        (np.float32(50), 11),
+        (leaking(),),
+        (leaking(WordTokenizer("de").preprocess),),
+        (lambda train, test: set(leaking()(train, test)),),
+        (lambda *pairs: np.array(leaking()(*pairs), dtype=int),),
+        (lambda *pairs: torch.tensor(leaking()(*pairs)).long(),),
     ],
     "01.2": [
         (shortest(),),
@@ -131,13 +152,18 @@ RIGHT = {
         (adding_shares,),
     ],
     "01.3": [
-        (leaking(),),
-        (leaking(WordTokenizer("de").preprocess),),
-        (lambda train, test: set(leaking()(train, test)),),
-        (lambda *pairs: np.array(leaking()(*pairs), dtype=int),),
-        (lambda *pairs: torch.tensor(leaking()(*pairs)).long(),),
+        (by_lists,),
+        (lambda rows, pad_id: pad_sequence([torch.tensor(row) for row in rows], True, pad_id),),
+        (filled,),
+        (lambda *given: by_lists(*given).int(),),
     ],
     "01.4": [
+        (50, 10.7),
+        (0.5, 6 / 56),
+        (50.0, torch.tensor(10.71)),
+        (np.float32(50), 11),
+    ],
+    "01.5": [
         (batcher(),),
         (batcher(key=sum),),
         (batcher(key=lambda pair: (max(pair), min(pair))),),
@@ -147,18 +173,20 @@ RIGHT = {
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "01.1": [
-        ((55.6, 13.0), "take positions too"),
-        ((100, 12), "not by the tokens"),
-        ((60, 10.7), "not padding"),
-        ((40, 10.7), "draw the rectangle"),
-        ((50, 13.0), "in these batches too"),
-        ((50, 16.7), "in a batch of its own"),
-        ((50, 8.3), "Add up the positions"),
-        ((50, 12), "both rectangles"),
-        (("half", 10.7), "a number was expected"),
-        ((50, 44.6), "two rectangles"),
-        ((10.7, 50), "draw the rectangle"),
-        ((50, 10**400), "far too large"),
+        (lambda train, test: [test.index(pair) for pair in test if pair in train], "number 1 is a leak"),
+        (leaking(lambda text: [text]), "number 3"),
+        (leaking(lambda text: [text.lower()]), "number 3"),
+        (leaking(lambda text: text.lower().replace(" .", ".").split()), "number 6"),
+        (leaking(side=1), "the German one"),
+        (leaking(lambda text: lower_tokens(text.rstrip(". "))), "full stop"),
+        (leaking(lambda text: sorted(lower_tokens(text))), "another order"),
+        (lambda train, test: [test[number] for number in leaking()(train, test)], "neither the pairs"),
+        (lambda train, test: leaking()(test, test), "the German one"),
+        (lambda train, test: [1, 3, 6], "the list is empty"),
+        (lambda train, test: 3, "a list of numbers"),
+        (lambda train, test: [number + 1 for number in leaking()(train, test)], "counted from 0"),
+        (lambda train, test: [number in leaking()(train, test) for number in range(len(test))], "nor True and False"),
+        (lambda train, test: [[number] for number in leaking()(train, test)], "neither the pairs"),
     ],
     "01.2": [
         (share_of_types, "you count types"),
@@ -177,22 +205,31 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda *given: [*shortest()(*given), None], "each a string"),
     ],
     "01.3": [
-        (lambda train, test: [test.index(pair) for pair in test if pair in train], "number 1 is a leak"),
-        (leaking(lambda text: [text]), "number 3"),
-        (leaking(lambda text: [text.lower()]), "number 3"),
-        (leaking(lambda text: text.lower().replace(" .", ".").split()), "number 6"),
-        (leaking(side=1), "the German one"),
-        (leaking(lambda text: lower_tokens(text.rstrip(". "))), "full stop"),
-        (leaking(lambda text: sorted(lower_tokens(text))), "another order"),
-        (lambda train, test: [test[number] for number in leaking()(train, test)], "neither the pairs"),
-        (lambda train, test: leaking()(test, test), "the German one"),
-        (lambda train, test: [1, 3, 6], "the list is empty"),
-        (lambda train, test: 3, "a list of numbers"),
-        (lambda train, test: [number + 1 for number in leaking()(train, test)], "counted from 0"),
-        (lambda train, test: [number in leaking()(train, test) for number in range(len(test))], "nor True and False"),
-        (lambda train, test: [[number] for number in leaking()(train, test)], "neither the pairs"),
+        (lambda rows, pad_id: by_lists(rows, 0), "not with 0"),
+        (lambda *given: by_lists(*given).T, "on its side"),
+        (lambda *given: by_lists(*given).float(), "whole numbers"),
+        (lambda rows, pad_id: by_lists([row[::-1] for row in rows], pad_id).flip(1), "on the left"),
+        (lambda rows, pad_id: torch.tensor([row[: min(map(len, rows))] for row in rows]), "cut nothing off"),
+        (lambda rows, pad_id: [row + [pad_id] * (max(map(len, rows)) - len(row)) for row in rows], "a tensor was"),
+        (lambda rows, pad_id: torch.tensor(rows), "stopped with ValueError"),
+        (lambda rows, pad_id: by_lists([[*row, 3] for row in rows], pad_id), "the shape is"),
+        (changing, "pad copies"),
     ],
     "01.4": [
+        ((55.6, 13.0), "take positions too"),
+        ((100, 12), "not by the tokens"),
+        ((60, 10.7), "not padding"),
+        ((40, 10.7), "draw the rectangle"),
+        ((50, 13.0), "in these batches too"),
+        ((50, 16.7), "in a batch of its own"),
+        ((50, 8.3), "Add up the positions"),
+        ((50, 12), "both rectangles"),
+        (("half", 10.7), "a number was expected"),
+        ((50, 44.6), "two rectangles"),
+        ((10.7, 50), "draw the rectangle"),
+        ((50, 10**400), "far too large"),
+    ],
+    "01.5": [
         (batcher(key=None), "Let pairs of similar length meet"),
         (batcher(key=lambda pair: pair[0]), "Sort by both sides"),
         (batcher(shuffle=False), "in order of length"),

@@ -1,122 +1,88 @@
-"""Answers to the exercises of notebook 02: masks, and one attention head."""
-
-import math
+"""Answers to the exercises of notebook 02: softmax, queries, keys and values, heads, additive attention."""
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-
-from transformer_lib.model import masks
 
 
-def attention(scale=lambda query: 1 / math.sqrt(query.shape[-1]), mask_scores=None, dim=-1):
-    def attend(query, key, value, mask):
-        scores = query @ key.transpose(-1, -2) * scale(query)
-        hide = mask_scores or (lambda scores, mask: scores.masked_fill(~mask, -torch.inf))
-        return hide(scores, mask).softmax(dim) @ value
+def stable(scores):
+    powers = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+    return powers / powers.sum(dim=-1, keepdim=True)
+
+
+def divided_in_place(scores):
+    scores -= scores.max(-1, keepdim=True).values
+    return scores.exp_().div_(scores.sum(-1, keepdim=True))
+
+
+def additive(inner=torch.tanh, weigh=lambda scores: scores.softmax(-1)):
+    def attend(query, key, value, W_q, W_k, v):
+        hidden = inner((query @ W_q.T).unsqueeze(2) + (key @ W_k.T).unsqueeze(1))
+        return weigh(hidden @ v) @ value
 
     return attend
 
 
-def masked_after(query, key, value, mask):
-    weights = (query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])).softmax(-1)
-    return weights.masked_fill(~mask, 0) @ value
+def word_by_word(query, key, value, W_q, W_k, v):
+    outputs = []
+    for q in query.unbind(1):
+        scores = torch.stack([torch.tanh(q @ W_q.T + k @ W_k.T) @ v for k in key.unbind(1)], dim=-1)
+        outputs.append((scores.softmax(-1)[..., None] * value).sum(1))
+    return torch.stack(outputs, dim=1)
 
 
-def scaling_in_place(query, key, value, mask):
-    query /= math.sqrt(query.shape[-1])
-    return (query @ key.mT).masked_fill_(mask.logical_not_(), -1e9).softmax(-1) @ value
-
-
-def in_double(*given):
-    return F.scaled_dot_product_attention(*(x if x.dtype == torch.bool else x.double() for x in given))
-
-
-def causal(ids):
-    return torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril()
-
-
-def seen(ids, pad_id):
-    return (ids != pad_id)[:, None, None, :]
-
-
-def marking_padding(ids, pad_id):
-    ids[ids == pad_id] = -1
-    return causal(ids) & (ids >= 0)[:, None, None, :]
-
+ONE_BEFORE = torch.diag(torch.ones(4), -1)
 
 RIGHT = {
     "02.1": [
-        (masks.target_mask,),
-        (lambda ids, pad_id: causal(ids) & seen(ids, pad_id),),
-        (marking_padding,),
+        (stable,),
+        (divided_in_place,),
+        (lambda scores: (scores - torch.logsumexp(scores, -1, keepdim=True)).exp(),),
     ],
     "02.2": [
-        (attention(),),
-        (lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask),),
-        (scaling_in_place,),
-        (in_double,),
+        ((0, 5),),
+        ([-20, 4],),
+        (torch.tensor([0.0, 6.0]),),
+        (np.array([1, 9]),),
     ],
     "02.3": [
-        (["B", "D"],),
-        ({"D", "B"},),
-        ("BD",),
-        ("b, d",),
-        (np.array(["B", "D"]),),
+        (ONE_BEFORE @ ONE_BEFORE,),
+        (torch.eye(5).roll(-2, 1).tril(),),
+        (torch.diag(torch.ones(3), -2).double(),),
     ],
     "02.4": [
         (16_640, 16_640),
         (np.int64(16_640), torch.tensor(16_640)),
         (16_640.0, 16_640.0),
     ],
+    "02.5": [
+        (additive(),),
+        (word_by_word,),
+    ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "02.1": [
-        (lambda ids, pad_id: causal(ids).expand(len(ids), 1, -1, -1), "the padding is still seen"),
-        (lambda ids, pad_id: seen(ids, pad_id).expand(-1, -1, ids.shape[1], -1), "not what comes later"),
-        (lambda ids, pad_id: ~masks.target_mask(ids, pad_id), "upside down"),
-        (
-            lambda ids, pad_id: torch.ones(ids.shape[1], ids.shape[1]).tril(1).bool() & seen(ids, pad_id),
-            "one word that comes later",
-        ),
-        (lambda ids, pad_id: masks.target_mask(ids, pad_id).mT, "rows and keys are columns"),
-        (lambda ids, pad_id: causal(ids).tril(-1) & seen(ids, pad_id), "may see itself"),
-        (lambda ids, pad_id: masks.target_mask(ids, pad_id) & seen(ids, pad_id).mT, "rows of padding"),
-        (lambda ids, pad_id: masks.target_mask(ids, pad_id)[:, 0], "the shape is"),
-        (lambda ids, pad_id: masks.target_mask(ids, pad_id).float(), "torch.bool"),
-        (lambda ids, pad_id: masks.target_mask(ids, 1), "an argument"),
-        (lambda ids, pad_id: masks.causal_mask(4) & seen(ids, pad_id), "stopped with RuntimeError"),
-        (5, "a function was expected"),
-        (
-            lambda ids, pad_id: masks.target_mask(torch.tensor([[7, 8, 9, 1], [7, 1, 1, 1], [7, 8, 9, 6]]), 1),
-            "shape is",
-        ),
-        (lambda ids, pad_id: masks.target_mask(ids, pad_id).tolist(), "a tensor was expected"),
-        (lambda ids: masks.target_mask(ids, 1), "stopped with TypeError"),
+        (lambda scores: scores.exp() / scores.exp().sum(-1, keepdim=True), "take the largest score"),
+        (lambda scores: scores.exp() / scores.exp().sum(), "a sum of its own"),
+        (lambda scores: scores.softmax(0), "the first"),
+        (lambda scores: scores.exp(), "divide by the sum"),
+        (lambda scores: (scores - scores.max()).softmax(-1) * (scores.min() > -9), "its own largest"),
+        (lambda scores: stable(scores.flatten(1)).reshape(scores.shape), "not for three"),
+        (lambda scores: scores, "e to the power"),
     ],
     "02.2": [
-        (attention(scale=lambda query: 1), "have not divided"),
-        (attention(scale=lambda query: 1 / query.shape[-1]), "not by its root"),
-        (attention(scale=lambda query: 1 / math.sqrt(5)), "length of a key"),
-        (attention(mask_scores=lambda scores, mask: scores), "no effect"),
-        (attention(mask_scores=lambda scores, mask: scores.masked_fill(mask, -torch.inf)), "may attend"),
-        (masked_after, "after the softmax"),
-        (attention(dim=-2), "over the keys"),
-        (lambda query, key, value, mask: query, "the shape is"),
-        (attention(scale=lambda query: 1 / math.sqrt(3)), "length of a key"),
-        (attention(mask_scores=lambda scores, mask: scores * mask), "a score of 0"),
-        (lambda *given: in_double(*given) * math.nan, "there is nan"),
-        (lambda *given: in_double(*given).half() * 2, "equation 1 again"),
+        (((0, 2),), "A longer query"),
+        (((9, 0),), "looks at *Hund*"),
+        (((0, 5, 0),), "two numbers"),
+        (5, "two numbers"),
+        ((("a", 5),), "a number was expected"),
     ],
     "02.3": [
-        (["B"], "one of two conditions"),
-        (["D"], "one word too many"),
-        (["A", "B"], "A is right"),
-        ("C", "hides too much"),
-        (["x"], "A, B, C and D"),
-        ([], "one word too many"),
-        (5, "a list of letters"),
-        ("ABCD", "A is right"),
+        (torch.diag(torch.ones(3), 2), "two *after*"),
+        (ONE_BEFORE, "that is `one_before`"),
+        (torch.eye(5), "copies itself"),
+        (torch.eye(5).roll(-2, 1), "rows 0 and 1"),
+        (torch.zeros(3, 3), "the shape is"),
+        ([[0, 0], [1, 0]], "a tensor was expected"),
     ],
     "02.4": [
         ((12_480, 12_480), "four projections"),
@@ -126,5 +92,13 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((16_640, [16_640, 1]), "a number was expected"),
         ((np.array([16_640, 1]), 16_640), "a number was expected"),
         ((16_448, 16_640), "each maps 64 numbers"),
+    ],
+    "02.5": [
+        (additive(inner=lambda hidden: hidden), "the tanh"),
+        (additive(weigh=lambda scores: scores.softmax(-2)), "over the keys"),
+        (additive(weigh=lambda scores: scores), "need a softmax"),
+        (additive(weigh=lambda scores: (scores / 6**0.5).softmax(-1)), "not scaled"),
+        (additive(inner=torch.relu), "for each query with each key"),
+        (lambda query, key, value, W_q, W_k, v: value, "the shape is"),
     ],
 }

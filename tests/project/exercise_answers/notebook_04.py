@@ -1,4 +1,4 @@
-"""Answers to the exercises of notebook 04: positions, sub-layers, parameters."""
+"""Answers to the exercises of notebook 04: positions, sub-layers, shapes, parameters, a toy task."""
 
 import math
 
@@ -52,6 +52,38 @@ def all_first_then_all_second(x, start):
     return torch.cat([turned[..., 0::2], turned[..., 1::2]], dim=-1)
 
 
+def sorting(count, low=4, high=14, ends=(2, 3), order=lambda digits: digits.sort(dim=1).values):
+    digits = torch.randint(low, high, (count, 8))
+    first, last = (torch.full((count, 1), end) for end in ends)
+    return digits, torch.cat([first, order(digits), last], dim=1)
+
+
+def sorting_in_one_tensor(count):
+    digits = torch.randint(4, 14, (count, 8))
+    target = torch.zeros(count, 10, dtype=torch.long)
+    target[:, 0], target[:, 1:9], target[:, 9] = 2, digits.sort().values, 3
+    return [digits, target]
+
+
+def sorted_source(count):
+    digits, target = sorting(count)
+    return digits.sort(dim=1).values, target
+
+
+def one_row(count):
+    return tuple(tensor.expand(count, -1) for tensor in sorting_of_all_digits())
+
+
+def sorting_of_all_digits():
+    digits = torch.randperm(10)[None, :8] + 4
+    return digits, torch.cat([torch.tensor([[2]]), digits.sort(dim=1).values, torch.tensor([[3]])], dim=1)
+
+
+def mixed_up(count):
+    digits, target = sorting(count)
+    return digits, target.flip(0)
+
+
 RIGHT = {
     "04.1": [
         (sinusoids(),),
@@ -63,16 +95,22 @@ RIGHT = {
         (adding_in_place,),
     ],
     "04.3": [
+        ([2, 8, 5, 32], [2, 8, 7, 32], [2, 8, 5, 7], [2, 5, 256]),
+        (torch.Size([2, 8, 5, 32]), (2, 8, 7, 32), torch.tensor([2, 8, 5, 7]), np.array([2, 5, 256])),
+    ],
+    "04.4": [
         (3_570_176, 1_581_312, 2_372_352, 1_514_501),
         tuple(map(np.int64, (3_570_176, 1_581_312, 2_372_352, 1_514_501))),
     ],
-    "04.4": [
+    "04.5": [(sorting,), (sorting_in_one_tensor,)],
+    "04.6": [
         (rotary(),),
         (rotary(speed=lambda d: 100 ** (-torch.arange(0, d, 2) / d)),),
         (complex_numbers,),
     ],
 }
-PARTS = RIGHT["04.3"][0]
+SHAPES = RIGHT["04.3"][0]
+PARTS = RIGHT["04.4"][0]
 WRONG = {  # answers that people give, and what the hint must speak of
     "04.1": [
         (sinusoids(order=halves), "take turns"),
@@ -94,12 +132,34 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda x, sublayer, norm: (x, norm(x)), "a tensor was expected"),
     ],
     "04.3": [
+        (([2, 8, 7, 32], *SHAPES[1:]), "queries: they come from the target"),
+        (([2, 5, 8, 32], *SHAPES[1:]), "moves the heads before the positions"),
+        (([2, 5, 256], *SHAPES[1:]), "an axis of their own"),
+        ((SHAPES[0], SHAPES[0], *SHAPES[2:]), "keys: they come from the memory"),
+        ((*SHAPES[:2], [2, 8, 7, 5], SHAPES[3]), "a row for each query"),
+        ((*SHAPES[:3], [2, 7, 256]), "one vector for each query"),
+        ((*SHAPES[:3], 256), "a list of sizes was expected"),
+    ],
+    "04.4": [
         ((3_518_976, *PARTS[1:]), "embeddings: words of both sides, and a hundred positions"),
         ((*PARTS[:2], PARTS[1], PARTS[3]), "decoder: a layer has a second attention"),
         ((*PARTS[:3], 5_893 * 256), "output: each English word has 256 weights and a bias"),
         ((3_570_176, "many", *PARTS[2:]), "a number was expected"),
     ],
-    "04.4": [
+    "04.5": [
+        (lambda count: sorting(count, order=lambda digits: digits.flip(1)), "still reversal"),
+        (lambda count: sorting(count, order=lambda digits: digits), "unsorted"),
+        (lambda count: sorting(count, order=lambda digits: digits.sort(descending=True).values), "smallest digit"),
+        (lambda count: sorting(count, ends=(3, 2)), "`<sos>` (2)"),
+        (lambda count: sorting(count, low=0, high=10), "from 4 to 13"),
+        (lambda count: sorting(count)[1], "two tensors"),
+        (lambda count: sorting(8), "expected [64, 8]"),
+        (sorted_source, "sorted already"),
+        (one_row, "random ids"),
+        (mixed_up, "its own source"),
+        (lambda: sorting(64), "stopped with TypeError"),
+    ],
+    "04.6": [
         (lambda x, start: x, "does not depend on the positions"),
         (rotary(sign=1), "with ±"),
         (rotary(keep=2.0), "nothing turns"),

@@ -1,4 +1,4 @@
-"""Answers to the exercises of notebook 05: the target, the loss, the learning rate, and the other direction."""
+"""Answers to the exercises of notebook 05: target, loss, learning rate, when to stop, and the other direction."""
 
 import math
 
@@ -115,8 +115,30 @@ def doubled_ramp(optimizer, d_model, warmup_steps):
     return LambdaLR(optimizer, lambda taken: taken / warmup_steps)
 
 
+def stop(late=0, never=False, ties=False):
+    def early(val_losses, patience):
+        best = 1
+        for epoch, loss in enumerate(val_losses, start=1):
+            if loss < val_losses[best - 1] or (ties and loss == val_losses[best - 1]):
+                best = epoch
+            elif epoch - best == patience + late and not never:
+                return best, epoch
+        return best, len(val_losses)
+
+    return early
+
+
+def since_the_epoch_before(val_losses, patience):
+    bad = 0
+    for epoch in range(2, len(val_losses) + 1):
+        bad = bad + 1 if val_losses[epoch - 1] >= val_losses[epoch - 2] else 0
+        if bad == patience:
+            break
+    return val_losses.index(min(val_losses[:epoch])) + 1, epoch
+
+
 def memory(side):
-    """Return a translator that has learnt the test split by heart."""
+    """Return a translator that has learned the test split by heart."""
     return {pair.src: pair[side] for pair in load_corpus("sample", src="en", tgt="de")["test"]}
 
 
@@ -131,15 +153,15 @@ def half_of_it(sentences):
 LN_2 = math.log(2)
 RIGHT = {
     "05.1": [
-        (2 * LN_2, 4, 8),
-        (1.386, 4.0, 8.0),
-        (np.float32(2 * LN_2), torch.tensor(4.0), np.float32(8)),
-    ],
-    "05.2": [
         (shift(),),
         (two_slices,),
         (inserting,),
         (lambda *given: (np.array(ids) for ids in two_slices(*given)),),
+    ],
+    "05.2": [
+        (2 * LN_2, 4, 8),
+        (1.386, 4.0, 8.0),
+        (np.float32(2 * LN_2), torch.tensor(4.0), np.float32(8)),
     ],
     "05.3": [
         (smoothed(),),
@@ -148,7 +170,8 @@ RIGHT = {
         (filling_in_place,),
     ],
     "05.4": [(schedule(),), (ByHand,)],
-    "05.5": [
+    "05.5": [(stop(),), (lambda *given: list(stop()(*given)),), (lambda *given: torch.tensor(stop()(*given)),)],
+    "05.6": [
         (by_heart,),
         (lambda sentences: tuple(by_heart(sentences)),),
         (lambda sentences: map(str, by_heart(sentences)),),
@@ -156,6 +179,24 @@ RIGHT = {
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "05.1": [
+        (shift(before=lambda ids, sos, eos: [*ids, eos], after=lambda ids, sos, eos: [sos, *ids]), "exchanged them"),
+        (shift(before=lambda ids, sos, eos: [*ids, eos]), "the same"),
+        (shift(after=lambda ids, sos, eos: [sos, *ids]), "the same"),
+        (shift(before=lambda ids, sos, eos: list(ids)), "begins with `<sos>`"),
+        (shift(after=lambda ids, sos, eos: list(ids)), "exactly one"),
+        (eos_behind_padding, "right after the last word"),
+        (shift(after=lambda ids, sos, eos: [*ids[1:], eos]), "the words, `<eos>`"),
+        (shift(before=lambda ids, sos, eos: [sos, *reversed(ids)]), "one place later"),
+        (lambda sentences, *ids: torch.zeros(3, 4), "two tensors"),
+        (lambda sentences, *ids: (torch.zeros(3, 5), torch.zeros(3, 5)), "the shape"),
+        (lambda sentences, *ids: (sentences, sentences), "rows of one length"),
+        (lambda *given: shift()(*given)[0], "two tensors"),
+        (lambda *given: torch.tensor(1), "another form than the exercise asks for"),
+        (lambda *given: [ids[:, :-1] for ids in shift()(*given)], "the shape"),
+        (shift(after=lambda ids, sos, eos: [*ids, sos]), "`<sos>`"),
+        (lambda sentences, sos, eos: sentences, "stopped with TypeError"),
+    ],
+    "05.2": [
         ((2.0, 4, 8), "bits"),
         ((8 * LN_2, 4, 8), "the sum"),
         ((14 / 5 * LN_2, 4, 8), "neither in the sum"),
@@ -171,24 +212,6 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((1.386, 4, 13.5), "mean of 4, 32, 2, 16"),
         ((1.386, 4, 4), "perplexity_after"),
         ((1.386, [4], 8), "a number was expected"),
-    ],
-    "05.2": [
-        (shift(before=lambda ids, sos, eos: [*ids, eos], after=lambda ids, sos, eos: [sos, *ids]), "exchanged them"),
-        (shift(before=lambda ids, sos, eos: [*ids, eos]), "the same"),
-        (shift(after=lambda ids, sos, eos: [sos, *ids]), "the same"),
-        (shift(before=lambda ids, sos, eos: list(ids)), "begins with `<sos>`"),
-        (shift(after=lambda ids, sos, eos: list(ids)), "exactly one"),
-        (eos_behind_padding, "right behind the last word"),
-        (shift(after=lambda ids, sos, eos: [*ids[1:], eos]), "the words, `<eos>`"),
-        (shift(before=lambda ids, sos, eos: [sos, *reversed(ids)]), "one place later"),
-        (lambda sentences, *ids: torch.zeros(3, 4), "two tensors"),
-        (lambda sentences, *ids: (torch.zeros(3, 5), torch.zeros(3, 5)), "the shape"),
-        (lambda sentences, *ids: (sentences, sentences), "rows of one length"),
-        (lambda *given: shift()(*given)[0], "two tensors"),
-        (lambda *given: torch.tensor(1), "another form than the exercise asks for"),
-        (lambda *given: [ids[:, :-1] for ids in shift()(*given)], "the shape"),
-        (shift(after=lambda ids, sos, eos: [*ids, sos]), "`<sos>`"),
-        (lambda sentences, sos, eos: sentences, "stopped with TypeError"),
     ],
     "05.3": [
         (smoothed(mix=lambda wanted, everything, ε, V: wanted), "no smoothing"),
@@ -225,6 +248,21 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda optimizer, d_model, warmup_steps: optimizer, "step 1 has the rate"),
     ],
     "05.5": [
+        (lambda losses, patience: stop()(losses, patience)[::-1], "exchanged the two"),
+        (lambda losses, patience: tuple(n - 1 for n in stop()(losses, patience)), "Python counts from 0"),
+        (lambda losses, patience: (stop()(losses, patience)[0] - 1, stop()(losses, patience)[1]), "counts from 0"),
+        (stop(late=1), "one epoch too late"),
+        (stop(never=True), "go on to the end"),
+        (
+            lambda losses, patience: (losses.index(min(losses)) + 1, stop()(losses, patience)[1]),
+            "has stopped before it",
+        ),
+        (stop(ties=True), "only equals the best"),
+        (since_the_epoch_before, "the epoch before"),
+        (lambda losses, patience: (stop()(losses, patience)[1],) * 2, "the first with the lowest"),
+        (lambda losses, patience: stop()(losses, patience)[0], "two numbers were expected"),
+    ],
+    "05.6": [
         (lambda sentences: list(sentences), "is English"),
         (lambda sentences: ["der mann schläft ."] * len(sentences), "again and again"),
         (half_of_it, "expected 60 or more"),

@@ -1,4 +1,4 @@
-"""Answers to the exercises of notebook 06: searching for a translation, and reading an attention map."""
+"""Answers to the exercises of notebook 06: searching for a translation."""
 
 import math
 
@@ -102,23 +102,62 @@ def all_that_go_on(beam, log_probs, eos_id, beam_size):
     )
 
 
-HEADS = {"A": "reads", "B": "nothing", "C": "writes", "D": "order"}
-ALIGNMENT = "0-7 1-2 1-3 2-0 3-1 4-4 4-5 5-6 6-8"
+def total(pick=lambda steps: steps.sum(), shift=1, logits=False, model_first=True):
+    """Return a function that scores a translation, with one thing changed."""
+
+    def log_prob(model, src, tgt):
+        found = model(src, tgt[:, :-1] if model_first else tgt)
+        steps = found if logits else found.log_softmax(dim=-1)
+        wanted = tgt[:, shift:][:, : steps.shape[1]]
+        return pick(steps[:, : wanted.shape[1]].gather(2, wanted[:, :, None])[0, :, 0])
+
+    return log_prob
+
+
+def everybody_stays(model, src, sos_id, eos_id, max_len):
+    memory, memory_mask = model.encode(src)
+    tgt = torch.full((len(src), 1), sos_id)
+    for _ in range(max_len):
+        logits = model.decode(tgt, memory, memory_mask)[:, -1]
+        logits[:, [model.config.pad_id, sos_id]] = -math.inf
+        tgt = torch.cat([tgt, logits.argmax(dim=-1, keepdim=True)], dim=1)
+    return [ids[: ids.index(eos_id) + 1] if eos_id in ids else ids for ids in tgt[:, 1:].tolist()]
+
+
+def rows_leave(model, src, sos_id, eos_id, max_len):
+    memory, memory_mask = model.encode(src)
+    tgt, sentences, found = torch.full((len(src), 1), sos_id), torch.arange(len(src)), [None] * len(src)
+    while len(sentences):
+        logits = model.decode(tgt, memory, memory_mask)[:, -1]
+        logits[:, [model.config.pad_id, sos_id]] = -math.inf
+        tgt = torch.cat([tgt, logits.argmax(dim=-1, keepdim=True)], dim=1)
+        done = (tgt[:, -1] == eos_id) | (tgt.shape[1] > max_len)
+        for sentence, ids in zip(sentences[done].tolist(), tgt[done, 1:].tolist(), strict=True):
+            found[sentence] = ids
+        tgt, sentences, memory, memory_mask = tgt[~done], sentences[~done], memory[~done], memory_mask[~done]
+    return found
+
+
 RIGHT = {
-    "06.1": [
+    "06.1": [(total(),), (lambda *given: total()(*given).item(),), (lambda *given: np.float64(total()(*given)),)],
+    "06.4": [
         (["A", "B", "C"], -1.529),
         ("abc", -2.2 / (11 / 6) ** 0.6),
         ("A, B, C", np.float32(-1.529)),
         (np.array(["a", "b", "c"]), torch.tensor(-1.53)),
     ],
     "06.2": [
+        (rows_leave,),
         (greedy(),),
         (by_library,),
         (lambda *given: (np.array(ids) for ids in greedy()(*given)),),
     ],
     "06.3": [(beam_step(),), (on_tensors,)],
-    "06.4": [(HEADS, ALIGNMENT), (HEADS, [(0, 7), (1, 2), (1, 3), (2, 0), (3, 1), (4, 4), (4, 5), (5, 6), (6, 8)])],
     "06.5": [
+        (lambda config, src_len, tgt_len: 2 * config.num_layers * config.d_model * (src_len + tgt_len),),
+        (lambda config, *lengths: torch.tensor(2 * config.num_layers * config.d_model * sum(lengths)),),
+    ],
+    "06.6": [
         (limit(quantile),),
         (by_trying,),
         (lambda *given: np.float64(by_trying(*given)),),
@@ -127,6 +166,19 @@ RIGHT = {
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "06.1": [
+        (total(lambda steps: -steps.sum()), "never positive"),
+        (total(lambda steps: steps.mean()), "their mean"),
+        (total(lambda steps: -steps.mean()), "the mean loss"),
+        (total(lambda steps: steps.exp().sum()), "not probabilities"),
+        (total(lambda steps: steps.sum().exp()), "Its logarithm"),
+        (total(lambda steps: steps[:-1].sum()), "`<eos>` is written"),
+        (total(shift=0), "shift the two"),
+        (total(shift=0, model_first=False), "shift the two"),
+        (total(logits=True), "log-softmax is missing"),
+        (total(lambda steps: steps.max()), "give the model all tokens but the last"),
+        (total(lambda steps: steps), "a number was expected"),
+    ],
+    "06.4": [
         ((["B", "B", "C"], -1.529), "closest to 0"),
         ((["A", "A", "A"], -1.529), "*Divide* by it"),
         ((["A", "C", "C"], -1.529), "(5 + length) / 6"),
@@ -143,6 +195,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((2, -1.529), "a list of letters"),
     ],
     "06.2": [
+        (everybody_stays, "let a row leave"),
         (changed(lambda found, sos, eos, max_len: [[sos, *ids] for ids in found]), "leave out `<sos>`"),
         (changed(lambda found, sos, eos, max_len: [[i for i in ids if i != eos] for ids in found]), "leave `<eos>` in"),
         (changed(lambda found, sos, eos, max_len: [(ids + [6] * max_len)[:max_len] for ids in found]), "go on behind"),
@@ -180,26 +233,28 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda *arguments: ([], []), "takes no place"),
         (lambda *arguments: ([([4], None)], []), "such as ([4, 7], -1.25)"),
     ],
-    "06.4": [
-        (({**HEADS, "A": "writes", "C": "reads"}, ALIGNMENT), "exchanged two"),
-        (({**HEADS, "A": "writes"}, ALIGNMENT), "a step late"),
-        (({**HEADS, "B": "reads"}, ALIGNMENT), "same places"),
-        (({**HEADS, "D": "writes"}, ALIGNMENT), "from left to right"),
-        (({**HEADS, "D": "aligns"}, ALIGNMENT), "each head does one of these"),
-        (({"A": "reads"}, ALIGNMENT), "four heads"),
-        ((HEADS, "1-7 2-2 2-3 3-0 4-1 5-4 5-5 6-6 7-8"), "first source *word* is 0"),
-        ((HEADS, "1-8 2-3 2-4 3-1 4-2 5-5 5-6 6-7 7-9"), "counted from 0"),
-        ((HEADS, "7-0 2-1 3-1 0-2 1-3 4-4 5-4 6-5 8-6"), "source word comes first"),
-        ((HEADS, ALIGNMENT + " 7-9"), "`<eos>` is no word"),
-        ((HEADS, "0-7 1-2 2-0 3-1 4-4 4-5 5-6 6-8"), "target word 3, *playing*"),
-        ((HEADS, ALIGNMENT + " 5-5"), "a link too many"),
-        ((HEADS, "today heute"), "a string such as"),
-        ((HEADS, ALIGNMENT.replace(" ", ", ")), "a string such as"),
-        ((HEADS, [0, 7]), "a string such as"),
-        ((HEADS, "0-8 1-3 1-4 2-1 3-2 4-5 4-6 5-7 6-9"), "first target *word* is 0"),
-        ((["reads", "nothing", "writes", "order"], ALIGNMENT), "a dictionary"),
-    ],
     "06.5": [
+        (
+            lambda config, src_len, tgt_len: config.num_layers * config.d_model * (src_len + tgt_len),
+            "key *and* a value",
+        ),
+        (lambda config, src_len, tgt_len: 2 * config.d_model * (src_len + tgt_len), "a cache of its own"),
+        (lambda config, src_len, tgt_len: 2 * config.num_layers * (src_len + tgt_len), "not one number"),
+        (
+            lambda config, *lengths: 2 * config.num_layers * config.num_heads * config.d_model * sum(lengths),
+            "share d_model",
+        ),
+        (
+            lambda config, *lengths: 2 * config.num_layers * config.d_model // config.num_heads * sum(lengths),
+            "one head's",
+        ),
+        (lambda config, src_len, tgt_len: 2 * config.num_layers * config.d_model * tgt_len, "those of the source"),
+        (lambda config, src_len, tgt_len: 2 * config.num_layers * config.d_model * src_len, "those of the target"),
+        (lambda config, *lengths: 4 * config.num_layers * config.d_model * sum(lengths), "encoder has finished"),
+        (lambda config, src_len, tgt_len: 2 * config.num_layers * config.d_model * src_len * tgt_len, "not to pairs"),
+        (lambda config, src_len, tgt_len: 1, "two tensors"),
+    ],
+    "06.6": [
         (limit(quantile, beside=-1), "the `<eos>` of some has no room"),
         (limit(quantile, beside=1), "would do"),
         (limit(lambda lengths, share: max(lengths), unfinished=0), "longest of all"),

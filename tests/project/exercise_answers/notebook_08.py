@@ -147,12 +147,17 @@ RIGHT = {
         (lambda *arguments: list(matches()(*arguments)),),
         (popping,),
     ],
-    "08.3": [
+    "08.3": [(FAULTS,), ({letter.lower(): fault.title() for letter, fault in FAULTS.items()},)],
+    "08.4": [(4, 3.2), (Fraction(4), np.float32(3.2)), (torch.tensor(4), torch.tensor(3.2))],
+    "08.5": [
+        ("on the street . a man in a red shirt is playing the guitar",),
+        (["the", "guitar", "on", "the", "street", ".", "a", "man", "in", "a", "red", "shirt", "is", "playing"],),
+    ],
+    "08.6": [
         (corpus_bleu(),),
         (sorting,),
     ],
-    "08.4": [(FAULTS,), ({letter.lower(): fault.title() for letter, fault in FAULTS.items()},)],
-    "08.5": [
+    "08.7": [
         (interval(),),
         (interval(draws=400),),
         (with_global_random_numbers,),
@@ -193,6 +198,33 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda *arguments: matches()(*arguments)[::-1], "divide by"),
     ],
     "08.3": [
+        ({**FAULTS, "A": "right", "C": "exchanged"}, "A is not 'right'"),
+        ({**FAULTS, "B": "exchanged", "A": "averaged"}, "perfect long sentence"),
+        ({**FAULTS, "D": "lower-cased", "E": "tokenised"}, "in capitals"),
+        ({**FAULTS, "E": "tokenised"}, "*isn't*"),
+        ({**FAULTS, "E": "smoothed"}, "one of these"),
+        ({"A": "exchanged"}, "five scorers"),
+        ("A", "a dictionary"),
+    ],
+    "08.4": [
+        ((2, 3.2), "by √2 only"),
+        ((math.sqrt(2), 3.2), "√n has to double"),
+        ((4000, 3.2), "how many *times*"),
+        ((1 / 4, 3.2), "fewer sentences say less"),
+        ((3, 3.2), "By what is n multiplied"),
+        ((4, 6.4), "the root of that"),
+        ((4, 0.8), "wider, not narrower"),
+        ((4, 1.6), "cannot say as much"),
+        ((4, 2.0), "use your first answer"),
+    ],
+    "08.5": [
+        ("a man in a red shirt is playing the guitar on the street .", "the reference itself"),
+        ("street the on guitar the playing is shirt red a in man a .", "cut fewer times"),
+        ("on the street a man in a red shirt is playing the guitar", "missing: ."),
+        ("on the street . a man in a red shirt is not playing the guitar", "too many: not"),
+        (7, "a string was expected"),
+    ],
+    "08.6": [
         (corpus_bleu(scale=1), "as a fraction"),
         (mean_of_sentences, "mean of the sentences' BLEU"),
         (mean_of_precisions, "average precisions over sentences"),
@@ -212,16 +244,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda hypotheses, references: math.nan, "this is nan"),
         (lambda hypotheses, references: corpus_bleu()(references, hypotheses), "stopped with"),
     ],
-    "08.4": [
-        ({**FAULTS, "A": "right", "C": "exchanged"}, "A is not 'right'"),
-        ({**FAULTS, "B": "exchanged", "A": "averaged"}, "perfect long sentence"),
-        ({**FAULTS, "D": "lower-cased", "E": "tokenised"}, "in capitals"),
-        ({**FAULTS, "E": "tokenised"}, "*isn't*"),
-        ({**FAULTS, "E": "smoothed"}, "one of these"),
-        ({"A": "exchanged"}, "five scorers"),
-        ("A", "a dictionary"),
-    ],
-    "08.5": [
+    "08.7": [
         (interval(paired=False), "*the same sentences*"),
         (interval(replace=False), "put each sentence back"),
         (interval(of=lambda a, b: a - b), "a minus b"),

@@ -76,26 +76,28 @@ def columns(n):
 
 
 RIGHT = {
-    "09.1": [
+    "09.1": [(50, 25, 7), (np.int64(50), Fraction(25), torch.tensor(7)), (50.0, 25.0, 7.0)],
+    "09.2": [
         (101, 86_250),
         (100.97, 86_208),
         (100_900_000, 44.2e6 / 512),
         (np.float32(101), Fraction(44_200_000, 512)),
     ],
-    "09.2": [
+    "09.3": [(multiplications(), 3072), (lambda n, d, d_ff: 2 * n * d * (2 * d + n + d_ff), torch.tensor(3072.0))],
+    "09.4": [
         ((1024 * 4000) ** -0.5, [2000, 16_000], 16_000),
         (4.94e-4, (16_000, 2000), 16_000.0),
         (5e-4, torch.tensor([2000, 16_000]), np.int64(16_000)),
         (4.94e-4, np.array([16e3, 2e3]), 16e3),
     ],
-    "09.3": [(multiplications(), 3072), (lambda n, d, d_ff: 2 * n * d * (2 * d + n + d_ff), torch.tensor(3072.0))],
-    "09.4": [
+    "09.5": [
         (entropy,),
         (by_pytorch,),
         (terms,),
         (distribution,),
     ],
-    "09.5": [
+    "09.6": [(167.5, 333), (1.1e21 / 8 / 9.5e12 / 86_400, 1.1e21 / 3.3e18), (np.float32(168), torch.tensor(333.3))],
+    "09.7": [
         (blocks_and_columns,),
         (one_hub,),
         (fewer_rows,),
@@ -103,6 +105,19 @@ RIGHT = {
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "09.1": [
+        ((99, 25, 7), "that is k = 3"),
+        ((20, 25, 7), "two positions to each side"),
+        ((49.5, 25, 7), "Round up"),
+        ((49, 25, 7), "one too few"),
+        ((40, 25, 7), "how far does each layer reach"),
+        ((50, 11, 7), "leaves that factor out"),
+        ((50, 24.75, 7), "Round up"),
+        ((50, 13, 7), "not half of it"),
+        ((50, 25, 6), "63 positions"),
+        ((50, 25, 5), "the base is 2"),
+        ((50, 25, 99), "twice as far"),
+    ],
+    "09.2": [
         ((82, 86_250), "three places"),
         ((119.8, 86_250), "once already"),
         ((56.7, 86_250), "part of the model"),
@@ -115,20 +130,6 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (("many", 86_250), "a number was expected"),
         ((10**400, 86_250), "far too large"),
         ((101, 86.25), "how many times"),
-    ],
-    "09.2": [
-        ((6.99e-4, [2000, 16_000], 16_000), "that is base"),
-        ((4000**-0.5, [2000, 16_000], 16_000), "d_model lowers"),
-        ((1 / 4_096_000, [2000, 16_000], 16_000), "take the root"),
-        ((1024**-0.5, [2000, 16_000], 16_000), "put step"),
-        ((4.94e-4, [2000, 8000], 16_000), "by √2, not by 2"),
-        ((4.94e-4, 2000, 16_000), "half of its peak twice"),
-        ((4.94e-4, [1000, 16_000], 16_000), "a straight line"),
-        ((4.94e-4, [2000, 16_000], 8000), "twice the warm-up"),
-        ((4.94e-4, [2000, 16_000], 2000), "*raises*"),
-        ((4.94e-4, [2000, 16_000, 4000], 16_000), "half of its peak twice"),
-        ((4.94e-4, [2000, None], 16_000), "a number was expected"),
-        ((4.5e-4, [2000, 16_000], 16_000), "put step"),
     ],
     "09.3": [
         ((multiplications(projections=3), 3072), "four projections"),
@@ -152,6 +153,20 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((lambda n, d, d_ff: [n, d], 3072), "a number was expected"),
     ],
     "09.4": [
+        ((6.99e-4, [2000, 16_000], 16_000), "that is base"),
+        ((4000**-0.5, [2000, 16_000], 16_000), "d_model lowers"),
+        ((1 / 4_096_000, [2000, 16_000], 16_000), "take the root"),
+        ((1024**-0.5, [2000, 16_000], 16_000), "put step"),
+        ((4.94e-4, [2000, 8000], 16_000), "by √2, not by 2"),
+        ((4.94e-4, 2000, 16_000), "half of its peak twice"),
+        ((4.94e-4, [1000, 16_000], 16_000), "a straight line"),
+        ((4.94e-4, [2000, 16_000], 8000), "twice the warm-up"),
+        ((4.94e-4, [2000, 16_000], 2000), "*raises*"),
+        ((4.94e-4, [2000, 16_000, 4000], 16_000), "half of its peak twice"),
+        ((4.94e-4, [2000, None], 16_000), "a number was expected"),
+        ((4.5e-4, [2000, 16_000], 16_000), "put step"),
+    ],
+    "09.5": [
         (lambda size, smoothing: -math.log(1 - smoothing + smoothing / size), "the hard target"),
         (lambda size, smoothing: terms(size, smoothing, others=size), "have terms too"),
         (lambda size, smoothing: terms(size, smoothing, others=size - 1), "vocab_size − 1"),
@@ -167,7 +182,16 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda size, smoothing: terms(size, smoothing, log=math.log10), "sum over all tokens"),
         (lambda size, smoothing: math.nan, "this is nan"),
     ],
-    "09.5": [
+    "09.6": [
+        ((1340, 333), "has 8 GPUs"),
+        ((4021, 333), "that is hours"),
+        ((14_473_684, 333), "that is seconds"),
+        ((20.9, 333), "*add up*"),
+        ((100, 333), "are seconds"),
+        ((167.5, 47.8), "that is big"),
+        ((167.5, 200), "over the cost of base"),
+    ],
+    "09.7": [
         (lambda n: torch.ones(n, n, dtype=torch.bool), "full attention"),
         (lambda n: local_mask(n, 3), "some keys must be far away"),
         (blocks, "some keys must be far away"),

@@ -124,7 +124,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((128, 191), "make queries"),
         ((1152, 1215), "make values"),
         ((704, 767), "fourth head"),
-        ((448, 511), "stand apart"),
+        ((448, 511), "not side by side"),
         ((640, 704), "not the one after it"),
         ((640, 800), "last_row: a head has"),
         ((600, 703), "first_row"),

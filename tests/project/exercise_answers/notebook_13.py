@@ -298,7 +298,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((write, lambda tokens, words: " ".join(tokens)), "each tag needs its own"),
         ((lambda tree: " ".join(write(tree)), read), "a list of tokens"),
         ((write, lambda tokens, words: read(tokens, words) or None), "return an empty string"),
-        ((write, lambda tokens, words: read(tokens, words).lower()), "the words are others"),
+        ((write, lambda tokens, words: read(tokens, words).lower()), "the words are different"),
         ((write, lambda tokens: read(tokens, [])), "stopped with TypeError"),
     ],
     "13.5": [

@@ -1,0 +1,163 @@
+"""Answers to the exercises of notebook 03: masks."""
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from transformer_lib.model import masks
+
+
+def attention(scale=lambda query: 1 / math.sqrt(query.shape[-1]), mask_scores=None, dim=-1):
+    def attend(query, key, value, mask):
+        scores = query @ key.transpose(-1, -2) * scale(query)
+        hide = mask_scores or (lambda scores, mask: scores.masked_fill(~mask, -torch.inf))
+        return hide(scores, mask).softmax(dim) @ value
+
+    return attend
+
+
+def masked_after(query, key, value, mask):
+    weights = (query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])).softmax(-1)
+    return weights.masked_fill(~mask, 0) @ value
+
+
+def scaling_in_place(query, key, value, mask):
+    query /= math.sqrt(query.shape[-1])
+    return (query @ key.mT).masked_fill_(mask.logical_not_(), -1e9).softmax(-1) @ value
+
+
+def in_double(*given):
+    return F.scaled_dot_product_attention(*(x if x.dtype == torch.bool else x.double() for x in given))
+
+
+def causal(ids):
+    return torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril()
+
+
+def seen(ids, pad_id):
+    return (ids != pad_id)[:, None, None, :]
+
+
+def marking_padding(ids, pad_id):
+    ids[ids == pad_id] = -1
+    return causal(ids) & (ids >= 0)[:, None, None, :]
+
+
+def banded(length, window):
+    everything = torch.ones(length, length, dtype=torch.bool)
+    return everything.tril(window // 2) & everything.triu(-(window // 2))
+
+
+RIGHT = {
+    "03.1": [
+        (attention(),),
+        (lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask),),
+        (scaling_in_place,),
+        (in_double,),
+    ],
+    "03.2": [
+        (masks.target_mask,),
+        (lambda ids, pad_id: causal(ids) & seen(ids, pad_id),),
+        (marking_padding,),
+    ],
+    "03.3": [
+        ([2, 1, 1, 7], [2, 4, 5, 7]),
+        ((2, 1, 1, 7), torch.Size([2, 4, 5, 7])),
+        (np.array([2, 1, 1, 7]), torch.tensor([2, 4, 5, 7])),
+    ],
+    "03.4": [
+        (["B", "D"],),
+        ({"D", "B"},),
+        ("BD",),
+        ("b, d",),
+        (np.array(["B", "D"]),),
+    ],
+    "03.5": [
+        (lambda ids, pad_id: ids == pad_id,),
+        (lambda ids, pad_id: ~masks.padding_mask(ids, pad_id)[:, 0, 0],),
+    ],
+    "03.6": [
+        (masks.local_mask,),
+        (banded,),
+    ],
+}
+WRONG = {  # answers that people give, and what the hint must speak of
+    "03.1": [
+        (attention(scale=lambda query: 1), "have not divided"),
+        (attention(scale=lambda query: 1 / query.shape[-1]), "not by its root"),
+        (attention(scale=lambda query: 1 / math.sqrt(5)), "length of a key"),
+        (attention(mask_scores=lambda scores, mask: scores), "no effect"),
+        (attention(mask_scores=lambda scores, mask: scores.masked_fill(mask, -torch.inf)), "may attend"),
+        (masked_after, "after the softmax"),
+        (attention(dim=-2), "over the keys"),
+        (lambda *given: (in_double(*given), None), "the output alone"),
+        (lambda query, key, value, mask: query, "the shape is"),
+        (attention(scale=lambda query: 1 / math.sqrt(3)), "length of a key"),
+        (attention(mask_scores=lambda scores, mask: scores * mask), "a score of 0"),
+        (lambda *given: in_double(*given) * math.nan, "there is nan"),
+        (lambda *given: in_double(*given).half() * 2, "equation 1 again"),
+    ],
+    "03.2": [
+        (lambda ids, pad_id: causal(ids).expand(len(ids), 1, -1, -1), "the padding is still seen"),
+        (lambda ids, pad_id: seen(ids, pad_id).expand(-1, -1, ids.shape[1], -1), "not what comes later"),
+        (lambda ids, pad_id: ~masks.target_mask(ids, pad_id), "upside down"),
+        (
+            lambda ids, pad_id: torch.ones(ids.shape[1], ids.shape[1]).tril(1).bool() & seen(ids, pad_id),
+            "one word that comes later",
+        ),
+        (lambda ids, pad_id: masks.target_mask(ids, pad_id).mT, "rows and keys are columns"),
+        (lambda ids, pad_id: causal(ids).tril(-1) & seen(ids, pad_id), "may see itself"),
+        (lambda ids, pad_id: masks.target_mask(ids, pad_id) & seen(ids, pad_id).mT, "rows of padding"),
+        (lambda ids, pad_id: causal(ids) | seen(ids, pad_id), "not `|`"),
+        (lambda ids, pad_id: masks.target_mask(ids, pad_id)[:, 0], "the shape is"),
+        (lambda ids, pad_id: masks.target_mask(ids, pad_id).float(), "torch.bool"),
+        (lambda ids, pad_id: masks.target_mask(ids, 1), "an argument"),
+        (lambda ids, pad_id: masks.causal_mask(4) & seen(ids, pad_id), "stopped with RuntimeError"),
+        (5, "a function was expected"),
+        (
+            lambda ids, pad_id: masks.target_mask(torch.tensor([[7, 8, 9, 1], [7, 1, 1, 1], [7, 8, 9, 6]]), 1),
+            "shape is",
+        ),
+        (lambda ids, pad_id: masks.target_mask(ids, pad_id).tolist(), "a tensor was expected"),
+        (lambda ids: masks.target_mask(ids, 1), "stopped with TypeError"),
+    ],
+    "03.3": [
+        (([2, 1, 1, 5], [2, 4, 5, 7]), "the source's 7"),
+        (([2, 1, 5, 5], [2, 4, 5, 7]), "the target mask"),
+        (([2, 7], [2, 4, 5, 7]), "axes of size 1"),
+        (([2, 1, 1, 7], [2, 4, 7, 5]), "are exchanged"),
+        (([2, 1, 1, 7], [2, 5, 7]), "four axes"),
+        (([2, 4, 5, 7], [2, 4, 5, 7]), "padding_mask(src"),
+        (([2, 1, 1, 7], [2, 4, 5, 5]), "who asks"),
+        ((7, [2, 4, 5, 7]), "a shape was expected"),
+        (([2, 1, 1, 7.5], [2, 4, 5, 7]), "whole numbers"),
+    ],
+    "03.4": [
+        (["B"], "one of two conditions"),
+        (["D"], "one word too many"),
+        (["A", "B"], "A is right"),
+        ("C", "hides too much"),
+        (["x"], "A, B, C and D"),
+        ([], "one word too many"),
+        (5, "a list of letters"),
+        ("ABCD", "A is right"),
+    ],
+    "03.5": [
+        (lambda ids, pad_id: ids != pad_id, "True means *ignore*"),
+        (lambda ids, pad_id: (ids == pad_id)[:, None, None, :], "without the two axes"),
+        (lambda ids, pad_id: ids == 1, "an argument"),
+        (lambda ids, pad_id: (ids == pad_id).float(), "torch.bool"),
+        (lambda ids, pad_id: ids == 2, "True at padding"),
+    ],
+    "03.6": [
+        (lambda length, window: masks.local_mask(length, 2 * window + 1), "not three"),
+        (lambda length, window: masks.local_mask(length, 1), "*and* one on each side"),
+        (lambda length, window: masks.local_mask(length, window).tril(), "to the right"),
+        (lambda length, window: ~masks.local_mask(length, window), "upside down"),
+        (lambda length, window: masks.local_mask(length, window).fill_diagonal_(False), "sees itself"),
+        (lambda length, window: masks.local_mask(length, 3), "not for a length of 8"),
+        (lambda length, window: masks.local_mask(length, window)[None], "the shape is"),
+    ],
+}

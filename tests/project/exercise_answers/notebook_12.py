@@ -1,0 +1,68 @@
+"""Answers to the exercises of notebook 12: merges with a pencil, and BERT's way to cut a word."""
+
+
+def cut(word, pieces, longest=True, mark="▁", whole=True):
+    rest, found = mark + word, []
+    while rest:
+        ends = range(len(rest), 0, -1) if longest else range(1, len(rest) + 1)
+        fitting = [end for end in ends if rest[:end] in pieces]
+        if not fitting:
+            if whole:
+                return ["<unk>"]
+            found.append("<unk>")
+            rest = rest[1:]
+            continue
+        found.append(rest[: fitting[0]])
+        rest = rest[fitting[0] :]
+    return found
+
+
+def by_recursion(word, pieces):
+    def go_on(rest):
+        if not rest:
+            return []
+        for end in range(len(rest), 0, -1):
+            if rest[:end] in pieces:
+                left = go_on(rest[end:])
+                return None if left is None else [rest[:end], *left]
+        return None
+
+    return tuple(go_on("▁" + word) or ["<unk>"])
+
+
+def letters_left_out(word, pieces):
+    return [piece for piece in cut(word, pieces, whole=False) if piece != "<unk>"]
+
+
+RIGHT = {
+    "12.1": [
+        (["ie", "▁t", "▁tie", "▁tief"], ["▁tie", "r"]),
+        (("ie", "▁t", "▁tie", "▁tief"), ("▁tie", "r")),
+    ],
+    "12.2": [(cut,), (by_recursion,)],
+}
+WRONG = {  # answers that people give, and what the hint must speak of
+    "12.1": [
+        ((["ti", "tie", "▁tie", "▁tief"], ["▁tie", "r"]), "The alphabet decides"),
+        ((["ie", "tie", "▁tie", "▁tief"], ["▁tie", "r"]), "the shorter piece is next"),
+        ((["_t", "ie", "▁tie", "▁tief"], ["▁tie", "r"]), "not an underscore"),
+        ((["ef", "▁t", "▁tie", "▁tief"], ["▁tie", "r"]), "count each pair"),
+        ((["ie", "ef", "▁tie", "▁tief"], ["▁tie", "r"]), "the second"),
+        ((["ie", "▁t", "ief", "▁tief"], ["▁tie", "r"]), "the third"),
+        ((["ie", "▁t", "▁tie", "fe"], ["▁tie", "r"]), "the fourth"),
+        ((["ie", "▁t", "▁tie"], ["▁tie", "r"]), "four were asked for"),
+        ((["ie", "▁t", "▁tie", "▁tief"], ["▁tier"]), "never join the two"),
+        ((["ie", "▁t", "▁tie", "▁tief"], ["tie", "r"]), "must give ▁tier"),
+        ((["ie", "▁t", "▁tie", "▁tief"], ["▁t", "ie", "r"]), "in their order"),
+        ((["ie", "▁t", "▁tie", "▁tief"], "▁tie r"), "a list of strings"),
+    ],
+    "12.2": [
+        (lambda word, pieces: cut(word, pieces, longest=False), "a longer piece goes before"),
+        (lambda word, pieces: cut(word, pieces, mark=""), "put it in front"),
+        (lambda word, pieces: cut(word, pieces, whole=False), "the whole word is unknown"),
+        (letters_left_out, "no piece fits"),
+        (lambda word, pieces: ["<unk>"], "there are pieces that fit"),
+        (lambda word, pieces: ["▁" + word], "not all of them are in `pieces`"),
+        (lambda word, pieces: " ".join(cut(word, pieces)), "a list of strings"),
+    ],
+}

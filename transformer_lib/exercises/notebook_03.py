@@ -1,0 +1,176 @@
+"""Checks of the exercises of notebook 03: masks."""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from transformer_lib.exercises import Wrong, as_letters, as_list, call, close, exercise, expect, expect_tensor
+
+
+@exercise("03.1")
+def attention_head(my_attention: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> str:
+    """``my_attention(query, key, value, mask)``: one head, equation 1 of the paper, with a mask."""
+    generator = torch.Generator().manual_seed(0)
+    query, key = (3 * torch.randn(2, length, 16, generator=generator) for length in (4, 5))
+    value = torch.randn(2, 5, 3, generator=generator)
+    mask = torch.rand(2, 4, 5, generator=generator) > 0.4
+    mask[..., 0] = True  # nobody sees nothing
+    everything = torch.ones_like(mask)
+    right = F.scaled_dot_product_attention(query, key, value, mask)
+    found = call(my_attention, query.clone(), key.clone(), value.clone(), mask.clone())
+    expect(
+        not isinstance(found, tuple),
+        "return the output alone: `return weights @ value`, without the weights.",
+    )
+    if isinstance(found, Tensor) and found.shape == right.shape:
+        scores = query @ key.transpose(-1, -2)
+        mistakes = {
+            "you have not divided by √d_k.": scores,
+            "you have divided by d_k, not by its root.": scores / 16,
+            **{
+                f"√d_k is the root of the *length of a key*, 16 here, not of {size}, another size.": scores / size**0.5
+                for size in (2, 3, 4, 5)
+            },
+        }
+        for hint, wrong in mistakes.items():
+            expect(not close(found, _mix(wrong, mask, value)), hint)
+        scaled = scores / 4
+        expect(not close(found, _mix(scaled, everything, value)), "the mask has no effect.")
+        expect(not close(found, _mix(scaled, ~mask, value)), "True means *may attend*.")
+        after = scaled.softmax(-1).masked_fill(~mask, 0) @ value
+        expect(
+            not close(found, after),
+            "you mask after the softmax, so the weights do not sum to one. Put minus infinity into the scores.",
+        )
+        zeros = (scaled * mask).softmax(-1) @ value
+        expect(not close(found, zeros), "a score of 0 hides nothing: e to the power of 0 is 1. Use minus infinity.")
+        wrong_axis = scaled.masked_fill(~mask, -torch.inf).softmax(-2).nan_to_num() @ value
+        expect(not close(found.nan_to_num(), wrong_axis), "softmax goes over the keys, the last axis.")
+    expect_tensor(
+        found, right, "go through equation 1 again: scores, root of d_k, mask, softmax, average of the values."
+    )
+    return "that is PyTorch's `F.scaled_dot_product_attention`, by hand."
+
+
+def _mix(scores: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+    return scores.masked_fill(~mask, -torch.inf).softmax(-1) @ value
+
+
+@exercise("03.2")
+def padding_and_causal_mask(my_target_mask: Callable[[Tensor, int], Tensor]) -> str:
+    """``my_target_mask(ids, pad_id)``: who may look at whom in a decoder, ``[batch, 1, seq_len, seq_len]``."""
+    ids = torch.tensor([[7, 8, 9, 1], [7, 1, 1, 1], [7, 8, 9, 6]])
+    may = torch.tensor([[[k <= q and row[k] != 1 for k in range(4)] for q in range(4)] for row in ids.tolist()])
+    may = may[:, None]  # [batch, 1, seq_len, seq_len]
+    found = _on_cpu(call(my_target_mask, ids.clone(), 1))
+    if isinstance(found, Tensor) and found.dtype == torch.bool and found.shape == may.shape:
+        expect(not found.equal(~may), "it is upside down: True means *may attend*.")
+        expect(not found.equal(may.transpose(-1, -2)), "queries are rows and keys are columns; yours are exchanged.")
+        no_padding = torch.ones(4, 4, dtype=torch.bool).tril().expand_as(may)
+        expect(not found.equal(no_padding), "it hides what comes later, but the padding is still seen.")
+        padding_only = (ids != 1)[:, None, None, :].expand_as(may)
+        expect(not found.equal(padding_only), "it hides the padding, but not what comes later.")
+        strict = may & ~torch.eye(4, dtype=torch.bool)
+        expect(not found.equal(strict), "a word may see itself; otherwise the first one sees nothing.")
+        ahead = torch.ones(4, 4, dtype=torch.bool).tril(1) & padding_only
+        expect(not found.equal(ahead), "each word sees one word that comes later: look at the first row.")
+        either = no_padding | padding_only
+        expect(not found.equal(either), "both conditions must hold: `&`, not `|`.")
+        no_queries = may & (ids != 1)[:, None, :, None]
+        expect(
+            not found.equal(no_queries),
+            "you have hidden the rows of padding too. Nobody reads them, but softmax of nothing is nan.",
+        )
+    expect_tensor(found, may, "compare the rows one by one: row i is what word i may see.")
+    longer = torch.ones(6, 6, dtype=torch.bool).tril()[None, None]
+    hint = "it is right for four tokens, but not for six."
+    expect_tensor(call(my_target_mask, torch.tensor([[7, 8, 9, 6, 5, 4]]), 1), longer, hint)
+    other = torch.tensor([[[[True, False, False], [True, True, False], [True, True, False]]]])
+    hint = "the id of padding is an argument; it need not be 1."
+    expect_tensor(call(my_target_mask, torch.tensor([[7, 1, 0]]), 0), other, hint)
+    return "compare it with `transformer_lib.model.masks.target_mask`, which is two lines."
+
+
+@exercise("03.3")
+def shapes_of_cross_attention(mask_shape: Collection[int], weights_shape: Collection[int]) -> str:
+    """``mask_shape, weights_shape``: in cross-attention of 2 sentences, 4 heads, 7 source and 5 target tokens."""
+    mask, weights = (_sizes(shape) for shape in (mask_shape, weights_shape))
+    expect(mask != [2, 1, 1, 5], "the mask hides keys. In cross-attention, the keys are the source's 7.")
+    expect(mask != [2, 1, 5, 5], "that is the target mask, of the decoder's self-attention.")
+    expect(mask != [2, 7], "two axes of size 1 are missing, for heads and queries.")
+    expect(mask == [2, 1, 1, 7], "the mask is `padding_mask(src, pad_id)`: batch, 1, 1, and the number of keys.")
+    expect(weights != [2, 4, 7, 5], "queries are rows and keys are columns; yours are exchanged.")
+    expect(len(weights) == 4, "the weights have four axes: batch, heads, queries, keys.")
+    expect(weights == [2, 4, 5, 7], "who asks? The 5 target tokens. Whom do they ask? The 7 source tokens.")
+    return "the mask is stretched over 4 heads and 5 queries."
+
+
+@exercise("03.4")
+def leak(leaking: Collection[str]) -> str:
+    """``leaking``: the masks, among four, with which a word sees what it should not."""
+    found = as_letters(leaking, "ABCD", "masks")
+    if "A" in found:
+        raise Wrong(
+            "A is right: row i is True up to column i. Change a later word, and see whether an earlier output moves."
+        )
+    if "C" in found:
+        raise Wrong("C hides too much, which costs something, but lets nothing through. Look for outputs that move.")
+    if "B" not in found:
+        raise Wrong("one of them lets each word see one word too many. Look at the first row of each.")
+    if "D" not in found:
+        raise Wrong("in one of them, one of two conditions is enough, where both must hold.")
+    return "B looks one word ahead (`diagonal=1`), D joins its conditions by *or*. Both train without an error."
+
+
+@exercise("03.5")
+def key_padding_mask(my_key_padding_mask: Callable[[Tensor, int], Tensor]) -> str:
+    """``my_key_padding_mask(ids, pad_id)``: padding for ``nn.MultiheadAttention``, where True means "ignore"."""
+    ids = torch.tensor([[2, 5, 6, 3], [2, 3, 1, 1]])
+    found = _on_cpu(call(my_key_padding_mask, ids.clone(), 1))
+    if isinstance(found, Tensor) and found.dtype == torch.bool:
+        expect(not found.equal(ids != 1), "here, True means *ignore*: yours hides the words and shows the padding.")
+        expect(found.dim() != 4, "`nn.MultiheadAttention` wants [batch, key_len], without the two axes of size 1.")
+    expect_tensor(found, ids == 1, "True at padding, False elsewhere.")
+    hint = "the id of padding is an argument; it need not be 1."
+    expect_tensor(call(my_key_padding_mask, torch.tensor([[7, 1, 0]]), 0), torch.tensor([[False, False, True]]), hint)
+    return "`transformer_lib.interop.pytorch.to_key_padding_mask` makes the same from a mask of this course."
+
+
+@exercise("03.6")
+def neighbours_only(my_local_mask: Callable[[int, int], Tensor]) -> str:
+    """``my_local_mask(length, window)``: each position sees ``window`` positions, its own in the middle."""
+
+    def right(length: int, window: int) -> Tensor:
+        rows = [[abs(i - j) <= window // 2 for j in range(length)] for i in range(length)]
+        return torch.tensor(rows)
+
+    found = _on_cpu(call(my_local_mask, 6, 3))
+    if isinstance(found, Tensor) and found.dtype == torch.bool and found.shape == (6, 6):
+        expect(not found.equal(right(6, 7)), "a window of 3 is one neighbour on each side, not three.")
+        expect(not found.equal(right(6, 1)), "a window of 3 is the position itself *and* one on each side.")
+        expect(not found.equal(right(6, 3).tril()), "a neighbour may also be to the right.")
+        expect(not found.equal(~right(6, 3)), "it is upside down: True means *may attend*.")
+        expect(not found.diagonal().logical_not().any(), "each position sees itself.")
+    expect_tensor(found, right(6, 3), "position i sees j where i and j are at most window // 2 apart.")
+    for length, window in ((8, 5), (3, 7), (1, 1)):
+        hint = f"it is right for a window of 3, but not for a length of {length} and a window of {window}."
+        expect_tensor(call(my_local_mask, length, window), right(length, window), hint)
+    return (
+        "Table 1 of the paper calls it restricted self-attention. Joined to `causal_mask` by `&`, it looks back only."
+    )
+
+
+def _on_cpu(found: Any) -> Any:
+    return found.detach().cpu() if isinstance(found, Tensor) else found
+
+
+def _sizes(shape: Any) -> list[int]:
+    shape = as_list(shape)
+    if isinstance(shape, str) or not hasattr(shape, "__iter__"):
+        raise Wrong("a shape was expected, such as [2, 4, 5, 7].")
+    sizes = [as_list(size) for size in shape]
+    expect(all(isinstance(size, int) for size in sizes), "a shape is made of whole numbers, such as [2, 4, 5, 7].")
+    return sizes
