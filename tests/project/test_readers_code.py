@@ -1,0 +1,258 @@
+"""The classes and functions that the reader writes in notebooks 02, 03 and 04 compute what the library's do."""
+
+import ast
+import importlib
+import inspect
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.testing import assert_close
+
+from transformer_lib.checkpoint import SHIPPED_MODEL, load_model
+from transformer_lib.data.corpora import CorpusError, load_corpus
+from transformer_lib.inference import bleu
+from transformer_lib.inference.translator import Translator
+from transformer_lib.model.config import TransformerConfig
+
+ROOT = Path(__file__).parents[2]
+FILES = ("attention", "masks", "embeddings", "sublayers", "encoder", "decoder", "transformer")
+MODULES = [importlib.import_module(f"transformer_lib.model.{name}") for name in FILES]
+LIBRARY = {
+    name: thing
+    for module in MODULES
+    for name, thing in vars(module).items()
+    if getattr(thing, "__module__", "") == module.__name__ and not name.startswith("_")
+}
+WRITTEN = {
+    "02": {"scaled_dot_product_attention", "MultiHeadAttention"},
+    "03": {"padding_mask", "causal_mask", "target_mask"},
+    "04": {"TokenEmbedding", "SinusoidalPositionalEncoding", "LearnedPositionalEncoding", "InputEmbedding"}
+    | {"PositionwiseFeedForward", "EncoderLayer", "Encoder", "DecoderLayer", "Decoder", "Transformer"},
+}
+SMALL = {"d_model": 16, "num_heads": 4, "d_ff": 32, "num_layers": 2, "max_len": 20}
+SRC = torch.tensor([[2, 8, 4, 7, 9, 3], [2, 9, 3, 1, 1, 1]])  # 1 is padding
+TGT = torch.tensor([[2, 5, 6, 7], [2, 9, 1, 1]])
+
+
+def definitions(number):
+    """Each class and function that a notebook's cells define, by its name: the last text, if there are several."""
+    (path,) = (ROOT / "notebooks").glob(f"{number}_*.ipynb")
+    found = {}
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code" and "%pip" not in source:
+            for node in ast.parse(source).body:
+                if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                    decorated = min(one.lineno for one in (node, *node.decorator_list)) - 1
+                    found[node.name] = "\n".join(source.splitlines()[decorated : node.end_lineno])
+    return found
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return {number: definitions(number) for number in WRITTEN}
+
+
+@pytest.fixture(scope="module")
+def reader(texts):
+    """What the reader has after notebook 04, in the order in which it was written."""
+    names = {"torch": torch, "math": math, "nn": nn, "F": F, "PAD": 1, "SOS": 2, "EOS": 3}
+    for number in WRITTEN:
+        for name in [*(name for name in texts[number] if name in LIBRARY), *(["greedy"] if number == "04" else [])]:
+            exec(texts[number][name], names)
+    return names
+
+
+def moved(theirs):
+    """Move weights off their starting values, so that a gain that is a bias, or one norm for another, would show."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter += 0.2 * torch.randn_like(parameter)
+    return theirs
+
+
+def both(reader, name, *arguments, **named):
+    """The reader's and the library's, with the same weights, in training mode."""
+    mine, theirs = reader[name](*arguments, **named), moved(LIBRARY[name](*arguments, **named))
+    mine.load_state_dict(theirs.state_dict(), strict=True)
+    theirs.load_state_dict(mine.state_dict(), strict=True)
+    return mine, theirs
+
+
+def gradients(module, *outputs):
+    """The gradient of every weight, for a loss that looks at every number of the outputs."""
+    module.zero_grad()
+    generator = torch.Generator().manual_seed(1)
+    sum((output * torch.randn(output.shape, generator=generator)).sum() for output in outputs).backward()
+    return {name: parameter.grad for name, parameter in module.named_parameters()}
+
+
+def test_every_box_is_written(texts):
+    for number, names in WRITTEN.items():
+        assert names <= set(texts[number])
+        assert names <= set(LIBRARY)
+
+
+def test_what_notebook_04_repeats_is_what_was_written_before(texts):
+    for number in ("02", "03"):
+        for name in WRITTEN[number]:
+            assert texts["04"][name] == texts[number][name]
+    for number in WRITTEN:
+        for name in set(texts[number]) & set(LIBRARY):
+            assert all(texts[other].get(name, texts[number][name]) == texts[number][name] for other in WRITTEN), name
+
+
+def test_no_class_is_longer_than_a_screen(texts):
+    for number in WRITTEN:
+        for name, text in texts[number].items():
+            assert len(text.splitlines()) <= 32, name
+
+
+def test_attention_and_masks(reader):
+    query, key, value = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 6, 8), torch.randn(2, 4, 6, 8)
+    for mask in (None, reader["padding_mask"](SRC, 1)):
+        mine = reader["scaled_dot_product_attention"](query, key, value, mask)
+        assert_close(mine, LIBRARY["scaled_dot_product_attention"](query, key, value, mask))
+    for name, arguments in {"padding_mask": (SRC, 1), "target_mask": (TGT, 1), "causal_mask": (7,)}.items():
+        assert reader[name](*arguments).equal(LIBRARY[name](*arguments))
+
+
+def test_multi_head_attention(reader):
+    mine, theirs = both(reader, "MultiHeadAttention", 16, 4)
+    query, memory, mask = torch.randn(2, 4, 16), torch.randn(2, 6, 16), LIBRARY["padding_mask"](SRC, 1)
+    outputs = mine(query, memory, memory, mask), theirs(query, memory, memory, mask, need_weights=True)
+    assert_close(*outputs)
+    assert_close(gradients(mine, outputs[0][0]), gradients(theirs, outputs[1][0]))
+
+
+def test_embeddings_and_feed_forward(reader):
+    mine, theirs = both(reader, "TokenEmbedding", 10, 16)
+    assert_close(mine(SRC), theirs(SRC))
+    for kind in ("SinusoidalPositionalEncoding", "LearnedPositionalEncoding"):
+        mine, theirs = both(reader, kind, 300, 16)
+        assert_close(mine(300), theirs(300), atol=0, rtol=0)
+    mine, theirs = (
+        names["InputEmbedding"](names["TokenEmbedding"](10, 16), names["LearnedPositionalEncoding"](20, 16), 0.5)
+        for names in (reader, LIBRARY)
+    )
+    mine.load_state_dict(moved(theirs).state_dict(), strict=True)
+    torch.manual_seed(2)
+    expected = theirs(SRC)
+    torch.manual_seed(2)
+    assert_close(mine(SRC), expected)
+    mine, theirs = both(reader, "PositionwiseFeedForward", 16, 32)
+    x = torch.randn(2, 6, 16)
+    assert_close(gradients(mine, mine(x)), gradients(theirs, theirs(x)))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("name", ["EncoderLayer", "DecoderLayer"])
+def test_layers(reader, name, norm_first, dropout):
+    """With dropout and the same seed, too: both drop the same numbers, at the same places."""
+    mine = reader[name](16, 4, 32, dropout=dropout, norm_first=norm_first)
+    theirs = moved(LIBRARY[name](16, 4, 32, dropout=dropout, inner_dropout=dropout, norm_first=norm_first))
+    mine.load_state_dict(theirs.state_dict(), strict=True)
+    src_mask, tgt_mask = LIBRARY["padding_mask"](SRC, 1), LIBRARY["target_mask"](TGT, 1)
+    x, memory = torch.randn(2, 4, 16), torch.randn(2, 6, 16)
+    arguments = (memory, src_mask) if name == "EncoderLayer" else (x, memory, tgt_mask, src_mask)
+    torch.manual_seed(3)
+    found = mine(*arguments)
+    torch.manual_seed(3)
+    expected = theirs(*arguments, need_weights=True)
+    assert_close(found, expected)
+    assert_close(gradients(mine, found[0]), gradients(theirs, expected[0]))
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_the_whole_model(reader, norm_first, tied, positions):
+    config = TransformerConfig(
+        12, 12, **SMALL, dropout=0.0, norm_first=norm_first, tie_embeddings=tied, positions=positions
+    )
+    mine, theirs = both(reader, "Transformer", config)
+    assert sum(p.numel() for p in mine.parameters()) == theirs.num_parameters()
+    logits = mine(SRC, TGT), theirs(SRC, TGT)
+    assert_close(*logits, atol=1e-4, rtol=1e-4)
+    assert_close(gradients(mine, logits[0]), gradients(theirs, logits[1]), atol=1e-3, rtol=1e-3)
+    memory, memory_mask = mine.encode(SRC)
+    expected = theirs.encode(SRC)
+    assert_close((memory, memory_mask), expected)
+    assert_close(mine.decode(TGT, memory, memory_mask), theirs.decode(TGT, *expected), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_both_stacks_keep_their_maps(reader, norm_first):
+    config = TransformerConfig(12, 12, **SMALL, norm_first=norm_first)
+    mine, theirs = both(reader, "Transformer", config)
+    mine.eval()
+    memory, encoder = mine.encoder(mine.src_embedding(SRC), LIBRARY["padding_mask"](SRC, 1))
+    masks = LIBRARY["target_mask"](TGT, 1), LIBRARY["padding_mask"](SRC, 1)
+    _, decoder, cross = mine.decoder(mine.tgt_embedding(TGT), memory, *masks)
+    assert_close((encoder, decoder, cross), tuple(theirs.attention_maps(SRC, TGT)))
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_untrained_weights_are_of_the_librarys_size(reader, tied):
+    config = TransformerConfig(300, 300, d_model=64, num_layers=1, tie_embeddings=tied)
+    torch.manual_seed(0)
+    mine, theirs = reader["Transformer"](config).state_dict(), LIBRARY["Transformer"](config).state_dict()
+    for name, tensor in theirs.items():
+        if tensor.dim() > 1:
+            assert mine[name].std().item() == pytest.approx(tensor.std().item(), rel=0.1), name
+
+
+@pytest.fixture(scope="module")
+def saved():
+    return load_model(SHIPPED_MODEL)
+
+
+@pytest.fixture(scope="module")
+def readers_model(reader, saved):
+    model = reader["Transformer"](saved.model.config).eval()
+    model.load_state_dict(saved.model.state_dict(), strict=True)
+    saved.model.load_state_dict(model.state_dict(), strict=True)
+    return model
+
+
+def greedily(reader, model, saved, sentences):
+    """Translate with the reader's model and the reader's greedy search, a hundred sentences of one length at a time."""
+    german, english = saved.tokenizers["src"], saved.tokenizers["tgt"]
+    ids = [torch.tensor(german.encode(sentence)) for sentence in sentences]
+    by_length = sorted(range(len(ids)), key=lambda i: len(ids[i]))
+    found = {}
+    for start in range(0, len(by_length), 100):
+        batch = by_length[start : start + 100]
+        src = pad_sequence([ids[i] for i in batch], batch_first=True, padding_value=german.pad_id)
+        most = {"most": src.shape[1] + 20} if "most" in inspect.signature(reader["greedy"]).parameters else {}
+        for i, written in zip(batch, reader["greedy"](model, src, **most).tolist(), strict=True):
+            found[i] = english.join(english.decode(written))
+    return [found[i] for i in range(len(ids))]
+
+
+def test_the_shipped_weights_translate_in_the_readers_model(reader, readers_model, saved):
+    (found,) = greedily(reader, readers_model, saved, ["Der Mann hebt den Ball auf."])
+    assert found == "the man is raising the ball."
+
+
+def test_the_readers_model_scores_what_the_librarys_does(reader, readers_model, saved):
+    """All of the test split, where Multi30k is on this machine; 41.55 BLEU is what the model's card says."""
+    try:
+        pairs = load_corpus("multi30k")["test_2016_flickr"]
+    except CorpusError:
+        pytest.skip("Multi30k cannot be had here")
+    english = saved.tokenizers["tgt"]
+    found = greedily(reader, readers_model, saved, [pair.src for pair in pairs])
+    expected = Translator.from_saved(saved)([pair.src for pair in pairs[:100]], beam_size=1)
+    assert sum(one == other for one, other in zip(found, expected, strict=False)) >= 99
+    measured = bleu.by_definition([english.words(one) for one in found], [english.words(pair.tgt) for pair in pairs])
+    print(f"the reader's model: {measured:.2f} BLEU")
+    assert measured == pytest.approx(41.55, abs=0.1)
