@@ -104,6 +104,48 @@ def test_its_reading_time_is_honest(cells):
     assert f"Reading time: {minutes} minutes" in "".join(cells[0]["source"])
 
 
+# What prose may quote though no output of its notebook prints it: facts about others, and labels in pictures.
+QUOTED = {
+    "00": {"29,000", "43.71"},  # Multi30k; `transformer-lib evaluate`
+    "01": {"31,014", "0.95"},  # Multi30k; an example
+    "02": {"1.61"},  # ln 5
+    "04": {"25.7", "25.8", "29,000"},  # the paper's Table 3, row (E); Multi30k
+    "05": {"29,000", "0.599", "0.004", "1.15", "2.018", "4.51", "4.75"},  # its curve; a published log; StepLR
+    "06": {"1.08", "1.35", "0.09", "2.2", "2.7"},  # its tree of hypotheses; an exercise's table
+    "08": {"0.51", "28.4", "1.6"},  # another scale; the paper's Table 2; a rounded interval
+}
+
+
+def numbers_in(text):
+    return re.findall(r"(?<![\w.^/])\d[\d,]*(?:\.\d+)?(?!\w*\.?\d)", text)
+
+
+@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.name[:2] in CORE], ids=lambda path: path.stem)
+def test_what_prose_quotes_is_what_the_outputs_say(path):
+    """Numbers with decimals or thousands, up to rounding, also as percentages."""
+    printed = [float(number.replace(",", "")) for number in numbers_in(everything_printed(read(path)))]
+    prose = re.sub(
+        r"```.*?```|`[^`]*`|\]\([^)]*\)|<details>.*?</details>", "", text_of(read(path)[1:]), flags=re.DOTALL
+    )
+    for number in set(re.findall(r"(?<![\w.·^/\d])(\d[\d,]*\.\d+|\d{1,3}(?:,\d{3})+)(?![\w.]*\d)", prose)):
+        decimals, value = len(number.partition(".")[2]), float(number.replace(",", ""))
+        close = any(abs(round(scale * one, decimals) - value) < 1e-9 for one in printed for scale in (1, 100))
+        assert close or number in QUOTED.get(path.name[:2], ()), number
+
+
+def everything_printed(cells):
+    parts = []
+    for cell in code_of(cells):
+        parts.append("".join(cell["source"]))
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            parts += [
+                "".join(output.get("text", "")),
+                *("".join(data.get(f"text/{kind}", "")) for kind in ("plain", "html")),
+            ]
+    return "\n".join(parts)
+
+
 def test_the_core_path_is_short():
     words = {path.name[:2]: words_of(read(path)) for path in NOTEBOOKS}
     most = dict(zip(CORE, (1300, 2200, 3000, 2200, 3200, 3000, 2600, 2200, 2600), strict=True))
