@@ -101,7 +101,8 @@ def beam_search(
 
     A beginning that is among the best ``beam_size`` and ends in ``<eos>`` is finished; the others fill the beam. A
     sentence is done when ``beam_size`` of its hypotheses are finished and one of them scores at least as well as the
-    best open one does so far. With a beam of 1 this is greedy search.
+    best open one does so far. With a length penalty, a longer one might still have overtaken it: like most systems,
+    this one does not wait for that. With a beam of 1 this is greedy search.
 
     Args:
         model: in evaluation mode.
@@ -144,12 +145,13 @@ def beam_search(
         is_eos = token == eos_id
         out_of_length = (length >= limits[sentences])[:, None]
         ends = ((is_eos | out_of_length) & candidate_log_probs.isfinite())[:, :beam_size]
-        for i, j in ends.nonzero().tolist():
-            ids = [*tgt[candidate_rows[i, j], 1:].tolist(), token[i, j].item()]
-            log_prob = candidate_log_probs[i, j].item()
-            finished[sentences[i]].append(
-                Hypothesis(ids, log_prob, log_prob / length_penalty_factor(length, length_penalty))
-            )
+        i, j = ends.nonzero(as_tuple=True)
+        ended = torch.cat([tgt[candidate_rows[i, j], 1:], token[i, j, None]], dim=1)  # [ended, length]
+        for sentence, ids, log_prob in zip(  # three transfers from a GPU, however many have ended
+            sentences[i].tolist(), ended.tolist(), candidate_log_probs[i, j].tolist(), strict=True
+        ):
+            score = log_prob / length_penalty_factor(length, length_penalty)
+            finished[sentence].append(Hypothesis(ids, log_prob, score))
 
         open_candidates = candidate_log_probs.masked_fill(is_eos, -torch.inf)
         log_probs, chosen = open_candidates.topk(beam_size, dim=1)  # [sentences, beam]
@@ -190,11 +192,12 @@ class _StepDecoder:
             memory = self.memory.repeat_interleave(width, dim=0)  # [rows, src_len, d_model]
             memory_mask = self.memory_mask.repeat_interleave(width, dim=0)
             logits = self.model.decode(tgt, memory, memory_mask)[:, -1]
-        logits[:, [self.model.config.pad_id, sos_id]] = -torch.inf
+        for never in (self.model.config.pad_id, sos_id):
+            logits[:, never] = -torch.inf
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        """Go on with these rows, of these sentences, in this order."""
+        """Continue with these rows, of these sentences, in this order."""
         if self.cache is not None:
             self.cache.select(rows, sentences)
         elif len(sentences) < len(self.memory):
