@@ -33,7 +33,5 @@ def test_a_gpu_that_cannot_compute_is_not_picked(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch, "ones", no_kernel)
-    with pytest.warns(
-        UserWarning, match="device 'cuda', but it cannot compute: CUDA error: no kernel image"
-    ):
+    with pytest.warns(UserWarning, match="device 'cuda', but it cannot compute: CUDA error: no kernel image"):
         assert device._computes("cuda") is False

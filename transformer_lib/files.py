@@ -70,24 +70,31 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         FileExistsError: another process, or another training of this one, holds the lock; the message says which.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path, holder = folder / LOCK_FILE, ""
+    path, lock, holder, is_new = folder / LOCK_FILE, filelock.FileLock(folder / LOCK_FILE), "", not folder.exists()
     with contextlib.suppress(OSError, ValueError):  # Windows lets nobody read a file that is locked
         holder = f" (process {int(path.read_text())})"
     try:
-        with filelock.FileLock(path, timeout=0):
-            with contextlib.suppress(OSError):
-                path.write_text(str(os.getpid()))
-            try:
-                yield
-            finally:
-                with contextlib.suppress(OSError):  # Windows keeps a file that is open
-                    path.unlink()
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
     except filelock.Timeout:
         raise FileExistsError(
             f"{folder} is in use by another training{holder}: wait until it has ended, or choose another output "
             "folder (--output)"
         ) from None
+    except OSError as error:
+        reason = f"{error.strerror or error}; what was there before is unchanged"
+        raise OSError(error.errno, reason, str(folder)) from error
+    with contextlib.suppress(OSError):
+        path.write_text(str(os.getpid()))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # Windows keeps a file that is open; a disk may have become read-only
+            path.unlink()
+        lock.release()
+        if is_new:
+            with contextlib.suppress(OSError):  # it is not empty: something came of the training
+                folder.rmdir()
 
 
 @contextlib.contextmanager
@@ -126,7 +133,7 @@ def remove_unfinished(path: str | Path) -> None:
 def replace_file(path: str | Path, content: bytes) -> None:
     """Write a whole file under a temporary name, then rename it: ``path`` holds the old content or the new, never half.
 
-    What a link points to is replaced, and not the link. Into what is not a file, such as ``/dev/stdout``, it is written.
+    What a link points to is replaced, and not the link. What is not a file, such as ``/dev/stdout``, is written into.
 
     Raises:
         OSError: it cannot be written (a full disk, a folder without permission); what was there before is unchanged.
