@@ -521,34 +521,38 @@ def whole_model() -> Figure:
         606,
         "The whole model in one picture",
         "Left, from bottom to top: the German sentence 'der mann hebt den ball auf .' enters the embedding, which "
-        "turns each word into a vector; then the encoder, N layers of self-attention, in which each word looks at "
-        "all the others, and feed-forward, which works on each word by itself. The result is the memory: one "
-        "vector for each German word, in its context. Right: the English so far, '<sos> the man is raising the', "
-        "enters an embedding and the decoder, N layers of self-attention, in which each word looks at those before "
-        "it, cross-attention, in which it looks at the memory, and feed-forward. Linear and softmax give each "
-        f"English word a probability of being next: {NEXT_WORD}. The word that is chosen joins "
+        "turns each word and its place into a vector; then the encoder, N layers of self-attention, in which each word "
+        "looks at every word, and feed-forward, which works on each word by itself. The result is the memory: one "
+        "vector per German word, in its context. Right: the English so far, '<sos> the man is raising the', "
+        "enters an embedding and the decoder, N layers of self-attention, in which each word looks at itself and the "
+        "words before it, cross-attention, in which it looks at the memory, and feed-forward. Linear and softmax give "
+        f"each English word a probability of being next: {NEXT_WORD}. The word that is chosen joins "
         "the English so far, and the next round begins.",
     )
     source_x, target_x, bottom = 190, 540, figure.height - 56
 
     source = _words(figure, source_x, bottom, GERMAN)
     figure.text(source_x, bottom + 22, "German sentence", "middle", bold=True, colour=INK)
-    embedding = _noted(figure, "embedding", source_x, source.top - 26, "Embedding", "each word becomes a vector")
+    embedding = _noted(
+        figure, "embedding", source_x, source.top - 26, "Embedding", "a vector for each word and its place"
+    )
     figure.up(source, embedding)
     encoder = (
-        ("attention", "Self-attention", "each word looks at all the others"),
+        ("attention", "Self-attention", "each word looks at every word"),
         ("feed_forward", "Feed-forward", "each word by itself"),
     )
     boxes = _noted_stack(figure, embedding, "Encoder × N", encoder)
-    memory = _noted(figure, "data", source_x, boxes[-1].top - 84, "Memory", "one vector a word, in its context")
+    memory = _noted(figure, "data", source_x, boxes[-1].top - 84, "Memory", "one vector per word, in its context")
     figure.up(boxes[-1], memory)
 
     target = _words(figure, target_x, bottom, ENGLISH)
     figure.text(target_x, bottom + 22, "English so far", "middle", bold=True, colour=INK)
-    embedding = _noted(figure, "embedding", target_x, target.top - 26, "Embedding", "each word becomes a vector")
+    embedding = _noted(
+        figure, "embedding", target_x, target.top - 26, "Embedding", "a vector for each word and its place"
+    )
     figure.up(target, embedding)
     decoder = (
-        ("attention", "Self-attention", "each word looks at those before it"),
+        ("attention", "Self-attention", "looks at itself and the words before"),
         ("attention", "Cross-attention", "each word looks at the memory"),
         ("feed_forward", "Feed-forward", "each word by itself"),
     )

@@ -269,7 +269,7 @@ def cache_size(my_cache_size: Callable[[TransformerConfig, int, int], int]) -> s
             (right // layers, "each layer has a cache of its own."),
             (right // d_model, "a key is not one number but d_model of them, over all heads."),
             (right * heads, "the heads share d_model: each key of a head has d_model / num_heads numbers."),
-            (right // heads, "that is one head's; all of them together have d_model numbers a position."),
+            (right // heads, "that is one head's; all of them together have d_model numbers per position."),
             (2 * layers * d_model * tgt_len, "cross-attention has keys and values, too: those of the source."),
             (2 * layers * d_model * src_len, "self-attention has keys and values, too: those of the target."),
             (2 * right, "the encoder has finished: only the decoder's layers need a cache."),

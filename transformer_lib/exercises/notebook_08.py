@@ -98,7 +98,7 @@ def clipped(my_matches: Callable[[Tokens, list[Tokens], int], tuple[int, int]]) 
             )
             expect(
                 matches != sum(any(ngram in text for text in theirs) for ngram in ngrams),
-                f"{where}: no n-gram is paid more often than one reference has it. Clip.",
+                f"{where}: no n-gram is credited more often than one reference has it. Clip.",
             )
             added = sum(min(ngrams.count(n), sum(text.count(n) for text in theirs)) for n in set(ngrams))
             expect(
@@ -126,7 +126,9 @@ def corpus_bleu(my_bleu: Callable[[list[Tokens], list[list[Tokens]]], float]) ->
         found = as_number(call(my_bleu, deepcopy(hypotheses), deepcopy(references)))
         for hint, wrong in _wrong_scores(metric, hypotheses, references).items():
             expect(abs(wrong - right) < 0.05 or not _near(found, wrong, 1e-4), hint)
-        expect_number(found, right, f"with {number} reference{'s' * (number > 1)} a sentence, it is {right:.2f}.", 1e-4)
+        expect_number(
+            found, right, f"with {number} reference{'s' * (number > 1)} per sentence, it is {right:.2f}.", 1e-4
+        )
     try:
         nothing = call(my_bleu, [["two", "dogs", "play", "."]], [[["two", "dogs", "are", "playing", "."]]])
     except Wrong as stopped:
@@ -213,7 +215,7 @@ def narrower(times_as_many: float, plus_minus_of_250: float) -> str:
     expect(not _near(half_width, 0.8), "fewer sentences say less: the interval gets wider, not narrower.")
     expect(not _near(half_width, 1.6), "250 sentences cannot say as much as 1,000.")
     expect_number(half_width, 3.2, "250 is a quarter of 1,000: use your first answer.", 1e-3)
-    return "a tenth of the width takes a hundred times the sentences, so do not trust the digits behind the point."
+    return "a tenth of the width takes a hundred times the sentences, so do not trust the decimals."
 
 
 _REFERENCE = "a man in a red shirt is playing the guitar on the street ."

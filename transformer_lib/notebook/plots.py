@@ -41,7 +41,7 @@ _SIGNS = LinearSegmentedColormap.from_list("signs", ["#f0a860", "#f7f7f9", "#86b
 _TREE_LOOKS = {  # text, box, line, line width
     "best": ("white", "#31568c", "#31568c", 2.5),
     "kept": ("black", "white", "#31568c", 1.2),
-    "cut": ("#8a8a94", "white", "#d0d0d8", 1.0),
+    "cut": ("#5f5f6b", "white", "#d0d0d8", 1.0),
 }
 _DASHES = ("-", "--", "-.", ":")  # curves can be told apart without their colours
 

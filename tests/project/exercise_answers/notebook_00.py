@@ -67,6 +67,7 @@ RIGHT = {
     "00.4": [
         (READS, "Ein Mann liest kein Buch.", "no"),
         ("Ein Hund schläft.", "Ein Hund schläft nicht.", "not"),
+        ("Ein Hund schläft.", "Ein Nilpferd schläft.", "hippo"),
         ("Eine Frau füttert eine Katze.", "Eine Frau füttert einen Pinguin.", "a penguin"),
     ],
 }

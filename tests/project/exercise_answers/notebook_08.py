@@ -240,7 +240,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (corpus_bleu(choose=lambda lengths, own: min(lengths, key=lambda n: (abs(n - own), -n))), "equally close"),
         (with_logarithms, "stopped with ValueError"),
         (lambda hypotheses, references: "37", "a number was expected"),
-        (lambda hypotheses, references: 50.0, "with 1 reference a sentence"),
+        (lambda hypotheses, references: 50.0, "with 1 reference per sentence"),
         (lambda hypotheses, references: math.nan, "this is nan"),
         (lambda hypotheses, references: corpus_bleu()(references, hypotheses), "stopped with"),
     ],
