@@ -69,6 +69,7 @@ book: $(READY)
 	@cp -pR $(NOTEBOOKS)/[0-9]*.ipynb $(wildcard notebooks/solutions) $(BOOK)-source/notebooks
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir book $(BOOK)-source $(BOOK) \
 		|| (rm -rf $(BOOK) && false)  # or the next build would skip the pages that have not changed
+	@$(BIN)/python book/translator/write_weights.py $(BOOK)/translator
 	@echo $(BOOK)/index.html
 
 # Two processes of one thread each: with more threads, the two would wait for each other's.

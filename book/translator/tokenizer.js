@@ -1,0 +1,94 @@
+// Text → subwords → ids, and back: what sentencepiece does inside transformer_lib/data/subwords.py.
+
+const [UNK_ID, PAD_ID, SOS_ID, EOS_ID] = [0, 1, 2, 3];
+
+class SubwordTokenizer {
+  /**
+   * pieces: the vocabulary; after four specials, in the order in which byte-pair encoding learned them.
+   * charsmap: bytes that say which letters are written as which others, such as "ﬁ" as "fi": the length of a trie in
+   * four bytes, the trie, and the replacements, each of which ends in a zero.
+   */
+  constructor(pieces, charsmap) {
+    this.pieces = pieces;
+    this.ids = new Map(pieces.map((piece, id) => [piece, id]).slice(EOS_ID + 1)); // nobody can type a special
+    const size = new Uint32Array(charsmap.slice(0, 4).buffer)[0];
+    this.trie = new Uint32Array(charsmap.slice(4, 4 + size).buffer);
+    this.replacements = charsmap.subarray(4 + size);
+  }
+
+  /** Cut a sentence into pieces: {tokens, ids}, both from <sos> to <eos>. Letters that nobody learned are <unk>. */
+  encode(sentence) {
+    if (/\p{Surrogate}/u.test(sentence)) throw new Error("The text holds half a character. Was it cut in two?");
+    const words = this.normalize(sentence.toLowerCase()).match(/▁[^▁]*/g) ?? [];
+    let tokens = [], unknown = false; // unknown letters in a row are one piece
+    for (const piece of words.flatMap((word) => this.merge([...word]))) {
+      const known = this.ids.has(piece);
+      if (unknown && !known) tokens[tokens.length - 1] += piece;
+      else tokens.push(piece);
+      unknown = !known;
+    }
+    tokens = tokens.filter((token) => this.ids.has(token) || /[^\s\x85]/.test(token)); // Python takes \x85 for a space
+    if (!tokens.length) throw new Error("Please write at least one word.");
+    const ids = tokens.map((token) => this.ids.get(token) ?? UNK_ID);
+    return { tokens: ["<sos>", ...tokens, "<eos>"], ids: [SOS_ID, ...ids, EOS_ID] };
+  }
+
+  /** Put ids together to a sentence, up to the first <eos>. */
+  decode(ids) {
+    const end = ids.indexOf(EOS_ID);
+    const written = ids.slice(0, end < 0 ? ids.length : end).filter((id) => id !== SOS_ID && id !== PAD_ID);
+    const text = written.map((id) => (id === UNK_ID ? " ⁇ " : this.pieces[id])).join("");
+    return text.replace(/^▁+/, "").replaceAll("▁", " ");
+  }
+
+  /** Write a sentence with the letters of the table, one ▁ for any number of spaces, and a ▁ at its beginning. */
+  normalize(sentence) {
+    const bytes = new TextEncoder().encode(sentence);
+    const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+    let text = "▁", afterSpace = true;
+    for (let i = 0; i < bytes.length; ) {
+      let [end, start] = this.longestKey(bytes, i);
+      let piece;
+      if (end) {
+        piece = decoder.decode(this.replacements.subarray(start, this.replacements.indexOf(0, start)));
+      } else {
+        for (end = i + 1; (bytes[end] & 0xc0) === 0x80; ) end++; // to where the next character begins
+        piece = decoder.decode(bytes.subarray(i, end));
+      }
+      if (afterSpace) piece = piece.replace(/^ +/, "");
+      if (piece) afterSpace = piece.endsWith(" ");
+      text += piece;
+      i = end;
+    }
+    return text.replaceAll(" ", "▁").replace(/▁+$/, "");
+  }
+
+  /** Walk the trie along the bytes: where the longest key that begins at `i` ends, and where its replacement begins. */
+  longestKey(bytes, i) {
+    const children = (unit) => (unit >>> 10) << ((unit & 0x200) >>> 6);
+    let node = children(this.trie[0]), longest = [];
+    for (; i < bytes.length; i++) {
+      node ^= bytes[i];
+      const unit = this.trie[node];
+      if ((unit & 0x800000ff) !== bytes[i]) break;
+      node ^= children(unit);
+      if (unit & 0x100) longest = [i + 1, this.trie[node] & 0x7fffffff];
+    }
+    return longest;
+  }
+
+  /** Join the two neighbours that were learned first, the left-most of equals, until no two make a piece. */
+  merge(symbols) {
+    const learned = (i) => this.ids.get(symbols[i] + symbols[i + 1]) ?? Infinity;
+    const ranks = symbols.slice(1).map((_, i) => learned(i)); // of each symbol with the next
+    for (;;) {
+      let first = 0;
+      for (let i = 1; i < ranks.length; i++) if (ranks[i] < ranks[first]) first = i;
+      if (!(ranks[first] < Infinity)) return symbols;
+      symbols.splice(first, 2, symbols[first] + symbols[first + 1]);
+      ranks.splice(first, 1);
+      if (first > 0) ranks[first - 1] = learned(first - 1);
+      if (first < ranks.length) ranks[first] = learned(first);
+    }
+  }
+}

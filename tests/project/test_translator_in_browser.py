@@ -1,0 +1,540 @@
+"""The page "Try it": the model in JavaScript computes what the library computes, and readers can use the page."""
+
+import functools
+import http.server
+import json
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from test_nasty_text import NASTY
+
+from transformer_lib.data.corpora import CorpusError, load_corpus
+from transformer_lib.inference import bleu
+from transformer_lib.inference.search import beam_search, greedy_search
+from transformer_lib.inference.translator import Translator
+
+ROOT = Path(__file__).parents[2]
+BOOK = ROOT / "book"
+SENTENCE, TRANSLATION = "Im Park spielen zwei Kinder Fußball.", "two children are playing soccer in the park."
+NASTIER = {  # what sentencepiece's table of letters changes, and what it leaves alone
+    "one letter for two": "ﬁsch ﬀ ß ẞ ĳ Ǆ",
+    "wide letters": "ＥＩＮ　Ｈｕｎｄ！ ①② ㎏ ½",
+    "letters in parts": "fu\u0308r scho\u0308n A\u030a \u1e9b\u0323",
+    "lower-casing": "İSTANBUL ΣΊΣΥΦΟΣ ÄÖÜ DŽ Ω",
+    "Korean in parts": "한국어 \u1112\u1161\u11ab ﾡￂﾤ",
+    "quotation marks and dashes": "„Hund“ ‚Katze‘ – — … ‐ \u00ad",
+    "spaces of all kinds": "\u2003ein\u2009hund\u3000\u2028läuft\u0085schnell\x1c\x1f",
+    "▁ at the ends": "▁▁ein▁ ▁hund▁▁",
+    "unknown letters in a row": "日本語 ein 犬犬犬hund☃☃",
+    "numbers and signs": "3,50 € für 2½ kg @home #1 50% a_b a/b",
+    "a long word": "Donaudampfschifffahrtsgesellschaftskapitänsmütze",
+    "one letter, often": "a" * 500,
+}
+# defined where the scripts of the page are: takes JSON, gives JSON
+ANSWER = """
+const drain = (search) => { for (;;) { const { value, done } = search.next(); if (done) return value; } };
+let settings, model, tokenizer;
+function answer([what, ...rest]) {
+  settings ??= unpack(bytes());
+  model ??= new Transformer(settings);
+  tokenizer ??= new SubwordTokenizer(settings.pieces, settings.charsmap);
+  const encode = (sentence) => {
+    try { return tokenizer.encode(sentence); } catch (error) { return { error: error.message }; }
+  };
+  const logits = (src, tgt) => {
+    const source = model.prepare(model.encode(src)), cache = model.emptyCache();
+    return tgt.map((id) => [...model.step([id], [cache], source)[0]]);
+  };
+  const translate = (sentence, beamSize, prefix = []) => {
+    const { ids } = tokenizer.encode(sentence);
+    const found = beamSize > 1
+      ? drain(beamSearch(model, ids, beamSize, settings.search.length_penalty, prefix))
+      : [drain(greedySearch(model, ids, prefix))];
+    return found.map((one) => ({ ...one, text: tokenizer.decode(one.ids) }));
+  };
+  return { encode, logits, translate }[what](...rest);
+}
+"""
+PARTS = "const PARTS = []; var receiveWeights = (part, text) => (PARTS[part] = text);"
+IN_NODE = PARTS + "const bytes = () => new Uint8Array(Buffer.concat(PARTS.map((part) => Buffer.from(part, 'base64'))));"
+IN_BROWSER = PARTS + "const bytes = () => fromBase64(PARTS.join(''));"
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return Translator.load()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A folder with the page, its scripts and its weights, without the book around it."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, BOOK / "translator" / "write_weights.py", folder / "translator"]
+    subprocess.run(command, check=True)
+    markdown = (BOOK / "try_it.md").read_text(encoding="utf-8")
+    parts = "\n".join(re.findall(r"```\{raw\} html\n(.*?)```", markdown, re.DOTALL))
+    page = '<!doctype html><html lang="en" data-theme="light"><meta charset="utf-8">'
+    page += f'<meta name="viewport" content="width=device-width"><title>Try it</title><article>{parts}</article>'
+    (folder / "try_it.html").write_text(page, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module", params=["chromium", "node"])
+def ask(request, site):
+    """Call a function of ``ANSWER`` in JavaScript, once for each of a list of arguments."""
+    scripts = [(site / "translator" / f"{name}.js").read_text("utf-8") for name in ("tokenizer", "model", "search")]
+    weights = sorted((site / "translator").glob("weights_*.js"))
+    if request.param == "node":
+        if not (node := shutil.which("node")):
+            pytest.skip("node is not installed: apt-get install nodejs")
+        program = site / "program.js"
+        loads = [path.read_text(encoding="utf-8") for path in weights]
+        listen = "require('readline').createInterface(process.stdin).on('line', (line) => "
+        listen += "console.log(JSON.stringify(JSON.parse(line).map(answer))));"
+        program.write_text("\n".join([*scripts, IN_NODE, *loads, ANSWER, listen]), encoding="utf-8")
+        with subprocess.Popen([node, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+            def in_node(*calls):
+                process.stdin.write(json.dumps(calls) + "\n")
+                process.stdin.flush()
+                return json.loads(process.stdout.readline())
+
+            yield in_node
+            process.stdin.close()
+    else:
+        browser = request.getfixturevalue("_chromium")
+        (site / "empty.html").write_text("<!doctype html><title>empty</title>", encoding="utf-8")
+        page, problems = browser.open(site / "empty.html")
+        worker = (site / "translator" / "worker.js").read_text(encoding="utf-8")
+        page.add_script_tag(content="\n".join([*scripts, worker, IN_BROWSER, ANSWER]))
+        for path in weights:
+            page.add_script_tag(path=path)
+        run = "calls => JSON.stringify(JSON.parse(calls).map(answer))"
+        yield lambda *calls: json.loads(page.evaluate(run, json.dumps(calls)))
+        assert not problems
+        page.context.close()
+
+
+def sentences():
+    """Test sentences and their references: Multi30k's where it is, else the sample corpus's."""
+    try:
+        pairs = load_corpus("multi30k")["test_2016_flickr"]
+    except CorpusError:
+        corpus = load_corpus("sample")
+        pairs = corpus[corpus.splits[-1]]
+    return [pair.src for pair in pairs], [pair.tgt for pair in pairs]
+
+
+def ids_of(translator, sentence):
+    return [translator.src_tokenizer.vocab[token] for token in translator.source_tokens(sentence)]
+
+
+def test_a_sentence_becomes_the_same_ids(ask, translator):
+    texts, _ = sentences()
+    answers = ask(*(["encode", text] for text in texts))
+    assert [answer["tokens"] for answer in answers] == [translator.source_tokens(text) for text in texts]
+    assert [answer["ids"] for answer in answers] == [ids_of(translator, text) for text in texts]
+
+
+@pytest.mark.parametrize("name", [*NASTY, *NASTIER])
+def test_a_nasty_text_becomes_the_same_ids_or_is_refused(ask, translator, name):
+    text = NASTIER[name] if name in NASTIER else NASTY[name][0]
+    answer = ask(["encode", text])[0]
+    try:
+        tokens = translator.src_tokenizer.tokens(text)
+    except ValueError as error:
+        same = "half a character" if name == "half a character" else "at least one word"
+        assert same in str(error) and same in answer["error"]
+    else:
+        assert answer["tokens"] == ["<sos>", *tokens, "<eos>"]
+        assert answer["ids"] == [translator.src_tokenizer.vocab[token] for token in answer["tokens"]]
+
+
+@torch.inference_mode()
+def test_logits_are_those_of_pytorch(ask, translator):
+    for text in sentences()[0][:3]:
+        src = ids_of(translator, text)
+        tgt = [translator.tgt_tokenizer.sos_id, *greedy_search(translator.model, torch.tensor([src]), 2, 3)[0].ids[:-1]]
+        logits = torch.tensor(ask(["logits", src, tgt])[0])  # [tgt_len, vocab]
+        expected = translator.model(torch.tensor([src]), torch.tensor([tgt]))[0]
+        torch.testing.assert_close(logits, expected, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_translations_are_those_of_the_library(ask, translator, beam_size):
+    texts = sentences()[0][:30]
+    found = [hypotheses[0] for hypotheses in ask(*(["translate", text, beam_size] for text in texts))]
+    expected = translator.translate(texts, beam_size)
+    assert [one["text"] for one in found] == [one.text for one in expected]
+    for name, attribute in (("logProb", "log_prob"), ("score", "score")):
+        torch.testing.assert_close(
+            torch.tensor([one[name] for one in found]),
+            torch.tensor([getattr(one, attribute) for one in expected]),
+            rtol=0,
+            atol=1e-3,
+        )
+
+
+def test_a_beam_finishes_the_same_hypotheses(ask, translator):
+    src = torch.tensor([ids_of(translator, SENTENCE)])
+    expected = beam_search(translator.model, src, 2, 3, 4, translator.length_penalty)[0]
+    assert [one["ids"] for one in ask(["translate", SENTENCE, 4])[0]] == [one.ids for one in expected]
+
+
+def test_a_text_that_never_ends_stops_at_the_librarys_length(ask, translator):
+    text = " ".join(["hund"] * 100)
+    limit = min(len(ids_of(translator, text)) + 50, translator.model.config.max_len)
+    found = ask(["translate", text, 1])[0][0]
+    expected = translator.translate([text], 1)[0]
+    assert found["text"] == expected.text and len(found["ids"]) == len(expected.tgt_tokens) <= limit
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_translation_goes_on_from_a_beginning(ask, translator, beam_size):
+    best = ask(["translate", SENTENCE, beam_size])[0][0]
+    again = ask(["translate", SENTENCE, beam_size, best["ids"][:4]])[0][0]
+    assert again["ids"] == best["ids"] and abs(again["logProb"] - best["logProb"]) < 1e-4
+    other = translator.tgt_tokenizer.vocab["▁dogs"]
+    found = ask(["translate", SENTENCE, beam_size, [best["ids"][0], other]])[0][0]
+    assert found["ids"][:2] == [best["ids"][0], other] and found["ids"][-1] == 3
+    assert ask(["translate", SENTENCE, beam_size, [*best["ids"]]])[0][0]["ids"] == best["ids"]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_all_translations_are_those_of_the_library(ask, translator, beam_size, counted):
+    """An hour's work on a slow machine: the whole test split."""
+    texts, references = sentences()
+    found = [hypotheses[0]["text"] for hypotheses in ask(*(["translate", text, beam_size] for text in texts))]
+    translations = translator.translate(texts, beam_size)
+    same = sum(one == other.text for one, other in zip(found, translations, strict=True))
+    counted(**{f"texts_equal_with_a_beam_of_{beam_size}": same})
+    assert same >= 0.99 * len(texts)
+    ours = bleu.by_definition(
+        [translator.tgt_tokenizer.words(text) for text in found],
+        [translator.tgt_tokenizer.words(text) for text in references],
+    )
+    theirs = bleu.score(translations, references, translator.tgt_tokenizer)[0].value
+    assert abs(ours - theirs) < 0.1
+
+
+# The page, as a reader uses it.
+LONG_TASKS = """
+window.longTasks = [];
+new PerformanceObserver((list) => longTasks.push(...list.getEntries().map(({ duration }) => duration)))
+  .observe({ type: "longtask" });
+"""
+
+
+@pytest.fixture(scope="module")
+def server(site):
+    """The address of a web server that has the page."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *arguments):
+            pass
+
+    handler = functools.partial(Quiet, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as one:
+        thread = threading.Thread(target=one.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{one.server_address[1]}/try_it.html"
+        one.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def show(browser, site):
+    """Open the page, and see in the end that no problem came up: no error, and no request to anywhere else."""
+    opened = []
+
+    def open_page(address=None, **window):
+        page, problems = browser.open(address or site / "try_it.html", **window)
+        page.set_default_timeout(120_000)  # a busy machine may take long, and nothing here is about speed
+        opened.append(problems)
+        return page
+
+    yield open_page
+    assert not any(opened)
+
+
+def translate(page, sentence=SENTENCE):
+    """Type a sentence, press Enter, and wait until its translation stands there."""
+    page.get_by_role("textbox", name="A German sentence").fill(sentence)
+    page.keyboard.press("Enter")
+    wait(page)
+
+
+def wait(page):
+    page.locator(".results:not(.busy) .target button").first.wait_for()
+    page.wait_for_function("document.querySelector('.translator .status').textContent === ''")
+
+
+def written(page):
+    return page.locator(".translation").inner_text()
+
+
+def open_tab(page, name):
+    page.get_by_role("tab", name=name).click()
+    return page.get_by_role("tabpanel", name=name)
+
+
+def token(page, number):
+    return page.get_by_role("group", name="What the model writes").get_by_role("button").nth(number)
+
+
+def shown_words(viewer, part):
+    return viewer.locator({"rows": ".queries span", "columns": ".keys .word"}[part]).all_inner_texts()
+
+
+def shown_weights(viewer):
+    return torch.tensor([float(text) for text in viewer.locator(".keys .word + span").all_inner_texts()])
+
+
+@pytest.mark.parametrize("where", ["from a disk", "from a server"])
+def test_a_sentence_is_translated(show, server, where):
+    page = show(server if where == "from a server" else None)
+    button = page.get_by_role("button", name="Load the model")
+    size = float(re.search(r"\(([\d.]+) MB\)", button.inner_text())[1])
+    assert 10 < size < 20 and not page.locator(".results").is_visible()
+    assert page.evaluate("performance.getEntriesByType('resource').every(({ name }) => !name.includes('weights'))")
+    translate(page)
+    assert written(page) == TRANSLATION
+    assert page.get_by_role("list", name="What the model reads").locator("li").all_inner_texts() == [
+        *("<sos>", "im", "park", "spielen", "zwei", "kinder", "fußball", ".", "<eos>")
+    ]
+    page.get_by_role("radio", name="Greedy").check()
+    page.wait_for_function(
+        "document.querySelector('.translation').textContent.startsWith('two children playing soccer')"
+    )
+    wait(page)
+    assert written(page) == "two children playing soccer in the park."
+
+
+def test_the_model_is_as_large_as_the_page_says(show, site):
+    page = show()
+    said = float(re.search(r"\(([\d.]+) MB\)", page.get_by_role("button", name="Load the model").inner_text())[1])
+    loaded = sum(path.stat().st_size for path in (site / "translator").glob("weights_*.js"))
+    assert abs(loaded / 1e6 - said) < 0.06
+
+
+def test_an_example_is_translated_by_a_click(show):
+    page = show()
+    page.get_by_role("group", name="Examples").get_by_role("button", name="Der Mann hebt den Ball auf.").click()
+    wait(page)
+    assert written(page) == "the man is raising the ball."
+
+
+def test_the_page_is_never_blocked_while_it_translates(show):
+    page = show()
+    translate(page)  # loads the model
+    page.evaluate(LONG_TASKS)
+    longest = []
+    for attempt in range(5):  # a machine that is busy otherwise makes tasks longer, but hardly all the time
+        for tab in ("Alternatives", "Attention", "Beam", "One step"):
+            open_tab(page, tab)
+            translate(page, f"Ein Mädchen mit roter Mütze zieht {attempt} Schlitten den Hügel hinauf.")
+        longest.append(max([0, *page.evaluate("longTasks.splice(0)")]))
+        if longest[-1] <= 50:
+            break
+    assert min(longest) <= 50
+
+
+def test_a_newer_sentence_takes_the_place_of_an_older_one(show):
+    page = show()
+    translate(page)
+    box = page.get_by_role("textbox", name="A German sentence")
+    box.fill("Ein Hund " * 30)
+    page.keyboard.press("Enter")
+    translate(page)
+    assert written(page) == TRANSLATION
+
+
+@pytest.mark.parametrize(("text", "said"), [("  ", "at least one word"), ("hund " * 300, "the model can read 256")])
+def test_what_cannot_be_translated_is_refused_in_words(show, text, said):
+    page = show()
+    page.get_by_role("textbox", name="A German sentence").fill(text)
+    page.keyboard.press("Enter")
+    page.get_by_role("status").get_by_text(said).wait_for()
+    translate(page)
+    assert written(page) == TRANSLATION
+
+
+def test_a_hostile_text_is_text(show):
+    page = show()
+    translate(page, "<img src=x onerror='window.hacked = 1'> </script><script>window.hacked = 1</script>")
+    for tab in ("Alternatives", "Attention", "Beam", "One step"):
+        open_tab(page, tab)
+    assert page.evaluate("window.hacked") is None and page.locator("#translator img").count() == 0
+
+
+def test_the_alternatives_are_the_models_and_the_translation_goes_on_from_one(show, translator):
+    page = show()
+    translate(page)
+    token(page, 2).click()
+    panel = open_tab(page, "Alternatives")
+    model, vocab = translator.model, translator.tgt_tokenizer.vocab
+    tgt = torch.tensor([[2, vocab["▁two"], vocab["▁children"]]])
+    with torch.inference_mode():
+        logits = model(torch.tensor([ids_of(translator, SENTENCE)]), tgt)[0, -1]
+        logits[[1, 2]] = -torch.inf
+    probabilities, ids = logits.softmax(dim=-1).topk(6)
+    expected = [
+        f"{vocab.itos[i].removeprefix('▁')} {100 * p:.1f} %"
+        for i, p in zip(ids.tolist(), probabilities.tolist(), strict=True)
+    ]
+    lines = [
+        " ".join(text.split()).removesuffix(" written") for text in panel.get_by_role("listitem").all_inner_texts()
+    ]
+    assert lines == expected
+    panel.get_by_role("button", name=re.compile("^play ")).click()
+    page.get_by_text("You picked “play”").wait_for()
+    wait(page)
+    assert written(page).startswith("two children play ") and written(page).endswith(".")
+    assert token(page, 2).get_attribute("aria-pressed") == "true"
+    page.get_by_role("button", name="Let the model begin afresh").click()
+    page.get_by_text("You picked").wait_for(state="hidden")
+    wait(page)
+    assert written(page) == TRANSLATION
+
+
+def test_the_source_is_shaded_for_the_token_under_the_mouse_and_under_the_keyboard(show):
+    page = show()
+    translate(page)
+    shades = "[...document.querySelectorAll('.source li')].map((one) => Number(one.style.getPropertyValue('--weight')))"
+    token(page, 1).hover()
+    assert page.locator(".looks").inner_text().startswith("Writing “children”, it looks most at “kinder”")
+    assert abs(sum(page.evaluate(shades)) - 1) < 0.02
+    token(page, 4).focus()
+    assert page.locator(".looks").inner_text().startswith("Writing “soccer”, it looks most at “fußball”")
+
+
+def test_the_heads_can_be_walked_by_keyboard_and_are_the_librarys(show, translator):
+    page = show()
+    translate(page)
+    page.get_by_role("tab", name="Alternatives").focus()
+    page.keyboard.press("ArrowRight")
+    viewer = page.get_by_role("tabpanel", name="Attention").locator(".attention-viewer")
+    maps = translator.translate([SENTENCE], attention=True)[0].attention
+    compare = functools.partial(torch.testing.assert_close, rtol=0, atol=0.0011)
+    compare(shown_weights(viewer), maps.cross[2][0, 0, 0])
+    token(page, 1).press("Enter")  # the viewer follows the token that is chosen
+    compare(shown_weights(viewer), maps.cross[2][0, 0, 1])
+    token(page, 0).press("Enter")
+    page.get_by_role("tab", name="Attention").focus()
+    page.keyboard.press("Tab")  # to the panel
+    page.keyboard.press("Tab")  # to its first menu
+    page.keyboard.press("ArrowUp")  # kind: from cross-attention to the decoder's
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowUp")  # layer: from 3 to 2
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowDown")  # head: from 1 to 2
+    page.keyboard.press("Tab")
+    for row in (1, 2):
+        page.keyboard.press("ArrowRight")
+        compare(shown_weights(viewer), maps.decoder[1][0, 1, row])
+    viewer.get_by_role("combobox", name="Kind").select_option("Encoder self-attention")
+    compare(shown_weights(viewer), maps.encoder[1][0, 1, 2])
+    translate(page, "Ein Hund rennt.")
+    assert shown_words(viewer, "rows") == ["<sos>", "ein", "hund", "rennt", ".", "<eos>"]
+    assert viewer.get_by_role("combobox").evaluate_all("all => all.map((menu) => menu.value)") == [
+        *("Encoder self-attention", "2", "2")
+    ]
+
+
+def test_the_beams_tree_and_its_hypotheses_are_shown(show, translator):
+    page = show()
+    translate(page)
+    panel = open_tab(page, "Beam")
+    assert panel.get_by_role("img", name="The beam as a tree").is_visible()
+    best = [line.split(" ")[0] for line in panel.locator("g.best text").all_text_contents()]
+    assert best[0] == "<sos>" and best[1:4] == ["two", "children", "are"]
+    rows = [row.split("\t") for row in panel.get_by_role("row").all_inner_texts()[1:]]
+    expected = beam_search(
+        translator.model, torch.tensor([ids_of(translator, SENTENCE)]), 2, 3, 4, translator.length_penalty
+    )[0]
+    texts = [translator.tgt_tokenizer.join(translator.tgt_tokenizer.decode(one.ids)) for one in expected]
+    assert [row[3].strip() for row in rows] == texts
+    assert [row[2].strip() for row in rows] == [f"{one.score:.2f}".replace("-", "−") for one in expected]
+
+
+def test_a_step_is_a_chain_of_the_models_own_numbers(show, translator):
+    page = show()
+    translate(page)
+    panel = open_tab(page, "One step")
+    for _ in range(3):
+        panel.get_by_role("button", name="Next step").press("Enter")
+    assert panel.get_by_role("status").inner_text() == "Step 4 of 10"
+    titles = panel.locator(".chain > li > .title").all_inner_texts()
+    assert titles == [
+        *("Ids", "Vectors of 256 numbers", "Decoder layer 1", "Decoder layer 2", "Decoder layer 3"),
+        *("Logits", "Softmax", "Choice"),
+    ]
+    model, vocab = translator.model, translator.tgt_tokenizer.vocab
+    tgt = torch.tensor([[2, *(vocab[f"▁{word}"] for word in ("two", "children", "are"))]])
+    with torch.inference_mode():
+        memory, mask = model.encode(torch.tensor([ids_of(translator, SENTENCE)]))
+        causal = torch.ones(4, 4, dtype=torch.bool).tril()
+        x = [model.tgt_embedding(tgt)]
+        for layer in model.decoder.layers:
+            x.append(layer(x[-1], memory, causal, mask)[0])
+        logits = model.decode(tgt, memory, mask)[0, -1]
+        last = model.decoder.norm(x[-1])[0, -1, :4]
+    vectors = panel.locator(".chain code").all_inner_texts()
+
+    def numbers(text):
+        return torch.tensor([float(word) for word in text.replace("−", "-").strip("[]… ").rstrip(", …").split(", ")])
+
+    for text, vector in zip([vectors[2], vectors[5], vectors[8], vectors[11]], x, strict=True):
+        torch.testing.assert_close(numbers(text), vector[0, -1, :4], rtol=0, atol=0.0051)
+    torch.testing.assert_close(numbers(vectors[12]), last, rtol=0, atol=0.0051)
+    largest = [float(text.replace("−", "-")) for text in panel.locator("td:last-child").all_inner_texts()[:6]]
+    torch.testing.assert_close(torch.tensor(largest), logits.topk(6).values, rtol=0, atol=0.0051)
+    assert panel.locator(".chain > li").last.inner_text().split("\n")[-1].startswith("playing ")
+    panel.get_by_role("button", name="Previous step").click()
+    assert panel.get_by_role("status").inner_text() == "Step 3 of 10"
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_nothing_scrolls_sideways(show, width):
+    page = show(width=width)
+    translate(page, "Ein Mädchen mit roter Mütze zieht ihren Schlitten den verschneiten Hügel hinauf.")
+    for tab in ("Alternatives", "Attention", "Beam", "One step"):
+        open_tab(page, tab)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_everything_that_can_be_pressed_has_a_name(show):
+    page = show()
+    translate(page)
+    nameless = (
+        "[...document.querySelectorAll('#translator :is(button, input, textarea)')].filter((one) => "
+        "!(one.textContent.trim() || one.ariaLabel || one.labels?.length)).length"
+    )
+    for tab in ("Alternatives", "Beam", "One step"):
+        open_tab(page, tab)
+        assert page.evaluate(nameless) == 0
+
+
+def test_without_scripts_the_page_says_what_it_needs(_chromium, site):
+    context = _chromium.chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((site / "try_it.html").as_uri())
+    assert page.get_by_text("your browser is too old").is_visible()
+    context.close()
+
+
+def test_a_browser_without_workers_is_told_so(_chromium, site):
+    context = _chromium.chromium.new_context()
+    page = context.new_page()
+    page.add_init_script("delete window.Worker")
+    page.goto((site / "try_it.html").as_uri())
+    page.get_by_role("button", name="Load the model").click()
+    page.get_by_role("status").get_by_text("One of 2022 or later").wait_for()
+    context.close()
