@@ -117,19 +117,34 @@ def test_no_class_is_longer_than_a_screen(texts):
 
 def test_attention_and_masks(reader):
     query, key, value = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 6, 8), torch.randn(2, 4, 6, 8)
-    for mask in (None, reader["padding_mask"](SRC, 1)):
-        mine = reader["scaled_dot_product_attention"](query, key, value, mask)
-        assert_close(mine, LIBRARY["scaled_dot_product_attention"](query, key, value, mask))
+    nothing = torch.ones(5, 6, dtype=torch.bool)
+    nothing[2] = False  # a row that may attend to nothing
+    for mask in (None, reader["padding_mask"](SRC, 1), nothing):
+        for dropout in (0.0, 0.4):
+            torch.manual_seed(3)
+            mine = reader["scaled_dot_product_attention"](query, key, value, mask, dropout)
+            torch.manual_seed(3)
+            assert_close(mine, LIBRARY["scaled_dot_product_attention"](query, key, value, mask, dropout))
+    assert not mine[0][..., 2, :].any() and not mine[1][..., 2, :].any()
     for name, arguments in {"padding_mask": (SRC, 1), "target_mask": (TGT, 1), "causal_mask": (7,)}.items():
         assert reader[name](*arguments).equal(LIBRARY[name](*arguments))
 
 
 def test_multi_head_attention(reader):
     mine, theirs = both(reader, "MultiHeadAttention", 16, 4)
-    query, memory, mask = torch.randn(2, 4, 16), torch.randn(2, 6, 16), LIBRARY["padding_mask"](SRC, 1)
-    outputs = mine(query, memory, memory, mask), theirs(query, memory, memory, mask, need_weights=True)
-    assert_close(*outputs)
-    assert_close(gradients(mine, outputs[0][0]), gradients(theirs, outputs[1][0]))
+    query, memory, padding = torch.randn(2, 4, 16), torch.randn(2, 6, 16), LIBRARY["padding_mask"](SRC, 1)
+    # The second mask hides all of the second source.
+    for mask in (padding, padding & torch.tensor([True, False])[:, None, None, None]):
+        outputs = mine(query, memory, memory, mask), theirs(query, memory, memory, mask, need_weights=True)
+        assert_close(*outputs)
+        assert_close(gradients(mine, outputs[0][0]), gradients(theirs, outputs[1][0]))
+
+
+def test_attention_drops_weights_in_training_only(reader):
+    attention, x = reader["MultiHeadAttention"](16, 4, 0.4), torch.randn(2, 6, 16)
+    assert attention.dropout == 0.4
+    assert (attention(x, x, x)[1] == 0).any()
+    assert not (attention.eval()(x, x, x)[1] == 0).any()
 
 
 def test_embeddings_and_feed_forward(reader):
