@@ -1,5 +1,4 @@
 import ast
-import dataclasses
 import json
 import os
 import re
@@ -9,12 +8,7 @@ import torch
 from test_notebooks import NOTEBOOKS, load_script
 
 from transformer_lib import MultiHeadAttention
-from transformer_lib.checkpoint import MODEL_FILE
-from transformer_lib.data.corpora import load_corpus
-from transformer_lib.notebook.session import figure, show_source, start, start_with_model, start_with_text
-from transformer_lib.training import loop
-from transformer_lib.training.recipe import RECIPES
-from transformer_lib.training.train_translator import train_translator
+from transformer_lib.notebook.session import figure, show_source, start, start_with_text
 
 listings = load_script("listings")
 
@@ -91,90 +85,6 @@ def test_starting_seeds_the_random_numbers(capsys):
     first = torch.rand(3)
     start("sample")
     assert torch.equal(first, torch.rand(3))
-
-
-@pytest.fixture
-def tiny_sample(monkeypatch, tmp_path, pairs):
-    """Training takes no time: the sample corpus is eight sentences."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    for split in ("train", "val", "test"):
-        for side in ("de", "en"):
-            lines = [pair.src if side == "de" else pair.tgt for pair in pairs]
-            (folder / f"{split}.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    corpus = dataclasses.replace(load_corpus(folder), name="sample")
-    monkeypatch.setattr(
-        "transformer_lib.notebook.session.load_corpus", lambda name: corpus if name == "sample" else load_corpus(name)
-    )
-    return corpus
-
-
-def test_a_model_is_trained_where_there_is_none_and_loaded_where_there_is(tiny_sample, tmp_path, capsys):
-    session, translator = start_with_model()
-    printed = capsys.readouterr().out
-    assert session.corpus.name == "sample"
-    assert "epoch  12/12" in printed
-    assert (tmp_path / "runs" / "sample-small" / MODEL_FILE).exists()
-    again, reloaded = start_with_model()
-    assert "epoch  12/12" not in capsys.readouterr().out
-    assert again == session
-    assert reloaded("Ein Hund schläft.") == translator("Ein Hund schläft.")
-
-
-def test_a_training_that_was_interrupted_in_its_first_epoch_goes_on(tiny_sample, monkeypatch, tmp_path, capsys):
-    def interrupted(*arguments, **options):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("transformer_lib.training.loop.train_epoch", interrupted)
-        start_with_model()
-    assert (tmp_path / "runs" / "sample-small" / MODEL_FILE).exists()  # untrained: not to be taken for a model
-    start_with_model()
-    assert "epoch   1/12" in capsys.readouterr().out
-
-
-def test_a_training_that_was_interrupted_in_a_later_epoch_goes_on_too(tiny_sample, monkeypatch, tmp_path, capsys):
-    """A model of one epoch is a model, but not the one that the notebook is about."""
-    real, epochs = loop.train_epoch, []
-
-    def interrupted(*arguments, **options):
-        epochs.append(1)
-        if len(epochs) == 2:
-            raise KeyboardInterrupt
-        return real(*arguments, **options)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(loop, "train_epoch", interrupted)
-        start_with_model()
-    start_with_model()
-    printed = capsys.readouterr().out
-    assert printed.count("epoch   1/12") == 1 and "epoch  12/12" in printed
-
-
-def test_a_training_with_another_recipe_is_left_as_it_is(tiny_sample, tmp_path, capsys):
-    recipe = dataclasses.replace(RECIPES["small"], epochs=1, schedule="constant")
-    session = start()
-    train_translator(session.corpus, session.preset, recipe, session.runs, device="cpu")
-    start_with_model()
-    assert "epoch   2/12" not in capsys.readouterr().out
-
-
-def test_without_a_trained_multi30k_model_the_sample_corpus_takes_its_place(tiny_sample, monkeypatch, tmp_path, capsys):
-    multi30k = dataclasses.replace(load_corpus(tmp_path / "tiny"), name="multi30k")
-    multi30k = dataclasses.replace(
-        multi30k,
-        splits=(*multi30k.splits, "test_2016_flickr"),
-        _locate=lambda file: tmp_path / "tiny" / file.replace("test_2016_flickr", "test"),
-    )
-    monkeypatch.setattr(
-        "transformer_lib.notebook.session.load_corpus", lambda name: tiny_sample if name == "sample" else multi30k
-    )
-    session, _ = start_with_model()
-    assert (session.corpus.name, session.preset) == ("sample", "small")
-    assert "There is no trained model in runs/multi30k-tutorial (notebook 05 trains it)" in capsys.readouterr().out
-    again, _ = start_with_model("sample")
-    assert again == session
-    assert "no trained model" not in capsys.readouterr().out
 
 
 def test_source_is_the_librarys_own_and_still_python():

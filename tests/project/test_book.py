@@ -161,7 +161,7 @@ def test_the_page_about_the_library_follows_its_order_and_leaves_nothing_out(pag
     assert places == sorted(places)
 
 
-def test_entries_lead_to_where_notebooks_show_them_and_notebooks_to_entries(pages):
+def test_entries_lead_to_where_readers_write_or_see_them_and_notebooks_to_entries(pages):
     explained = [
         link
         for page, parsed in pages.items()
@@ -169,11 +169,19 @@ def test_entries_lead_to_where_notebooks_show_them_and_notebooks_to_entries(page
         for link in parsed.links
         if re.match(r"\.\./notebooks/\w+\.html#.", link)
     ]
-    assert {Path(urlsplit(link).path).stem for link in explained} >= {path.stem for path in NOTEBOOKS[1:]}
-    assert "../notebooks/02_attention.html#the-padding-mask" in explained
+    showing = {path.stem for path in NOTEBOOKS if "show_source(" in path.read_text(encoding="utf-8")}
+    assert len(showing) > 3
+    writing = {"02_attention", "03_masks", "04_the_transformer"}
+    assert {Path(urlsplit(link).path).stem for link in explained} == showing | writing
+    for module, place in {
+        "attention": "02_attention.html#6-several-heads-at-once",
+        "masks": "03_masks.html#2-three-masks",
+        "decoder": "04_the_transformer.html#the-decoder-layer",
+    }.items():
+        assert f"../notebooks/{place}" in pages[f"api/transformer_lib.model.{module}.html"].links
     assert (
         "../api/transformer_lib.model.masks.html#transformer_lib.model.masks.padding_mask"
-        in pages["notebooks/02_attention.html"].links
+        in pages["notebooks/03_masks.html"].links
     )
 
 
@@ -232,15 +240,21 @@ def test_the_search_finds_padding_masks_in_notebook_03(pages, browser):
     page.locator(".bd-sidebar-primary .search-button__button").click()
     page.locator("input[name=q]:visible").fill("padding mask")
     page.keyboard.press("Enter")
-    found = page.locator("#search-results a[href*='02_attention.html']").first
+    found = page.locator("#search-results a[href*='03_masks.html']").first
     found.click()
-    page.wait_for_url("**/notebooks/02_attention.html*")
+    page.wait_for_url("**/notebooks/03_masks.html*")
     assert not problems
 
 
 @pytest.mark.parametrize(
     "path",
-    ["index.html", "notebooks/06_translating.html", "api/transformer_lib.model.masks.html", "glossary.html"],
+    [
+        "index.html",
+        "try_it.html",
+        "notebooks/06_translating.html",
+        "api/transformer_lib.model.masks.html",
+        "glossary.html",
+    ],
 )
 def test_one_can_read_it_in_the_light_and_in_the_dark(pages, browser, path):
     page, problems = browser.open(BOOK / path)
@@ -253,12 +267,25 @@ def test_one_can_read_it_in_the_light_and_in_the_dark(pages, browser, path):
     assert len(backgrounds) == 2 and not problems
 
 
-def test_the_viewers_of_a_page_can_be_used_and_leave_each_other_alone(pages, browser):
-    page, problems = browser.open(BOOK / "notebooks" / "06_translating.html")
-    viewers = page.locator(".attention-viewer")
-    assert viewers.count() == 3  # two, and the live translator's
-    shown = [viewers.nth(i).locator(".keys").inner_text() for i in range(3)]
-    viewers.nth(1).locator("select").nth(2).select_option("3")
-    assert viewers.nth(1).locator(".keys").inner_text() != shown[1]
-    assert [viewers.nth(i).locator(".keys").inner_text() for i in (0, 2)] == [shown[0], shown[2]]
+@pytest.mark.parametrize("stem", ["00_quick_tour", "06_translating", "07_looking_inside"])
+def test_the_viewer_of_a_page_can_be_used(pages, browser, stem):
+    page, problems = browser.open(BOOK / "notebooks" / f"{stem}.html")
+    viewer = page.locator(".attention-viewer")
+    assert viewer.count() == 1  # in 06, it is the live translator's
+    shown = viewer.locator(".keys").inner_text()
+    viewer.locator("select").nth(2).select_option("3")
+    assert viewer.locator(".keys").inner_text() != shown
+    assert not problems
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_the_translator_of_the_book_translates_and_can_be_read(pages, browser, mode):
+    page, problems = browser.open(BOOK / "try_it.html", colour_scheme=mode)
+    page.set_default_timeout(120_000)
+    page.get_by_role("button", name="Load the model").click()
+    page.locator(".results:not(.busy) .target button").first.wait_for()
+    assert page.locator(".translation").inner_text() == "the man is raising the ball."
+    for tab in ("Alternatives", "Attention", "Beam", "One step"):
+        page.get_by_role("tab", name=tab).click()
+        assert not page.evaluate(FAINT)
     assert not problems

@@ -10,15 +10,15 @@ import transformer_lib
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path(transformer_lib.__file__).parent
-REFERENCE = re.compile(r"Notebook\s+(\d\d),\s+sections?\s+(\d+)(?:\s+(to|and)\s+(\d+))?")
+REFERENCE = re.compile(r"Notebook\s+(\d\d),\s+(?:sections?\s+(\d+)(?:\s+(to|and)\s+(\d+))?|\"(.+?)\")")
 
 
 def references():
     for path in sorted(LIBRARY.rglob("*.py")):
-        for notebook, first, word, last in REFERENCE.findall(path.read_text(encoding="utf-8")):
+        for notebook, first, word, last, heading in REFERENCE.findall(path.read_text(encoding="utf-8")):
             numbers = range(int(first), int(last) + 1) if word == "to" else [int(n) for n in (first, last) if n]
-            for number in numbers:
-                yield path.relative_to(LIBRARY).as_posix(), notebook, number
+            for section in [f"{number}. " for number in numbers] or [heading]:
+                yield path.relative_to(LIBRARY).as_posix(), notebook, section
 
 
 @pytest.mark.parametrize(("module", "notebook", "section"), sorted(set(references())))
@@ -26,8 +26,10 @@ def test_a_section_that_a_docstring_names_exists(module, notebook, section):
     (path,) = (ROOT / "notebooks").glob(f"{notebook}_*.ipynb")
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    assert re.search(rf"^## {section}\. ", text, flags=re.MULTILINE), f"{module} names section {section} of {path.name}"
+    start = r"##+ " + re.escape(section) + ("" if section.endswith(". ") else "$")
+    assert re.search(f"^{start}", text, flags=re.MULTILINE), f"{module} names section {section} of {path.name}"
 
 
 def test_there_are_references():
     assert {module for module, _, _ in references()} >= {"model/attention.py", "model/encoder.py", "training/loop.py"}
+    assert ("model/embeddings.py", "04", "Ids outside the vocabulary") in references()

@@ -19,17 +19,23 @@ pytestmark = pytest.mark.faults
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("[0-9]*.ipynb"))
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
-# A part of the cell that trains what a notebook is about, and where it keeps the state of that training, if it does.
+# A part of the cell in which the library trains what a notebook is about, and where it keeps the state, if it does.
 TRAINS = {
     "00_quick_tour": ("history = fit(", None),
-    "05_training": ("history = fit(\n", "folder/runs/sample-small"),
-    "06_translating": ("= start_with_model()", "folder/runs/sample-small"),
-    "08_bleu": ("= start_with_model()", "folder/runs/sample-small"),
-    "10_pytorchs_transformer": ("= train_language_model(\n", "folder/runs/sample-tutorial-lm"),
+    "11_from_here_to_gpt": ("= train_language_model(\n", "folder/runs/sample-tutorial-lm"),
     "13_the_recipe": ("train_translator(session.corpus", "folder/runs/sample-best"),
     "14_fast": ("train_in(processes)}", "temporary/*/model"),
 }
-WITHOUT_TRAINING = {"01_from_sentences_to_batches", "02_attention", "04_the_transformer"}
+READERS_OWN = {"02_attention", "04_the_transformer", "05_training", "09_the_paper"}  # loops in cells keep nothing
+WITHOUT_TRAINING = {
+    "01_from_sentences_to_batches",
+    "03_masks",
+    "06_translating",
+    "07_looking_inside",
+    "08_bleu",
+    "10_pytorchs_transformer",
+    "12_subwords",
+}
 
 # The kernels run this first: a fast development run, but with so many epochs, and with runs/ where a full run has it.
 # It can also hold a training at the third step of a cell, so that an interrupt never comes too late.
@@ -129,7 +135,7 @@ def epochs_of(run):
 
 
 def test_every_notebook_is_known_here():
-    assert {path.stem for path in NOTEBOOKS} == {*TRAINS, *WITHOUT_TRAINING, "09_the_paper"}
+    assert sorted(path.stem for path in NOTEBOOKS) == sorted([*TRAINS, *READERS_OWN, *WITHOUT_TRAINING])
 
 
 @each_notebook
@@ -208,7 +214,7 @@ async def stop_and_go_on(client, tmp_path, part, where):
             if running.done():
                 await running  # raises what the cell raised
             else:
-                await client.km.interrupt_kernel()
+                await interrupt(client, running, steps)
                 with pytest.raises(CellExecutionError, match="KeyboardInterrupt"):
                     await running
                 stopped.append(index)
@@ -219,6 +225,17 @@ async def stop_and_go_on(client, tmp_path, part, where):
                 assert not before or what_is_kept(cell, tmp_path, where)[:1] == before
             steps.unlink(missing_ok=True)
     return stopped
+
+
+async def interrupt(client, running, steps):
+    """Stop a cell, and once more where it goes on, as one of notebook 05 does, which catches the first interrupt."""
+    taken = steps.stat().st_size if steps.exists() else 0
+    await client.km.interrupt_kernel()
+    while not running.done():
+        if steps.exists() and steps.stat().st_size > taken:  # the next step is held
+            taken = steps.stat().st_size
+            await client.km.interrupt_kernel()
+        await asyncio.sleep(0.02)
 
 
 def has_trained_an_epoch(cell, tmp_path, where):

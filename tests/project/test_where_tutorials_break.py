@@ -65,18 +65,41 @@ def test_sacrebleu_still_says_what_the_page_quotes(caplog):
     assert heading.strip("`") in caplog.text
 
 
-def anchors(notebook):
-    """Return the addresses of a notebook's headings."""
+def headings(notebook):
+    """Return a notebook's headings by their addresses, each with the section, "## …", that it is in."""
     cells = json.loads((ROOT / "book" / notebook).read_text(encoding="utf-8"))["cells"]
     text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    headings = re.findall(r"^#+ (.+)$", text, re.M)
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    found, section = {}, ""
+    for marks, heading in re.findall(r"^(#+) (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M):
+        section = heading if len(marks) == 2 else section
+        found[re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")] = heading, section
+    return found
 
 
-@pytest.mark.parametrize("page", ["where_tutorials_break.md", "glossary.md"])
-def test_links_lead_to_sections_that_are_there(page):
+def links_of(page):
+    """Return a page's links to notebooks: text, notebook, and address of a heading."""
     text = (ROOT / "book" / page).read_text(encoding="utf-8")
-    links = re.findall(r"\]\((\.\./notebooks/\w+\.ipynb)(?:#([\w-]+))?\)", text)
-    assert links
-    for notebook, anchor in links:
-        assert not anchor or anchor in anchors(notebook), (notebook, anchor)
+    return re.findall(r"\[([^\]]+)\]\((\.\./notebooks/\w+\.ipynb)(?:#([\w-]+))?\)", text)
+
+
+@pytest.mark.parametrize("page", ["where_tutorials_break.md", "glossary.md", "results.md"])
+def test_links_lead_to_sections_that_are_there(page):
+    assert links_of(page)
+    for _, notebook, anchor in links_of(page):
+        assert not anchor or anchor in headings(notebook), (notebook, anchor)
+
+
+@pytest.mark.parametrize("page", ["where_tutorials_break.md", "results.md"])
+def test_links_lead_to_the_notebook_and_the_section_that_they_name(page):
+    links = [(re.search(r"[Nn]otebook\s+(\d\d)(?:,\s+section\s+(\d+))?", link[0]), *link) for link in links_of(page)]
+    assert sum(named is not None for named, *_ in links) > 3
+    for named, text, notebook, anchor in links:
+        if named:
+            assert Path(notebook).name.startswith(named[1]), (text, notebook)
+        if named and named[2]:
+            assert headings(notebook)[anchor][1].startswith(f"{named[2]}. "), (text, anchor)
+
+
+def test_entries_of_the_glossary_name_the_heading_that_they_lead_to():
+    for text, notebook, anchor in links_of("glossary.md"):
+        assert text == f"{Path(notebook).name[:2]} · {headings(notebook)[anchor][0]}"

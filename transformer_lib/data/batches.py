@@ -1,4 +1,4 @@
-"""Sentence pairs → padded batches of sentences that are about equally long. Notebook 01, sections 6 to 9."""
+"""Sentence pairs → padded batches of sentences that are about equally long. Notebook 01, sections 4 and 5."""
 
 import math
 import random

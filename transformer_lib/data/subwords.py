@@ -25,7 +25,7 @@ from transformer_lib.data.tokenizers import (
 
 
 class SubwordTokenizer(WordTokenizer):
-    """Sentences in subwords, which sentencepiece cuts, between ``<sos>`` and ``<eos>``. Notebook 13, section 2.
+    """Sentences in subwords, which sentencepiece cuts, between ``<sos>`` and ``<eos>``. Notebook 12, section 2.
 
     A piece that begins a word begins with ``▁``. Sentences are not split into words first, so nothing has to be guessed
     to put them together again. The vocabulary comes with the pieces.

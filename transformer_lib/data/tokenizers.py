@@ -1,4 +1,4 @@
-"""Text ⇄ token ids: spaCy's tokenisers, vocabularies, and back to readable text. Notebook 01, sections 2 to 5."""
+"""Text ⇄ token ids: spaCy's tokenisers, vocabularies, and back to readable text. Notebook 01, sections 2 and 3."""
 
 import itertools
 import re

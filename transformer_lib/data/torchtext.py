@@ -1,6 +1,6 @@
 """The adapter to torchtext 0.6, whose objects the tutorials teach. Nothing else in this library needs torchtext.
 
-torchtext is discontinued; 0.6.0 is the release that has ``Field`` and ``BucketIterator``. Notebook 01 has both.
+torchtext is discontinued; 0.6.0 is the release that has ``Field`` and ``BucketIterator``. Notebook 01, section 6.
 """
 
 from collections import Counter

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Compute softmax(Q Kᵀ / √d_k) V (section 3.2.1, equation 1). Notebook 02, sections 2 to 7.
+    """Compute softmax(Q Kᵀ / √d_k) V (section 3.2.1, equation 1). Notebook 02, sections 1 to 4.
 
     Args:
         query: ``[..., query_len, d_k]``.

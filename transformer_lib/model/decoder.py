@@ -11,7 +11,7 @@ from transformer_lib.model.sublayers import PositionwiseFeedForward
 class DecoderLayer(nn.Module):
     """Masked self-attention, cross-attention over the memory, feed-forward, each followed by Add & Norm (section 3.1).
 
-    Notebook 04, section 7. Arguments as in ``EncoderLayer``.
+    Notebook 04, section 4. Arguments as in ``EncoderLayer``.
     """
 
     def __init__(

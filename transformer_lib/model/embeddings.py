@@ -47,7 +47,7 @@ class _PositionalEncoding(nn.Module):
 
 
 class LearnedPositionalEncoding(_PositionalEncoding):
-    """One trainable vector per position (section 3.5; the paper found it as good as sinusoids). Notebook 04, section 3.
+    """One trainable vector per position (section 3.5; the paper found it as good as sinusoids). Notebook 04, section 2.
 
     Args:
         max_len: number of positions.
@@ -61,7 +61,7 @@ class LearnedPositionalEncoding(_PositionalEncoding):
 
 
 class SinusoidalPositionalEncoding(_PositionalEncoding):
-    """Sines and cosines of geometrically growing wavelengths (section 3.5). Notebook 04, section 3.
+    """Sines and cosines of geometrically growing wavelengths (section 3.5). Notebook 04, section 2.
 
     PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model)).
 
@@ -90,7 +90,7 @@ POSITIONS = {"learned": LearnedPositionalEncoding, "sinusoidal": SinusoidalPosit
 class InputEmbedding(nn.Module):
     """What enters the encoder and the decoder: token embedding plus position, then dropout (section 5.4).
 
-    Notebook 04, section 3.
+    Notebook 04, section 2.
 
     Args:
         tokens: the token embedding, which both sides may share (section 3.4).
@@ -114,7 +114,7 @@ class InputEmbedding(nn.Module):
 
 
 def check_ids(name: str, ids: Tensor, vocab_size: int) -> None:
-    """Check ids where a user hands them in. Notebook 04, section 2.
+    """Check ids where a user hands them in. Notebook 04, "Ids outside the vocabulary".
 
     A GPU would report a wrong one later and elsewhere, as ``CUBLAS_STATUS_NOT_INITIALIZED`` or a device-side assert.
 

@@ -9,7 +9,7 @@ from transformer_lib.model.sublayers import PositionwiseFeedForward
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward, each followed by Add & Norm (section 3.1). Notebook 04, sections 5 and 6.
+    """Self-attention, then feed-forward, each followed by Add & Norm (section 3.1). Notebook 04, sections 3 and 4.
 
     Args:
         d_model: size of the vectors.

@@ -1,4 +1,4 @@
-"""Masks: which positions may attend to which (section 3.2.3).
+"""Masks: which positions may attend to which (section 3.2.3). Notebook 03, section 2.
 
 Every mask of this library is a boolean tensor in which **True means "may attend"**, as in
 ``torch.nn.functional.scaled_dot_product_attention``, and broadcasts against attention maps of shape

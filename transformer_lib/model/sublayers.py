@@ -11,7 +11,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.
 class PositionwiseFeedForward(nn.Module):
     """Two linear layers with an activation between: with ReLU, max(0, x W₁ + b₁) W₂ + b₂ (equation 2).
 
-    Notebook 04, section 4.
+    Notebook 04, section 3.
 
     Args:
         d_model: size of the vectors that come in and go out.

@@ -27,7 +27,7 @@ class AttentionMaps(NamedTuple):
 
 
 class Transformer(nn.Module):
-    """The encoder-decoder Transformer; the tutorials call it Seq2Seq. Notebook 04, section 8.
+    """The encoder-decoder Transformer; the tutorials call it Seq2Seq. Notebook 04, section 5.
 
     Args:
         config: every choice that shapes it.

@@ -1,27 +1,22 @@
-"""What the notebooks of the series start with: a device, a corpus, a trained model, drawings, the library's source."""
+"""What the notebooks of the series start with: a device, a corpus, drawings, the library's source."""
 
 import inspect
 import itertools
-import json
 import os
 import tempfile
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from IPython.display import SVG, Markdown
 
-from transformer_lib.checkpoint import MODEL_FILE, load_model
 from transformer_lib.data.corpora import Corpus, CorpusError, load_corpus
-from transformer_lib.files import STATE_FILE, load_training_state
-from transformer_lib.inference.translator import Translator
 from transformer_lib.language_model.texts import Text, load_text
 from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
-from transformer_lib.training.train_translator import train_translator
 
 _FIGURES = Path(__file__).parent / "figures"  # in a wheel; in the repository, they lie in assets/
 if not _FIGURES.is_dir():
@@ -100,32 +95,6 @@ def start_with_text(text: str | None = None) -> TextSession:
     return TextSession(device, found, recipe, found.splits[2], _runs(fast_dev_run), fast_dev_run)
 
 
-def start_with_model(corpus: str = "multi30k") -> tuple[Session, Translator]:
-    """Do what ``start`` does, and load the model that notebook 05 trained on the corpus.
-
-    Where there is none, a ``small`` model on the sample corpus takes its place: an earlier one, or a new one, which
-    takes two minutes to train on two cores. Printed lines say which.
-
-    Args:
-        corpus: as in ``start``; ``"sample"`` for the small model even where there is one on Multi30k.
-    """
-    session = start(corpus)
-    if session.corpus.name == "sample" or not _is_trained(session.runs):
-        if session.corpus.name != "sample":
-            print(
-                f"There is no trained model in {session.runs} (notebook 05 trains it), so this notebook uses "
-                "a small one on the sample corpus."
-            )
-            session = _session(session.device, load_corpus("sample"), session.fast_dev_run)
-        begun = (session.runs / STATE_FILE).exists()
-        if not _is_trained(session.runs) or (begun and _was_interrupted(session.runs, session.recipe)):
-            train_translator(session.corpus, session.preset, session.recipe, session.runs, begun, session.device)
-    saved = load_model(session.runs, device=session.device)
-    history = saved.notes["history"]["val_loss"]
-    print(f"model: {session.preset}, {len(history)} epochs to its best validation loss, {min(history):.3f}")
-    return session, Translator(saved.model, saved.tokenizers["src"], saved.tokenizers["tgt"])
-
-
 def show_source(*objects: Any) -> Markdown:
     """Show the library's own source of functions, classes or methods."""
     listings = (textwrap.dedent(inspect.getsource(item)).rstrip() for item in objects)
@@ -176,13 +145,3 @@ def _session(device: torch.device, corpus: Corpus, fast_dev_run: bool) -> Sessio
     recipe = replace(RECIPES[preset], epochs=1) if fast_dev_run else RECIPES[preset]
     runs = _runs(fast_dev_run) / f"{corpus.name}-{preset}"
     return Session(device, corpus, preset, recipe, corpus.splits[2], runs, fast_dev_run)
-
-
-def _is_trained(folder: Path) -> bool:
-    return (folder / MODEL_FILE).exists() and bool(load_model(folder).notes["history"]["val_loss"])
-
-
-def _was_interrupted(folder: Path, recipe: Recipe) -> bool:
-    """Say whether a training with this very recipe has epochs to go; one of the user's own is left as it is."""
-    done = len(load_training_state(folder / STATE_FILE)["history"]["val_loss"])
-    return done < recipe.epochs and load_model(folder).notes["recipe"] == json.loads(json.dumps(asdict(recipe)))

@@ -78,7 +78,7 @@ def train_epoch(
     average: MovingAverage | None = None,
     progress: bool | None = None,
 ) -> TrainedEpoch:
-    """Train on every batch once. Notebook 05, section 6.
+    """Train on every batch once. Notebook 05, section 5.
 
     Args:
         model: any model that this module's docstring describes; it is left in training mode.

@@ -36,7 +36,7 @@ def rdrop_loss(
     """Compute R-Drop's loss (Liang et al. 2021, equation 4, halved) of two passes that dropout has made different.
 
     It is the mean of both passes' ``sequence_loss``, plus ``rdrop_weight`` (half of the paper's α) times the mean of
-    the two Kullback-Leibler divergences between what the passes predict. Notebook 13, section 6.
+    the two Kullback-Leibler divergences between what the passes predict. Notebook 13, section 5.
 
     Args:
         logits: of both passes, one below the other, ``[2 · batch, tgt_len, tgt_vocab_size]``.
