@@ -174,8 +174,8 @@ def test_entries_lead_to_where_readers_write_or_see_them_and_notebooks_to_entrie
     writing = {"02_attention", "03_masks", "04_the_transformer"}
     assert {Path(urlsplit(link).path).stem for link in explained} == showing | writing
     for module, place in {
-        "attention": "02_attention.html#6-several-heads-at-once",
-        "masks": "03_masks.html#2-three-masks",
+        "attention": "02_attention.html#several-heads-at-once",
+        "masks": "03_masks.html#three-masks",
         "decoder": "04_the_transformer.html#the-decoder-layer",
     }.items():
         assert f"../notebooks/{place}" in pages[f"api/transformer_lib.model.{module}.html"].links
