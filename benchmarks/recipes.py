@@ -136,7 +136,7 @@ def run(name: str, seed: int) -> None:
         "val_bleu_beam_4": max(beam.values()),
         "length_penalty": translator.length_penalty,
         "cpu_seconds": None if resume else cpu_seconds,
-        "config": translator.model.config.to_dict(),
+        "config": asdict(translator.model.config),
         "recipe": asdict(recipe),
         "torch": torch.__version__,
         "machine": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, 1 thread",

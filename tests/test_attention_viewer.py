@@ -72,8 +72,8 @@ def test_any_model_of_your_own_can_be_shown(batch):
     (kind,) = data(AttentionViewer({"cross": cross}, list("abcde"), ["x", "y"])).values()
     assert [len(layer) for layer in kind["layers"]] == [3, 1]
     assert kind["rows"] == ["x", "y"] and kind["columns"] == list("abcde")
-    (kind,) = data(AttentionViewer({"decoder": [weights(2, 3, 3)]}, tgt_inputs=list("abc"))).values()
-    assert kind["rows"] == kind["columns"] == list("abc")
+    (kind,) = data(AttentionViewer({"decoder": [weights(2, 3, 3)]}, tgt_tokens=list("abc"))).values()
+    assert kind["rows"] == kind["columns"] == ["<sos>", "a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,13 @@ def test_any_model_of_your_own_can_be_shown(batch):
     [
         ({"self": [weights(1, 2, 2)]}, r"attention has the kinds \['self'\], expected some of encoder, decoder, cross"),
         ({}, r"attention has the kinds \[\]"),
-        ({"cross": []}, "attention: cross has no layers"),
         (
             {"cross": [weights(4, 3, 2), weights(4, 2, 3)]},
-            r"cross, layer 2, has shape \[4, 2, 3\], expected .* 3 rows for tgt_tokens and 2 columns for src_tokens",
+            r"cross, layer 2, has shape \[4, 2, 3\], expected \[heads, 3, 2\], of one sentence",
         ),
         ({"encoder": [weights(5, 2, 2, 2)]}, r"encoder, layer 1, has shape \[5, 2, 2, 2\], .* of one sentence"),
         ({"encoder": [weights(2, 2)]}, r"encoder, layer 1, has shape \[2, 2\]"),
-        ({"encoder": [torch.full((1, 2, 2), 3.5)]}, "goes from 3.5 to 3.5, expected weights from 0 to 1"),
+        ({"encoder": [torch.full((1, 2, 2), 3.5)]}, "goes from 3.5 to 3.5, expected 0 to 1"),
         ({"encoder": [torch.full((1, 2, 2), torch.nan)]}, "goes from nan to nan"),
     ],
 )
@@ -125,12 +124,7 @@ def test_without_scripts_there_is_a_table_of_the_largest_weights(translation):
 def test_it_asks_for_nothing_from_elsewhere_and_says_in_plain_text_what_it_holds(translation):
     viewer = AttentionViewer.of_translation(translation)
     assert not re.search(r"https?:|//\w+\.|@import|url\(|\bimport\(", viewer._repr_html_())
-    n, m = len(translation.src_tokens), len(translation.tgt_tokens)
-    assert repr(viewer).splitlines()[1:] == [
-        f"Encoder self-attention: 2 layers of 4 heads, {n} rows, {n} columns",
-        f"Decoder self-attention: 2 layers of 4 heads, {m} rows, {m} columns",
-        f"Cross-attention: 2 layers of 4 heads, {m} rows, {n} columns",
-    ]
+    assert repr(viewer) == "AttentionViewer: Encoder self-attention, Decoder self-attention, Cross-attention"
 
 
 def test_subwords_are_readable():

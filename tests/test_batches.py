@@ -143,6 +143,9 @@ def test_an_empty_dataset_is_refused(tokenizers):
 
 
 def test_a_sentence_that_cannot_be_used_is_named(pairs, tokenizers):
+    for pair in ("Ein Hund schläft.", ("Hund", "dog", "chien"), {"de": "Hund", "en": "dog"}):
+        with pytest.raises(ValueError, match=r"pair 2 is .*, expected a sentence and its translation"):
+            make_dataset([("Hund", "dog"), pair], *tokenizers)
     with pytest.raises(ValueError, match="the tgt side of pair 2 is empty"):
         make_dataset([pairs[0], Pair("Ein Hund", "")], *tokenizers)
     with pytest.raises(ValueError, match=r"the src side of pair 1 has 6 tokens .* expected at most max_len=5"):
@@ -208,8 +211,6 @@ def test_a_stream_is_what_torchtext_makes_of_a_file(tmp_path):
     ("options", "message"),
     [
         ({"batch_size": 14}, "dataset has 27 tokens, expected at least 28, two for each of batch_size=14 rows"),
-        ({"batch_size": 0}, "batch_size is 0, expected a positive number"),
-        ({"bptt": 0}, "bptt is 0, expected a positive number"),
     ],
 )
 def test_impossible_chunks_are_refused(alphabet, options, message):
@@ -398,7 +399,7 @@ def test_the_tensors_are_brought_to_the_models_device():
         ((SRC,), r"batch \(a tuple\): tgt is missing among src"),
         ([SRC, torch.tensor([3]), TGT], r"batch \(a list\) has 3 entries, expected 2, src, tgt, in this order"),
         ({"src": [[2, 5, 3]], "tgt": TGT}, r"batch \(a dict\): src is a list, expected tensors .*collate_fn"),
-        (SimpleNamespace(src=SRC, target=TGT), r"batch \(a SimpleNamespace\): tgt is missing among src, target"),
+        (SimpleNamespace(src=SRC, target=TGT), r"batch \(a SimpleNamespace\): tgt is missing among src, expected"),
         (SRC, r"batch \(a Tensor\): src is missing, expected tensors called src, tgt"),
         (None, r"batch \(a NoneType\): src is missing"),
     ],

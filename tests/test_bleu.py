@@ -6,7 +6,9 @@ import pytest
 import sacrebleu
 from sacrebleu.significance import PairedTest
 
+from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.inference import bleu
+from transformer_lib.inference.translator import Translation
 
 
 def test_by_hand():
@@ -63,13 +65,22 @@ def test_sacrebleu_is_given_with_its_signature():
 
 def test_references_are_the_raw_texts_tokens_never_words_looked_up(trained):
     """A reference with an unknown word must not be matched by ``<unk>``."""
-    from transformer_lib.inference.translator import Translation
-
     translation = Translation("a <unk> is sleeping.", [], ["a", "<unk>", "is", "sleeping", ".", "<eos>"], 0.0, 0.0)
     reference = "A zebra is sleeping."
     assert "zebra" not in trained.tgt_tokenizer.vocab.stoi
     score, _ = bleu.score([translation] * 2, [reference] * 2, trained.tgt_tokenizer)
     assert score.value == 0.0  # no 4-gram without the unknown word; 100 if the reference were looked up
+
+
+def test_where_spacy_has_no_rules_words_are_letters(pairs):
+    tokenizer = SubwordTokenizer("xx9", train_subwords(pairs, 80))
+    translations = [Translation("개가 집 앞에서 자고 있다", [], ["▁개가", "<eos>"], 0.0, 0.0)]
+    for reference, matches in (("개가 집 앞에서 자고 있다", True), ("고양이", False)):
+        ours, sacre = bleu.score(translations, [reference], tokenizer)
+        assert (ours.value == pytest.approx(100)) == (sacre.value == pytest.approx(100)) == matches
+    for language, cut in (("ko", "char"), ("ja", "char"), ("zh", "zh"), ("en", "13a")):
+        tokenizer.language = language
+        assert f"tok:{cut}" in bleu.score(translations, ["개"], tokenizer)[1].signature
 
 
 def test_different_numbers_of_sentences_are_refused():

@@ -104,7 +104,7 @@ def set_tokenizer(metadata, **values):
             lambda m: set_config(m, tgt_vocab_size=9999),
             "tgt_tokenizer has .* types, but .*tgt_vocab_size is 9999",
         ),
-        (None, lambda m: set_config(m, num_layers=10**9), r"promises [\d,]+ weights in 1,000,000,000 layers, but"),
+        (None, lambda m: set_config(m, num_layers=10**9), "num_layers is 1,000,000,000, expected at most 256"),
         (None, lambda m: set_config(m, d_ff=10**18), "does not hold a model that fits together"),
         (None, lambda m: m.update(notes="[1]"), "does not hold a model that fits together"),
         (None, lambda m: set_tokenizer(m, tokens=["<unk>", "<pad>", "<sos>", "<eos>", "a", "a"]), "no type twice"),
@@ -176,6 +176,8 @@ def test_half_precision_halves_the_file_and_hardly_changes_the_weights(tmp_path,
         assert b.dtype == torch.float32
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-6)
     assert next(trained.model.parameters()).dtype == torch.float32  # the model itself is left alone
+    with pytest.raises(ValueError, match=r"dtype is torch\.int64, expected one that has fractions"):
+        save_model(tmp_path / "whole", trained.model, tokenizers_of(trained), dtype=torch.int64)
     assert Translator.from_saved(half)([pair.src for pair in pairs]) == [pair.tgt.lower() for pair in pairs]
 
 

@@ -1,8 +1,10 @@
 import codecs
 import io
+import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +52,10 @@ def test_from_training_to_translations(trained_folder, corpus_folder, capsys, tm
     assert cli.main(["translate", "--model", str(folder), "Ein Hund schläft.", "Das Kind schläft."]) == 0
     assert capsys.readouterr().out == "a dog is sleeping.\nthe child is sleeping.\n"
 
+    for unseen in ("\u200b", "\ue000"):
+        assert cli.main(["translate", "--model", str(folder), unseen, "Ein Hund schläft."]) == 0
+        assert capsys.readouterr().out.splitlines()[1:] == ["a dog is sleeping."]
+
     picture = tmp_path / "map.png"
     assert cli.main(["translate", "--model", str(folder), "--attention", str(picture), "Ein Hund schläft."]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -82,8 +88,11 @@ def test_the_standard_input_is_utf_8_whatever_the_locale_and_a_bad_line_loses_th
     assert cli.main(translate) == 1
     captured = capsys.readouterr()
     assert captured.out == "a dog is sleeping.\n\n\n\na dog is sleeping.\n"
-    assert "line 3 is not UTF-8" in captured.err and "line 4: sentence has 302 tokens" in captured.err
+    assert "line 3: it is not UTF-8" in captured.err and "line 4: sentence has 302 tokens" in captured.err
     assert "2 of 5 lines could not be used" in captured.err
+
+    type_in(monkeypatch, "Ein Kind.\n".encode("utf-16-le"))
+    assert cli.main(translate) == 1 and "line 1: it holds zero bytes, as UTF-16 does" in capsys.readouterr().err
 
     monkeypatch.setattr(sys, "stdin", None)  # `<&-`
     assert cli.main(translate) == 1 and "the standard input is closed" in capsys.readouterr().err
@@ -97,12 +106,25 @@ def test_a_folder_called_sample_is_not_the_sample_corpus(corpus_folder, tmp_path
     assert cli.main(["evaluate", run]) == 0
     assert capsys.readouterr().out.startswith("sample test: 8 pairs")  # the embedded corpus has more
 
-    assert cli.main(["export", run, str(tmp_path / "run" / "model.safetensors")]) == 1
-    assert "is the model itself" in capsys.readouterr().err
+    for file in ("model.safetensors", "training_state.pt"):
+        assert cli.main(["export", run, str(tmp_path / "run" / file)]) == 1
+        assert "is the model itself, or a training's, which would be lost" in capsys.readouterr().err
     assert cli.main(["export", run, exported]) == 0 and cli.main(["info", exported]) == 0
     assert str(tmp_path) not in capsys.readouterr().out.partition("configuration")[2]  # where it was trained
     assert cli.main(["evaluate", exported]) == 1
     assert "corpus is '…/sample', expected one of sample, multi30k" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files cannot be called that there")
+def test_what_files_and_folders_are_called_does_not_reach_the_terminal_as_commands(corpus_folder, tmp_path, capsys):
+    for ending in ("de", "en"):
+        (corpus_folder / f"test.{ending}").rename(corpus_folder / f"test\x1b[2J.{ending}")
+    corpus_folder = corpus_folder.rename(corpus_folder.with_name("tiny\x1b[31m"))
+    run = ["--corpus", str(corpus_folder), "--output", str(tmp_path / "run\x1b[1m")]
+    assert cli.main(["train", *run, "--min-freq", "1", "--epochs", "1"]) == 0
+    assert cli.main(["evaluate", run[-1]]) == 0
+    printed = capsys.readouterr()
+    assert "\x1b" not in printed.out + printed.err and "test [2J: 8 pairs" in printed.out
 
 
 def test_the_command_that_a_training_suggests_can_be_pasted(trained_folder, capsys):
@@ -179,8 +201,9 @@ def test_from_training_a_language_model_to_text(tmp_path, capsys):
     assert capsys.readouterr().out == "Red orange yellow green blue.\n"
     assert cli.main([*request, "--top-k", "0"]) == 1
     assert "top_k is 0" in capsys.readouterr().err
-    assert cli.main(["evaluate", str(folder), "--translations", str(tmp_path / "out.txt")]) == 1
-    assert "--translations needs a translator" in capsys.readouterr().err
+    for option, value in (("translations", "x"), ("precision", "int8"), ("beam-size", "1"), ("length-penalty", "0")):
+        assert cli.main(["evaluate", str(folder), f"--{option}", value]) == 1
+        assert f"--{option} needs a translator, but this model is a language model" in capsys.readouterr().err
     novel.write_text("Red orange .\n" * 4, encoding="utf-8")
     assert cli.main(["train-lm", "--corpus", str(novel), "--output", str(tmp_path / "new")]) == 1
     printed = capsys.readouterr()
@@ -213,7 +236,13 @@ def test_a_second_training_does_not_overwrite_the_first_but_can_resume_it(traine
         (["train-lm", "--corpus", "sample", "--language", "fr"], "language is 'fr'"),
         (["train-lm", "--corpus", "sample", "--bptt", "0"], "bptt is 0, expected a positive whole number"),
         (["train-lm", "--corpus", "sample", "--batch-size", "90000"], "expected at least 180000, two for each of"),
+        (["train-lm", "--corpus", "sample", "--bptt", "20000", "--output", "."], "20,000"),
         (["generate", "Hello"], "`transformer-lib train-lm` (a language model)"),
+        (["train", "--batch-size", "4", "--max-tokens", "99"], "--max-tokens says the same in another unit"),
+        (["train", "--subwords", "99", "--min-freq", "2"], "--min-freq is for words, but there will be 99 subwords"),
+        (["translate", "--length-penalty", "500", "Hallo"], "length_penalty is 500.0, expected 0"),
+        (["translate", "--beam-size", "1", "--length-penalty", "1", "Hallo"], "--length-penalty is for a beam"),
+        (["evaluate", "--beam-size", "1", "--length-penalty", "1"], "--length-penalty is for a beam"),
     ],
 )
 def test_an_error_is_one_line_without_a_traceback(arguments, message, capsys, tmp_path, monkeypatch):
@@ -233,13 +262,37 @@ def test_wrong_usage_exits_with_2(capsys):
         assert exit_info.value.code == 2
 
 
-def test_ctrl_c_exits_with_130(monkeypatch, capsys):
-    def interrupted(*arguments, **options):
-        raise KeyboardInterrupt
+def test_ctrl_c_is_one_line_even_while_pytorch_is_being_loaded(tmp_path, monkeypatch):
+    (tmp_path / "torch.py").write_text("raise KeyboardInterrupt")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(cli.__file__).parent.parent}")
+    result = subprocess.run([sys.executable, "-m", "transformer_lib", "info"], capture_output=True, text=True)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "interrupted\n")
 
-    monkeypatch.setattr(cli, "load_corpus", interrupted)
-    assert cli.main(["train"]) == 130
-    assert capsys.readouterr().err == "interrupted\n"
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes break differently there")
+def test_who_reads_the_beginning_of_the_output_only_sees_no_error():
+    read, write = os.pipe()
+    os.close(read)  # as `head` does when it has enough
+    result = subprocess.run([sys.executable, "-m", "transformer_lib", "info"], stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert (result.returncode, result.stderr) == (1, b"")
+
+
+def test_a_terminal_without_umlauts_gets_the_help_all_the_same(monkeypatch):
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    with pytest.raises(SystemExit):
+        cli.main(["translate", "--help"])
+    terminal.seek(0)
+    assert "Zwei junge M?nner spielen" in terminal.read()
+
+
+def test_where_translations_cannot_be_written_is_known_before_any_is_made(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    for place, reason in ((tmp_path, "it is a folder"), (tmp_path / "file" / "out.txt", "exist")):
+        assert cli.main(["evaluate", "--corpus", "sample", "--translations", str(place)]) == 1
+        printed = capsys.readouterr()
+        assert reason in printed.err and not printed.out
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -3,6 +3,7 @@ import gzip
 import http.server
 import multiprocessing
 import os
+import pickle
 import re
 import sys
 import threading
@@ -10,10 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+import requests
 from conftest import as_guest
 
 from transformer_lib.data import corpora, download
-from transformer_lib.data.corpora import CorpusError, Pair, load_corpus, read_lines, read_pairs, read_text
+from transformer_lib.data.corpora import CorpusError, Pair, load_corpus, read_text
 from transformer_lib.language_model import texts
 from transformer_lib.language_model.texts import load_text
 
@@ -185,6 +187,16 @@ def test_no_network_says_what_to_do(cache, monkeypatch):
         load_corpus("multi30k")["train"]
 
 
+def test_a_firewall_that_drops_packets_costs_seconds_and_a_line_says_what_is_tried(cache, monkeypatch, capsys):
+    def dropped(url, timeout, **more):
+        raise requests.ConnectTimeout(f"no answer within {timeout[0]} s")
+
+    monkeypatch.setattr(requests, "get", dropped)
+    with pytest.raises(CorpusError, match="no answer within 5 s"):
+        load_corpus("multi30k")["train"]
+    assert capsys.readouterr().err == f"downloading {corpora.MULTI30K_URL}train.de.gz\n"
+
+
 def test_a_damaged_file_in_the_cache_is_refused_but_never_removed(published, cache):
     (cache / "multi30k").mkdir(parents=True)
     (cache / "multi30k" / "val.de.gz").write_bytes(b"mine")
@@ -249,10 +261,10 @@ def test_your_own_folder_plain_or_packed(tmp_path):
     ("content", "message"),
     [
         (b"", "is empty"),
-        (b"eins\n\ndrei\n", "has nothing in line 2"),
-        (b"eins\n   \n", "has nothing in line 2"),
         ("eins\nzwei\ngr\xfcn\n".encode("latin1"), "is not UTF-8: line 3 holds the byte 0xfc"),
         (b"\xef\xbb\xbfeins\n\xfc\n", "is not UTF-8: line 2 holds the byte 0xfc"),
+        ("eins\n".encode("utf-16-le"), "holds zero bytes, as UTF-16 does"),
+        ("grün\n".encode("utf-16"), "holds zero bytes, as UTF-16 does"),
         (None, "does not exist"),
     ],
 )
@@ -261,14 +273,31 @@ def test_a_text_that_cannot_be_used_is_named(tmp_path, content, message):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(CorpusError, match=rf"text\.de {message}"):
-        read_lines(path)
+        read_text(path)
+
+
+@pytest.mark.parametrize(
+    ("train_de", "message"),
+    [
+        (b"eins\n\ndrei\n", r"train\.de has nothing in line 2: remove that line on both sides"),
+        (b"eins\n   \n", r"train\.de has nothing in line 2"),
+        (b"eins\n", r"train\.de has 1 lines but train\.en has 2: line n of one must be the translation of line n"),
+    ],
+)
+def test_sides_that_are_not_aligned_are_refused(tmp_path, train_de, message):
+    for name in ("train.en", "val.de", "val.en"):
+        (tmp_path / name).write_bytes(b"one\ntwo\n")
+    (tmp_path / "train.de").write_bytes(train_de)
+    assert len(load_corpus(tmp_path)["val"]) == 2
+    with pytest.raises(CorpusError, match=message):
+        load_corpus(tmp_path)["train"]
 
 
 @pytest.mark.parametrize("content", [b"not gzip", gzip.compress(b"one\ntwo\n" * 99)[:-20]], ids=["not gzip", "cut off"])
 def test_a_damaged_gzip_file_is_named(tmp_path, content):
     (tmp_path / "text.gz").write_bytes(content)
     with pytest.raises(CorpusError, match=r"text\.gz cannot be read .* completely"):
-        read_lines(tmp_path / "text.gz")
+        read_text(tmp_path / "text.gz")
 
 
 def test_a_gzip_bomb_of_ones_own_is_refused_and_a_dull_text_is_not(tmp_path, monkeypatch, tried):
@@ -289,16 +318,14 @@ def test_a_pipe_is_not_waited_for(tmp_path):
         read_text(tmp_path / "train.de")
 
 
-def test_lines_end_at_newlines_only(tmp_path):
-    (tmp_path / "text").write_bytes("eins\u2028zwei\x0cdrei\n".encode())
-    assert len(read_lines(tmp_path / "text")) == 1
-
-
-def test_sides_of_different_length_are_refused(tmp_path):
-    (tmp_path / "a").write_text("eins\nzwei\n")
-    (tmp_path / "b").write_text("one\n")
-    with pytest.raises(CorpusError, match=r"a has 2 lines but .*b has 1"):
-        read_pairs(tmp_path / "a", tmp_path / "b")
+def test_lines_end_at_newlines_or_in_a_file_without_any_at_carriage_returns(tmp_path):
+    for content, lines in (
+        ("eins\u2028zwei\x0cdrei\rvier\n", ["eins\u2028zwei\x0cdrei\rvier"]),
+        ("eins\r\nzwei\r\n", ["eins", "zwei"]),
+        ("eins\rzwei\r", ["eins", "zwei"]),
+    ):
+        (tmp_path / "text").write_bytes(content.encode())
+        assert read_text(tmp_path / "text") == lines
 
 
 @needs_multi30k
@@ -413,6 +440,15 @@ def test_one_side_of_a_parallel_corpus_is_a_text():
         load_text("sample", "fr")
 
 
+def test_corpora_and_texts_can_be_pickled(tmp_path):
+    novel = tmp_path / "novel.txt"
+    novel.write_text("one\ntwo\n" * 20, encoding="utf-8")
+    for one in (load_corpus("sample", "en", "de"), load_text("sample", "de"), load_text(novel, "en")):
+        again = pickle.loads(pickle.dumps(one))
+        assert (again.name, again.splits, again.path) == (one.name, one.splits, one.path)
+        assert again["test"] == one["test"]
+
+
 def test_a_text_file_is_cut_into_three_parts(tmp_path):
     lines = [f"line {i}" for i in range(20)]
     (tmp_path / "my.novel.txt").write_text("\n".join(lines), encoding="utf-8")
@@ -453,8 +489,6 @@ def test_unknown_texts_and_splits_list_the_known_ones(tmp_path):
 def test_a_text_may_have_empty_lines_but_not_be_empty(tmp_path):
     (tmp_path / "file").write_text("\nRed .\n\n", encoding="utf-8")
     assert read_text(tmp_path / "file") == ["", "Red .", ""]
-    with pytest.raises(CorpusError, match="file has nothing in line 1"):
-        read_lines(tmp_path / "file")
     (tmp_path / "file").write_text(" \n\n", encoding="utf-8")
     with pytest.raises(CorpusError, match="file is empty"):
         read_text(tmp_path / "file")

@@ -9,8 +9,10 @@ def test_of_several_processes_each_gets_a_gpu_or_is_told_that_there_is_none(monk
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(device, "_computes", lambda kind: True)
-    monkeypatch.setenv("SLURM_LOCALID", "0")  # which srun sets, too
-    assert pick_device() == torch.device("cuda:0")
+    assert pick_device() == torch.device("cuda")
+    monkeypatch.setenv("SLURM_LOCALID", "1")  # srun's; torchrun's comes first
+    assert pick_device() == torch.device("cuda:1")
+    monkeypatch.setenv("SLURM_LOCALID", "0")
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert pick_device() == torch.device("cuda:1")
     assert pick_device("cuda:0") == torch.device("cuda:0")

@@ -16,11 +16,12 @@ from two_processes import RECIPE, make_data, make_model, one_epoch
 from transformer_lib.checkpoint import MODEL_FILE, load_model
 from transformer_lib.files import STATE_FILE, load_training_state
 from transformer_lib.training import distributed
-from transformer_lib.training.optimizer import make_optimizer
 from transformer_lib.training.trainer import fit
 
 
 def torchrun(*arguments):
+    if sys.platform == "win32":
+        pytest.skip("torchrun cannot start on Windows: pytorch/pytorch#178600")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *arguments]
     return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300)
 
@@ -108,7 +109,7 @@ def test_dropout_differs_between_processes(found):
 
 
 def test_processes_that_would_train_different_things_are_refused(folder, found):
-    assert "different" in found[1]["error"]
+    assert "the first process has another configuration, recipe, vocabulary or data" in found[1]["error"]
     assert not (folder / "refused").exists()
 
 
@@ -140,7 +141,8 @@ def test_a_lone_process_is_the_first_whatever_number_a_scheduler_gave_it(monkeyp
 def left(monkeypatch):
     """What this process, one of several that are connected, will not wait for when it ends."""
     left = []
-    monkeypatch.setattr(distributed, "_are_connected", lambda: True)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(distributed.atexit, "unregister", left.append)
     return left
 
@@ -152,22 +154,6 @@ def test_a_process_that_fails_does_not_wait_for_the_others_when_it_ends(left):
     with pytest.raises(MemoryError), distributed.process_group(torch.device("cpu")):
         raise MemoryError
     assert left == [torch.distributed.destroy_process_group]
-
-
-@pytest.mark.parametrize("method", ["step", "state_dict"])
-def test_a_process_that_dies_while_the_others_share_muons_work_is_named_as_the_cause(data, monkeypatch, method):
-    optimizer = make_optimizer(make_model(data), RECIPE)
-
-    def lost():
-        raise RuntimeError("[gloo/pair.cc]\nConnection closed by peer")
-
-    for part in optimizer.optimizers:
-        part.step = part.consolidate_state_dict = lost
-    with pytest.raises(RuntimeError, match="Connection closed by peer"):
-        getattr(optimizer, method)()
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConnectionError, match=r"another process .* has stopped.*Connection closed by peer"):
-        getattr(optimizer, method)()
 
 
 @pytest.fixture
@@ -194,7 +180,7 @@ def test_the_command_line_prints_once_and_stops_when_a_process_does(corpus, tmp_
     scores = {
         float(length_penalty): float(bleu) for length_penalty, bleu in (both.split() for both in tried.split(", "))
     }
-    assert len(scores) == 7  # each process has tried its share
+    assert len(scores) == 7
     assert scores[notes["search"]["length_penalty"]] == max(scores.values())
     text = corpus / "test.en"
     lm = ("-m", "transformer_lib", "train-lm", "--corpus", text, "--epochs", 1, "--device", "cpu")

@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -72,6 +73,18 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path):
     replace_file(pipe, b"content")
     reader.join()
     assert read == [b"content"] and pipe.is_fifo()
+
+
+def test_threads_that_write_one_file_leave_one_of_their_contents(tmp_path):
+    def write(letter):
+        for _ in range(50):
+            replace_file(tmp_path / "file", letter * 100_000)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, (b"a", b"b", b"c", b"d")))
+    content = (tmp_path / "file").read_bytes()
+    assert len(content) == 100_000 and len(set(content)) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_path_below_a_file_says_so(tmp_path):

@@ -85,7 +85,7 @@ def test_each_kind_of_model_says_what_it_is(generator, folder, trained, tmp_path
 
 def test_a_model_comes_back_as_it_was_with_either_encoder(generator, tmp_path):
     for own_encoder in (False, True):
-        config = dataclasses.replace(generator.model.config, own_encoder=own_encoder, tie_embeddings=own_encoder)
+        config = dataclasses.replace(generator.model.config, own_encoder=own_encoder)
         model = TransformerLanguageModel(config).eval()
         save_model(tmp_path / "model", model, {"text": generator.tokenizer}, {"why": "test"})
         saved = load_model(tmp_path / "model")
@@ -180,19 +180,16 @@ def test_a_vocabulary_of_another_size_is_refused(generator, text):
     with pytest.raises(ValueError, match="text_tokenizer has a vocabulary of 5 types"):
         fit(generator.model, stream, stream, RECIPE, log=silent)
     stream = make_stream(text["train"], StreamTokenizer())
-    with pytest.raises(ValueError, match="text_tokenizer has no vocabulary yet, expected one"):
+    with pytest.raises(ValueError, match="text_tokenizer has no vocabulary yet"):
         fit(generator.model, stream, stream, RECIPE, log=silent)
 
 
-def test_sentence_pairs_are_not_for_a_language_model_and_counts_not_for_a_translator(generator, trained, pairs):
+def test_sentence_pairs_are_not_for_a_language_model(generator, trained, pairs):
     pairs = make_dataset(pairs, trained.src_tokenizer, trained.tgt_tokenizer)
     with pytest.raises(
         ValueError, match=r"tokenizers holds 'src', but LanguageModelConfig has no src_vocab_size: .*make_stream"
     ):
         fit(generator.model, pairs, pairs, RECIPE, log=silent)
-    recipe = dataclasses.replace(RECIPE, init_bias_from_unigrams=True)
-    with pytest.raises(ValueError, match=r"recipe\.init_bias_from_unigrams is True, but only a language model can"):
-        fit(trained.model, pairs, pairs, recipe, log=silent)
 
 
 def test_an_average_starts_from_counts_too(text):

@@ -98,16 +98,6 @@ def test_adam_without_decay_is_pytorchs_adam(model, tiny_config):
     torch.testing.assert_close([*model.parameters()], [*theirs.parameters()])
 
 
-def test_a_state_from_another_kind_of_device_leaves_adam_as_it_is(model):
-    mine = make_optimizer(model, Recipe())
-    theirs = torch.optim.AdamW([group | {"fused": False} for group in mine.param_groups])
-    give_gradients(model, 0)
-    theirs.step()
-    mine.load_state_dict(theirs.state_dict())
-    assert all(group["fused"] for group in mine.param_groups)
-    mine.step()
-
-
 def test_matrices_decay_and_biases_and_norms_do_not(model):
     before = {name: weights.clone() for name, weights in model.state_dict().items()}
     optimizer = make_optimizer(model, dataclasses.replace(MUON, optimizer="adamw"))

@@ -230,7 +230,7 @@ print(len(t.AttentionViewer.of(t.Translator.load(), "Ein Hund läuft.")._repr_ht
 def test_installing_leaves_torch_and_numpy_alone(wheel, tmp_path, torch, numpy):
     """Ask pip what it would do where other versions are installed than constraints.txt names, as in Colab."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "colab")], check=True)
-    python = tmp_path / "colab" / "bin" / "python"
+    python = tmp_path / "colab" / ("Scripts" if os.name == "nt" else "bin") / "python"
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     site = Path(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip())
     for name, version in (("torch", torch), ("numpy", numpy)):  # all that pip looks at of an installed package

@@ -24,7 +24,9 @@ from transformer_lib.training.recipe import Recipe
         ({"subwords": 80, "subword_dropout": 1.0}, "subword_dropout is 1.0"),
         ({"subword_dropout": 0.1}, "subword_dropout is 0.1, but subwords is 0: words have no parts"),
         ({"beam_size": 0}, "beam_size is 0"),
-        ({"beam_size": 17}, "beam_size is 17, expected at most 16"),
+        ({"seed": -1}, "seed is -1, expected 0 to 2,147,483,647"),
+        ({"seed": 2**32 - 1}, "seed is 4294967295"),
+        ({"beam_size": 17}, "beam_size is 17, expected a whole number from 1 to 16"),
     ],
 )
 def test_an_impossible_recipe_says_why(values, message):

@@ -153,7 +153,7 @@ def test_an_impossible_beam_is_refused(model, src, beam_size):
         beam_search(model, src, SOS, EOS, beam_size)
 
 
-@pytest.mark.parametrize("length_penalty", [-0.1, math.nan, math.inf])
+@pytest.mark.parametrize("length_penalty", [-0.1, 500.0, math.nan, math.inf])  # (55 / 6)^500 is no float
 def test_an_impossible_length_penalty_is_refused(model, src, length_penalty):
     with pytest.raises(ValueError, match=f"length_penalty is {length_penalty}, expected 0"):
         beam_search(model, src, SOS, EOS, 2, length_penalty)

@@ -2,6 +2,7 @@ import ast
 import json
 import os
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -34,7 +35,11 @@ def test_where_multi30k_cannot_be_had_the_sample_corpus_takes_its_place_and_a_li
 
 def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys, monkeypatch, tmp_path):
     session = start_with_text("wikitext-2")
-    assert (session.text.name, session.test, session.runs.name) == ("sample", "test", "runs")
+    assert (session.corpus.name, session.test, str(session.runs)) == (
+        "sample",
+        "test",
+        str(Path("runs/sample-tutorial")),
+    )
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("wikitext-2 is unavailable, so this notebook uses wikitext-2-valid: ")
     assert printed[1].startswith("wikitext-2-valid is unavailable, so this notebook uses sample: ")
@@ -48,9 +53,9 @@ def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys,
     monkeypatch.setattr(
         "transformer_lib.language_model.texts.WIKITEXT2_CHECKSUMS", {"train.txt": "git-blob:", **checksums}
     )
-    assert start_with_text("wikitext-2").text.name == "wikitext-2-valid"
+    assert start_with_text("wikitext-2").corpus.name == "wikitext-2-valid"
     monkeypatch.setattr("transformer_lib.notebook.session.pick_device", lambda: torch.device("cpu"))
-    assert start_with_text().text.name == "wikitext-2-valid"
+    assert start_with_text().corpus.name == "wikitext-2-valid"
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 3 and printed[0].startswith(
         "wikitext-2 is unavailable"
@@ -60,7 +65,7 @@ def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys,
 def test_a_fast_development_run_of_a_language_model_takes_one_epoch_of_the_sample(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("TRANSFORMER_LIB_FAST_DEV_RUN", "1")
     session = start_with_text()
-    assert (session.text.name, session.recipe.epochs, session.fast_dev_run) == ("sample", 1, True)
+    assert (session.corpus.name, session.recipe.epochs, session.fast_dev_run) == ("sample", 1, True)
     assert not session.runs.resolve().is_relative_to(tmp_path)
 
 

@@ -115,6 +115,11 @@ def test_a_tokeniser_can_be_copied_and_pickled(tokenizers, copied):
     assert again.vocab is not src_tokenizer.vocab
 
 
+def test_chinese_is_written_without_spaces():
+    tokenizer = WordTokenizer("zh")
+    assert tokenizer.join(tokenizer.tokens("我爱你。")) == "我爱你。"
+
+
 def test_your_own_function_cuts_sentences():
     tokenizer = WordTokenizer("de", tokenize=words_between_commas)
     assert tokenizer.tokens("Ein Hund, eine Katze") == ["ein hund", "eine katze"]

@@ -1,16 +1,36 @@
 import copy
+import pickle
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
-from transformer_lib.checkpoint import SavedModel
+from transformer_lib import Transformer
+from transformer_lib.checkpoint import SavedModel, load_model, save_model
 from transformer_lib.data.tokenizers import UNK
 from transformer_lib.fast.precision import in_precision
 from transformer_lib.fast.threads import balanced_batches
 from transformer_lib.inference.search import Hypothesis
 from transformer_lib.inference.translator import Translator
+from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import fit
+
+
+def test_a_translator_can_be_pickled(trained):
+    assert pickle.loads(pickle.dumps(trained))("Ein Hund schläft.") == "a dog is sleeping."
+
+
+def test_the_default_device_does_not_matter(trained, dataset, tmp_path):
+    save_model(tmp_path / "model", trained.model, {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer})
+    model = Transformer(trained.model.config)
+    with torch.device("meta"):  # where there are no numbers
+        for precision in ("float32", "int8"):
+            translator = Translator.load(tmp_path / "model", precision=precision)
+            translation = translator.translate(["Ein Hund schläft."], beam_size=2, attention=True)[0]
+            assert translation.text == "a dog is sleeping."
+        fit(model, dataset, dataset, Recipe(epochs=1, optimizer="sgd"), tmp_path / "run", log=lambda line: None)
+    assert load_model(tmp_path / "run").model.output.weight.equal(model.output.weight)
 
 
 def test_what_was_learnt_by_heart_is_translated(trained, pairs):
@@ -19,12 +39,13 @@ def test_what_was_learnt_by_heart_is_translated(trained, pairs):
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-@pytest.mark.parametrize("batch_size", [1, 3, 100])
-def test_order_and_batch_size_do_not_matter(trained, pairs, beam_size, batch_size):
+@pytest.mark.parametrize("together", [3, 100])
+def test_order_and_batches_do_not_matter(trained, pairs, beam_size, together):
     sentences = [pair.src for pair in pairs]
     expected = {s: trained(s, beam_size=beam_size) for s in sentences}
     shuffled = sentences[::-1] + sentences[:3]
-    translations = trained.translate(shuffled, beam_size, batch_size=batch_size)
+    portions = [shuffled[start : start + together] for start in range(0, len(shuffled), together)]
+    translations = [t for portion in portions for t in trained.translate(portion, beam_size)]
     assert [t.text for t in translations] == [expected[s] for s in shuffled]
 
 
@@ -34,15 +55,16 @@ def threads_of_a_new_thread():
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_several_cores_translate_the_same_and_keep_their_threads(trained, pairs, beam_size):
+def test_several_cores_translate_the_same_and_keep_their_threads(trained, pairs, beam_size, monkeypatch):
+    monkeypatch.setattr("transformer_lib.fast.threads.WORTH_A_WORKER", 5)
     sentences = [pair.src for pair in pairs] * 3
     expected = trained(sentences, beam_size)
     torch.set_num_threads(4)
     try:
-        translations = trained.translate(sentences, beam_size, batch_size=5)
+        translations = trained.translate(sentences, beam_size)
         assert threads_of_a_new_thread() == torch.get_num_threads() == 4
         with pytest.raises(ValueError, match="beam_size is 0"):
-            trained.translate(sentences, beam_size=0, batch_size=5)
+            trained.translate(sentences, beam_size=0)
         assert threads_of_a_new_thread() == torch.get_num_threads() == 4
     finally:
         torch.set_num_threads(1)
@@ -130,8 +152,6 @@ def test_a_sentence_that_cannot_be_translated_is_named(trained):
         trained("Hund " * 199)
     with pytest.raises(TypeError, match="sentences is one string"):
         trained.translate("Ein Hund.")
-    with pytest.raises(ValueError, match="batch_size is 0"):
-        trained.translate(["Ein Hund."], batch_size=0)
 
 
 def test_no_sentences_give_no_translations(trained):

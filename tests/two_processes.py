@@ -17,7 +17,7 @@ from transformer_lib.training.loop import evaluate, train_epoch
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.trainer import fit
 
-# Muon, whose work processes share, where PyTorch has it
+# Muon, where PyTorch has it
 OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adamw"
 RECIPE = Recipe(epochs=2, batch_size=5, learning_rate=2e-3, warmup_steps=2, optimizer=OPTIMIZER)
 
@@ -73,7 +73,7 @@ def main(folder):
         found["diverged"] = str(error), model.state_dict()
     try:
         fit(make_model(dataset), dataset, dataset, replace(RECIPE, seed=rank), folder / "refused")
-    except ValueError as error:
+    except (ValueError, ConnectionError) as error:  # the second process; the first, when that has gone
         found["error"] = str(error)
     torch.save(found, folder / f"rank-{rank}.pt")
 

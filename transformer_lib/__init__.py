@@ -41,42 +41,20 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test compares it with
     from transformer_lib.training.trainer import fit as fit
 
 _NAMES = {
-    "checkpoint": (
-        "load_model",
-        "save_model",
-    ),
+    "checkpoint": ("load_model", "save_model"),
     "data.corpora": ("load_corpus",),
     "data.tokenizers": ("WordTokenizer",),
     "inference.translator": ("Translator",),
-    "interop.pytorch": (
-        "from_torch",
-        "to_torch",
-    ),
+    "interop.pytorch": ("from_torch", "to_torch"),
     "language_model.generator": ("TextGenerator",),
-    "language_model.model": (
-        "LanguageModelConfig",
-        "TransformerLanguageModel",
-    ),
+    "language_model.model": ("LanguageModelConfig", "TransformerLanguageModel"),
     "language_model.texts": ("load_text",),
     "language_model.train": ("train_language_model",),
-    "model.attention": (
-        "MultiHeadAttention",
-        "scaled_dot_product_attention",
-    ),
+    "model.attention": ("MultiHeadAttention", "scaled_dot_product_attention"),
     "model.config": ("TransformerConfig",),
-    "model.decoder": (
-        "Decoder",
-        "DecoderLayer",
-    ),
-    "model.encoder": (
-        "Encoder",
-        "EncoderLayer",
-    ),
-    "model.masks": (
-        "causal_mask",
-        "padding_mask",
-        "target_mask",
-    ),
+    "model.decoder": ("Decoder", "DecoderLayer"),
+    "model.encoder": ("Encoder", "EncoderLayer"),
+    "model.masks": ("causal_mask", "padding_mask", "target_mask"),
     "model.sublayers": ("PositionwiseFeedForward",),
     "model.transformer": ("Transformer",),
     "notebook.attention_viewer": ("AttentionViewer",),

@@ -20,7 +20,7 @@ MODEL_FILE = "model.safetensors"
 SHIPPED_MODEL = Path(__file__).parent / "multi30k_best.safetensors"  # in a wheel; in the repository, it is in assets/
 if not SHIPPED_MODEL.is_file():
     SHIPPED_MODEL = Path(__file__).parent.parent / "assets" / SHIPPED_MODEL.name
-MOST_BEAMS, MOST_LENGTH_PENALTY = 16, 10  # that a model's notes may ask for; who wants more can say so to translate
+MOST_BEAMS, MOST_LENGTH_PENALTY = 16, 10  # that a model's notes may ask for; translate itself takes more beams
 _MOST_LAYERS = 256
 _MODEL_FORMAT = "transformer_lib model, version 2"
 _OURS = {  # what load_model need not be given; imported by these names, never by what is in a file
@@ -65,22 +65,24 @@ def save_model(
         path: the file.
         model: what to save: a ``Transformer`` or any other module that is built of its ``config`` alone.
         tokenizers: those that the model was trained with, as in the ``tokenizers`` of a data set.
-        notes: anything worth knowing that JSON can hold. What ``fit`` and ``train_translator`` write there has its
-            meaning: ``corpus``, ``preset``, ``recipe``, ``history`` and ``search``.
+        notes: anything that JSON can hold; ``corpus``, ``preset``, ``recipe``, ``history`` and ``search`` are as
+            ``fit`` and ``train_translator`` write them.
         dtype: the precision of the weights in the file, if it is to be another than the model's.
 
     Raises:
         ValueError: ``load_model`` could not bring it back: the vocabularies are not the model's, the model is not what
             its class makes of its config (were layers replaced?), a weight is NaN or infinite, a note of another kind.
-        TypeError: the model has no ``config``, or its class does not say of which ``config_class`` it is.
+        TypeError: the model has no ``config``, or its class no ``config_class``.
         OSError: the file cannot be written.
     """
     config, expected = getattr(model, "config", None), getattr(type(model), "config_class", None)
-    if config is None or type(config) is not expected:
+    if type(config) is not expected:
         raise TypeError(
-            f"model is a {type(model).__name__}, expected a module with a config, whose class has a config_class, "
-            f"the config's own class: its config is a {type(config).__name__}, its config_class {expected}"
+            f"model is a {type(model).__name__}, expected a module with a config, whose class has a config_class: "
+            f"its config is a {type(config).__name__}, its config_class {expected}"
         )
+    if dtype is not None and not dtype.is_floating_point:
+        raise ValueError(f"dtype is {dtype}, expected one that has fractions, such as torch.float16")
     check_vocabularies(config, tokenizers)
     tensors = {
         name: tensor.to("cpu", dtype if tensor.is_floating_point() else None).contiguous()
@@ -91,7 +93,7 @@ def save_model(
     metadata = {
         "format": _MODEL_FORMAT,
         "model": _recorded_name(type(model)),
-        "config": json.dumps(config_to_dict(config)),
+        "config": json.dumps(asdict(config)),
         "tokenizers": json.dumps({n: {"class": _recorded_name(type(t)), **t.to_dict()} for n, t in tokenizers.items()}),
         "notes": json.dumps(_checked_notes(notes or {})),
     }
@@ -104,21 +106,16 @@ def load_model(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> SavedModel:
-    """Read what ``save_model`` wrote. The file may come from anybody: see ``SECURITY.md``.
-
-    Reading never runs or imports code that is named in the file, and takes no more memory than a few times its size
-    (words: thirty).
+    """Read what ``save_model`` wrote. The file may come from anybody: it never runs code (see ``SECURITY.md``).
 
     Args:
         path: the file, or the folder that training wrote.
         custom: what of your own the model was made with: its class, a tokeniser's class, or the function that a
             ``WordTokenizer`` cuts sentences with.
-        device: where the model is needed.
-        dtype: the precision to compute in, whatever the file's is.
+        device, dtype: where to compute, and in which precision, whatever the file's is.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        OSError: it cannot be read.
+        FileNotFoundError, OSError: there is no such file, or it cannot be read.
         CheckpointError: it is not a complete model of this library, or needs something that is not in ``custom``.
     """
     path = Path(path)
@@ -132,8 +129,8 @@ def load_model(
     with open_tensors(path) as file:
         try:
             return _read_model(file, {name_of(one): one for one in custom}, device, dtype)
-        # RuntimeError: JSON that is nested too deeply
-        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        # ArithmeticError: a size that is too large for torch; RuntimeError: JSON that is nested too deeply
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{path} does not hold a model that fits together ({error})") from error
 
 
@@ -144,7 +141,7 @@ def load_weights(path: str | Path, model: nn.Module) -> None:
         FileNotFoundError, OSError, CheckpointError: as ``load_model``.
     """
     with open_tensors(path) as file:
-        shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no dictionary)
         try:
             _check_shapes(model, shapes)
         except ValueError as error:
@@ -162,17 +159,15 @@ def _read_model(
             f"its format is {metadata.get('format')!r}, expected {_MODEL_FORMAT!r}: another program or version wrote it"
         )
     model_class = _find(metadata["model"], "model", custom)
-    config_class = model_class.config_class
-    values = json.loads(metadata["config"])
-    config = config_class.from_dict(values) if hasattr(config_class, "from_dict") else config_class(**values)
+    config = model_class.config_class(**json.loads(metadata["config"]))
     described = json.loads(metadata["tokenizers"])
     tokenizers = _Tokenizers({name: _read_tokenizer(values, custom) for name, values in described.items()})
     notes = _checked_notes(json.loads(metadata["notes"]))
     check_vocabularies(config, tokenizers)
     shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no dictionary)
-    _check_sizes(model_class, config, shapes)
-    _check_shapes(_skeleton(model_class, config), shapes)
-    model = model_class(config).to(dtype)
+    _skeleton(model_class, config, shapes)
+    with torch.device("cpu"):  # whatever the default device is
+        model = model_class(config).to(dtype)
     tensors = {name: file.get_tensor(name) for name in shapes}
     check_finite(tensors, dtype)
     model.load_state_dict(tensors, strict=False)  # a tied matrix has several names, of which the file holds one
@@ -194,24 +189,17 @@ def _find(name: str, what: str, custom: dict[str, Any]) -> Any:
 
 
 def _read_tokenizer(values: dict[str, Any], custom: dict[str, Any]) -> WordTokenizer:
-    tokenizer_class = _find(values.pop("class"), "tokenizer", custom)
+    tokenizer_class, options = _find(values.pop("class"), "tokenizer", custom), {}
     if "tokenize" in values:
-        tokenize = _find(values.pop("tokenize"), "tokenizer's function", custom)
-        return tokenizer_class.from_dict(values, tokenize=tokenize)
-    return tokenizer_class.from_dict(values)
-
-
-def config_to_dict(config: Any) -> dict[str, Any]:
-    """Return a configuration's fields as plain values."""
-    return config.to_dict() if hasattr(config, "to_dict") else asdict(config)
+        options["tokenize"] = _find(values.pop("tokenize"), "tokenizer's function", custom)
+    return tokenizer_class.from_dict(values, **options)
 
 
 def _checked_notes(notes: Any) -> dict[str, Any]:
     """Return notes if those that the library itself reads are what it writes."""
-    kinds = {"corpus": str, "preset": str, "recipe": dict, "history": dict, "search": dict}
     if not isinstance(notes, dict):
         raise ValueError(f"notes is a {type(notes).__name__}, expected a dictionary")
-    for name, kind in kinds.items():
+    for name, kind in {"corpus": str, "preset": str, "recipe": dict, "history": dict, "search": dict}.items():
         if not isinstance(notes.get(name, kind()), kind):
             raise ValueError(f"notes[{name!r}] is a {type(notes[name]).__name__}, expected a {kind.__name__}")
     search = {"beam_size": 1, "length_penalty": 0.0, **notes.get("search", {})}
@@ -232,22 +220,36 @@ def _tensors(model: nn.Module) -> dict[str, Tensor]:
     return {**parameters, **{name: tensor for name, tensor in model.state_dict().items() if name not in known}}
 
 
-def _skeleton(model_class: type[nn.Module], config: Any) -> nn.Module:
-    """Build a model that has shapes and no numbers, so that it takes no memory, if its class lets us."""
+def _skeleton(model_class: type[nn.Module], config: Any, shapes: dict[str, list[int]]) -> nn.Module:
+    """Build a model without numbers, if its class lets us, so that an untrusted configuration takes no memory.
+
+    Raises:
+        ValueError: its weights have other shapes, or what is not in a file, its layers and positions, is too much.
+    """
+    found, layers = sum(map(math.prod, shapes.values())), getattr(config, "num_layers", 1)
+    if layers > _MOST_LAYERS:
+        raise ValueError(f"num_layers is {layers:,}, expected at most {_MOST_LAYERS}")
+    ours = _recorded_name(model_class) in _OURS  # a reader's own class may have no positions
+    if ours and (table := config.max_len * config.d_model) > 2 * found + 2**18:  # sinusoids are computed, not stored
+        raise ValueError(
+            f"max_len is {config.max_len:,}, which takes {table:,} numbers: the weights are only {found:,}"
+        )
     with torch.random.fork_rng(devices=[]):
         try:
             with torch.device("meta"):
-                return model_class(config)
-        except (NotImplementedError, RuntimeError):  # it looks at numbers while it is built
-            return model_class(config)
+                model = model_class(config)
+        except (NotImplementedError, RuntimeError):
+            if ours:
+                raise
+            model = model_class(config)  # it looks at numbers while it is built
+    _check_shapes(model, shapes)
+    return model
 
 
 def _check_structure(model: nn.Module) -> None:
     """Raise a ValueError unless a model is what its class makes of its configuration, so loading brings it back."""
-    again = _skeleton(type(model), model.config)
     shapes = {name: list(tensor.shape) for name, tensor in _tensors(model).items()}
-    _check_sizes(type(model), model.config, shapes)
-    _check_shapes(again, shapes)
+    again = _skeleton(type(model), model.config, shapes)
     mine, theirs = ({name: _kind(module) for name, module in one.named_modules()} for one in (model, again))
     for name in mine | theirs:
         if mine.get(name) != theirs.get(name):
@@ -266,26 +268,6 @@ def _kind(module: nn.Module) -> str:
     if (activation := getattr(module, "activation", None)) and "activation" not in plain:
         plain["activation"] = getattr(activation, "__name__", type(activation).__name__)
     return f"{kind.__qualname__}({', '.join(f'{name}={value}' for name, value in plain.items())})"
-
-
-def _check_sizes(model_class: type[nn.Module], config: Any, shapes: dict[str, list[int]]) -> None:
-    """Raise a ValueError unless a model of this configuration could have weights of these shapes.
-
-    An untrusted configuration may promise anything, so it is compared with what is there before anything is made.
-    """
-    found, layers = sum(map(math.prod, shapes.values())), getattr(config, "num_layers", 1)
-    ours = _recorded_name(model_class) in _OURS  # a reader's own class may share weights, or compute its positions
-    promised = config.num_parameters() if ours else found
-    if promised > 2 * found or layers > _MOST_LAYERS:
-        raise ValueError(
-            f"the configuration promises {promised:,} weights in {layers:,} layers, but there are {found:,} "
-            f"weights, and at most {_MOST_LAYERS} layers are expected"
-        )
-    if ours and (table := config.max_len * config.d_model) > 2 * found + 2**18:  # sinusoids are computed, not stored
-        raise ValueError(
-            f"max_len={config.max_len:,} positions of d_model={config.d_model} numbers are {table:,} numbers, far more "
-            f"than the model's {found:,} weights"
-        )
 
 
 def _check_shapes(model: nn.Module, found: dict[str, list[int]]) -> None:

@@ -4,6 +4,7 @@ import argparse
 import codecs
 import dataclasses
 import math
+import os
 import shlex
 import sys
 import unicodedata
@@ -14,20 +15,21 @@ from typing import Any
 import torch
 
 import transformer_lib
-from transformer_lib.checkpoint import MODEL_FILE, SHIPPED_MODEL, load_model, save_model
+from transformer_lib.checkpoint import MODEL_FILE, SHIPPED_MODEL, SavedModel, load_model, save_model
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.corpora import CORPORA, CorpusError, Pair, cache_folder, load_corpus
 from transformer_lib.data.tokenizers import UNK
-from transformer_lib.files import CheckpointError, replace_file
+from transformer_lib.files import STATE_FILE, CheckpointError, check_writable, replace_file
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 from transformer_lib.language_model.generator import TextGenerator
-from transformer_lib.language_model.model import LanguageModelConfig, TransformerLanguageModel
+from transformer_lib.language_model.model import TransformerLanguageModel
 from transformer_lib.language_model.stream import BPTTBatches, make_stream
 from transformer_lib.language_model.texts import TEXTS, load_text
 from transformer_lib.language_model.train import train_language_model
 from transformer_lib.model.config import PRESETS, TransformerConfig
-from transformer_lib.options import parser
+from transformer_lib.model.transformer import Transformer
+from transformer_lib.options import EXAMPLES, parser
 from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device
 from transformer_lib.training.loop import evaluate, perplexity
@@ -36,32 +38,22 @@ from transformer_lib.training.train_translator import train_translator
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, 1 for an error, 2 for wrong usage, 130 for Ctrl-C."""
-    commands = {
-        "train": train,
-        "translate": translate,
-        "train-lm": train_lm,
-        "generate": generate,
-        "evaluate": evaluate_model,
-        "export": export,
-        "download": download,
-        "info": info,
-    }
+    """Run one command and return its exit code: 0, 1 for an error, 2 for wrong usage (``__main__``: 130 for Ctrl-C)."""
+    functions = (train, translate, train_lm, generate, evaluate_model, export, download, info)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that knows no "ä" shows "?", and nothing is lost
             stream.reconfigure(errors="replace")
-    options = parser(commands).parse_args(arguments)
+    options = parser(dict(zip(EXAMPLES, functions, strict=True))).parse_args(arguments)
     try:
         options.run(options)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except (CorpusError, CheckpointError, ValueError, OSError, FloatingPointError) as error:
-        print(_one_line(f"transformer-lib {options.command}: error: {' '.join(str(error).split())}"), file=sys.stderr)
+    except BrokenPipeError:  # whoever reads the output has had enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except torch.OutOfMemoryError as error:
-        reason = str(error).split(". ")[0]
-        print(f"transformer-lib {options.command}: error: {reason}; try a smaller --batch-size", file=sys.stderr)
+    except (CorpusError, CheckpointError, ValueError, OSError, FloatingPointError, torch.OutOfMemoryError) as error:
+        reason = " ".join(str(error).split())
+        if isinstance(error, torch.OutOfMemoryError):
+            reason = f"{reason.split('. ')[0]}; try a smaller --batch-size"
+        print(_one_line(f"transformer-lib {options.command}: error: {reason}"), file=sys.stderr)
         return 1
     return 0
 
@@ -71,7 +63,10 @@ def train(options: argparse.Namespace) -> None:
     names = ("epochs", "batch_size", "max_tokens", "learning_rate", "precision", "compile", "subwords", "seed")
     recipe = dataclasses.replace(RECIPES[options.preset], **_given(options, *names))
     if options.batch_size is not None:
-        recipe = dataclasses.replace(recipe, max_tokens=options.max_tokens or 0)
+        _refuse(options, "says the same in another unit as --batch-size: give one of them", "max_tokens")
+        recipe = dataclasses.replace(recipe, max_tokens=0)
+    if recipe.subwords:
+        _refuse(options, f"is for words, but there will be {recipe.subwords} subwords (see --subwords)", "min_freq")
     for_multi30k = options.preset.startswith("multi30k_")
     name = options.corpus or ("multi30k" if for_multi30k else "sample")
     corpus = load_corpus(name, options.src, options.tgt)
@@ -91,22 +86,21 @@ def train(options: argparse.Namespace) -> None:
 
 def translate(options: argparse.Namespace) -> None:
     """Translate the sentences given, or the lines of the standard input."""
-    translator = Translator.load(
-        options.model or SHIPPED_MODEL, device=pick_device(options.device), precision=options.precision
-    )
+    saved = load_model(options.model or SHIPPED_MODEL, device=pick_device(options.device))
+    translator = _translator(saved, options)
     sentences, unusable = (options.sentences, 0) if options.sentences else _standard_input(translator)
     wanted = sentences if options.sentences else [line for line in sentences if not _is_empty(line)]
     with_attention = options.attention is not None
     if with_attention and len(wanted) != 1:
         raise ValueError(f"--attention draws one sentence, but there are {len(wanted)}")
-    translations = translator.translate(wanted, options.beam_size, options.length_penalty, attention=with_attention)
+    translations = translator.translate(wanted, attention=with_attention)
     remaining = iter(translations)
     for sentence in sentences:
-        if not options.sentences and _is_empty(sentence):  # empty lines of the standard input stay empty
-            print()
-            continue
-        translation = next(remaining)
-        print(_one_line(translation.text) + (f"\t{translation.log_prob:.3f}" if options.scores else ""))
+        if options.sentences or not _is_empty(sentence):
+            translation = next(remaining)
+            print(_one_line(translation.text) + (f"\t{translation.log_prob:.3f}" if options.scores else ""))
+        else:
+            print()  # empty lines of the standard input stay empty
     if with_attention:
         from transformer_lib.notebook import plots  # matplotlib takes a while to load
 
@@ -148,22 +142,20 @@ def evaluate_model(options: argparse.Namespace) -> None:
     if not options.corpus and name.startswith(("\\\\", "//")):  # an untrusted model must not make us log in there
         raise ValueError(f"the model was trained on {name!r}, which is on another machine: say so with --corpus")
     if isinstance(saved.model, TransformerLanguageModel):
-        if options.translations is not None:
-            raise ValueError("--translations needs a translator, but this model is a language model")
-        if options.precision != "float32":
-            raise ValueError(f"--precision {options.precision} needs a translator, but this model is a language model")
+        only = ("translations", "precision", "beam_size", "length_penalty")
+        _refuse(options, "needs a translator, but this model is a language model", *only)
         tokenizer = saved.tokenizers["text"]
         text = load_text(name, tokenizer.language)
         split = options.split or text.splits[2 if len(text.splits) > 2 else 1]
         batch_size = Recipe(batch_size=saved.notes.get("recipe", {}).get("batch_size", Recipe.batch_size)).batch_size
         _print_perplexity(TextGenerator(saved.model, tokenizer), text[split], f"{text.name} {split}", batch_size)
         return
-    translator = Translator.from_saved(saved, options.precision)
+    translator = _translator(saved, options)
+    if options.translations is not None:
+        check_writable(options.translations)  # better known before than after
     corpus = load_corpus(name, translator.src_tokenizer.language, translator.tgt_tokenizer.language)
     split = options.split or corpus.splits[2 if len(corpus.splits) > 2 else 1]
-    texts = _print_scores(
-        translator, corpus[split], f"{corpus.name} {split}", options.beam_size, options.length_penalty
-    )
+    texts = _print_scores(translator, corpus[split], f"{corpus.name} {split}")
     if options.translations is not None:
         replace_file(options.translations, "".join(f"{_one_line(text)}\n" for text in texts).encode())
 
@@ -171,8 +163,9 @@ def evaluate_model(options: argparse.Namespace) -> None:
 def export(options: argparse.Namespace) -> None:
     """Write a model's weights in half precision, so that the file is half as large."""
     saved = load_model(options.model)
-    if options.file.resolve() in [path.resolve() for path in (options.model, options.model / MODEL_FILE)]:
-        raise ValueError(f"{options.file} is the model itself, which would be rounded for good: name another file")
+    file, model = options.file.resolve(), options.model.resolve()
+    if file in (model, model / MODEL_FILE) or (file.parent / STATE_FILE).exists():
+        raise ValueError(f"{file} is the model itself, or a training's, which would be lost: name another file")
     corpus = Path(saved.notes.get("corpus", "sample"))  # whoever gets the file need not know where yours is
     notes = {**saved.notes, "corpus": f"…/{corpus.name}" if corpus.is_absolute() else str(corpus)}
     save_model(options.file, saved.model, saved.tokenizers, notes, dtype=torch.float16)
@@ -193,38 +186,42 @@ def info(options: argparse.Namespace) -> None:
     if options.model is None:
         print(f"transformer-lib {transformer_lib.__version__}, torch {torch.__version__}, device {pick_device()}")
         print(f"corpora   {', '.join(dict.fromkeys((*CORPORA, *TEXTS)))}; downloads are kept in {cache_folder()}")
-        print("translators (parameters with 10,000 types a side)")
+        print(
+            f"language model presets {', '.join(LANGUAGE_MODEL_RECIPES)}; translators (parameters, 10,000 types a side)"
+        )
         for name in PRESETS:
-            print(f"  {name:14} {TransformerConfig.preset(name, 10_000, 10_000).num_parameters():12,}")
-        print(f"language model (presets {', '.join(LANGUAGE_MODEL_RECIPES)})")
-        print(f"  {'':14} {LanguageModelConfig(10_000).num_parameters():12,}")
+            with torch.device("meta"):  # shapes without numbers
+                model = Transformer(TransformerConfig.preset(name, 10_000, 10_000))
+            print(f"  {name:14} {model.num_parameters():12,}")
         return
     saved = load_model(options.model)
     print(f"{saved.model.num_parameters():,} parameters")
-    for section, values in (("configuration", saved.model.config.to_dict()), *saved.notes.items()):
+    for section, values in (("configuration", dataclasses.asdict(saved.model.config)), *saved.notes.items()):
         print(_one_line(section))
         for key, value in values.items() if isinstance(values, dict) else [("", values)]:
             print(_one_line(f"  {key:18} {value}"))
 
 
-def _print_scores(
-    translator: Translator,
-    pairs: list[Pair],
-    name: str,
-    beam_size: int | None = None,
-    length_penalty: float | None = None,
-) -> list[str]:
-    beam_size = translator.beam_size if beam_size is None else beam_size
-    length_penalty = translator.length_penalty if length_penalty is None else length_penalty
+def _translator(saved: SavedModel, options: argparse.Namespace) -> Translator:
+    """Make a translator that searches as the options say, or else as the model's notes do."""
+    translator = Translator.from_saved(saved, options.precision)
+    vars(translator).update(_given(options, "beam_size", "length_penalty"))
+    if translator.beam_size == 1:
+        _refuse(options, "is for a beam, but the search is greedy (see --beam-size)", "length_penalty")
+    return translator
+
+
+def _print_scores(translator: Translator, pairs: list[Pair], name: str) -> list[str]:
     dataset = make_dataset(pairs, translator.src_tokenizer, translator.tgt_tokenizer, translator.model.config.max_len)
     device = next(translator.model.parameters()).device
     loss = evaluate(translator.model, BucketBatches(dataset, 128, device=device))
     if not math.isfinite(loss):
         raise FloatingPointError(f"the loss is {loss}: are the model's weights damaged?")
-    translations = translator.translate([pair.src for pair in pairs], beam_size, length_penalty)
+    translations = translator.translate([pair.src for pair in pairs])
     scores = bleu.score(translations, [pair.tgt for pair in pairs], translator.tgt_tokenizer)
-    search = "greedy" if beam_size == 1 else f"beam {beam_size}, length penalty {length_penalty}"
-    print(f"{name}: {len(pairs):,} pairs, perplexity {perplexity(loss):.3f}")
+    beam = f"beam {translator.beam_size}, length penalty {translator.length_penalty}"
+    search = "greedy" if translator.beam_size == 1 else beam
+    _log(f"{name}: {len(pairs):,} pairs, perplexity {perplexity(loss):.3f}")
     for score in scores:
         print(f"BLEU, {search}: {score}")
     return [translation.text for translation in translations]
@@ -239,7 +236,7 @@ def _print_perplexity(generator: TextGenerator, lines: list[str], name: str, bat
     loss = evaluate(generator.model, BPTTBatches(stream, batch_size, generator.model.config.max_len, device))
     if not math.isfinite(loss):
         raise FloatingPointError(f"the loss is {loss}: are the model's weights damaged?")
-    print(
+    _log(
         f"{name}: {len(tokens):,} tokens, {unknown / len(tokens):.1%} of them {UNK}, loss {loss:.3f}, "
         f"perplexity {perplexity(loss):.2f}"
     )
@@ -251,18 +248,18 @@ def _standard_input(translator: Translator) -> tuple[list[str], int]:
         raise ValueError("the standard input is closed, expected sentences there, or as arguments")
     lines, unusable = [], 0
     for number, line in enumerate(sys.stdin.buffer.read().removeprefix(codecs.BOM_UTF8).splitlines(), start=1):
+        text = ""
         try:
-            lines.append(line.decode().strip())
-            if not _is_empty(lines[-1]):
-                translator.source_tokens(lines[-1])
-        except UnicodeDecodeError as error:
-            lines.append("")
-            unusable += 1
-            print(f"line {number} is not UTF-8 ({error.reason}): convert it first", file=sys.stderr)
+            text = line.decode().strip()
+            if not _is_empty(text):
+                if "\0" in text:
+                    raise ValueError("it holds zero bytes, as UTF-16 does: convert it first")
+                translator.source_tokens(text)
         except ValueError as error:
-            lines[-1] = ""
-            unusable += 1
-            print(_one_line(f"line {number}: {error}"), file=sys.stderr)
+            text, unusable = "", unusable + 1
+            reason = f"it is not UTF-8 ({error.reason}): convert it first" if hasattr(error, "reason") else error
+            print(_one_line(f"line {number}: {reason}"), file=sys.stderr)
+        lines.append(text)
     return lines, unusable
 
 
@@ -276,6 +273,13 @@ def _one_line(text: str) -> str:
     return "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in text)
 
 
+def _refuse(options: argparse.Namespace, why: str, *names: str) -> None:
+    """Raise a ValueError if one of these options was given: it would have no effect."""
+    for name in names:
+        if getattr(options, name) not in (None, "float32"):  # the default of --precision
+            raise ValueError(f"--{name.replace('_', '-')} {why}")
+
+
 def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """Return those of these options that were given."""
     return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
@@ -283,9 +287,8 @@ def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
 
 def _try_it(command: str, output: Path, text: str) -> None:
     """Print a command that can be pasted as it is, whatever is in the text."""
-    quoted = shlex.join(["transformer-lib", command, "--model", str(output), _one_line(text)])
-    print(f"\nTry it:   {quoted}")
+    print("\nTry it:  ", _one_line(shlex.join(["transformer-lib", command, "--model", str(output), text])))
 
 
 def _log(line: str) -> None:
-    print(line, flush=True)
+    print(_one_line(line), flush=True)  # a folder may be called anything

@@ -1,10 +1,12 @@
 """Files that are never half-written or lost, and the state that a training resumes from."""
 
 import contextlib
+import errno
 import glob
 import io
 import os
 import shutil
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -130,6 +132,16 @@ def remove_unfinished(path: str | Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def check_writable(path: str | Path) -> None:
+    """Raise an OSError if ``replace_file`` could not write to ``path``, before time is spent on what it is to write."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder, expected a file", str(path))
+    if target.is_file() or not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=target.parent).close()
+
+
 def replace_file(path: str | Path, content: bytes) -> None:
     """Write a whole file under a temporary name, then rename it: ``path`` holds the old content or the new, never half.
 
@@ -143,10 +155,10 @@ def replace_file(path: str | Path, content: bytes) -> None:
     if target.exists() and not target.is_file() and not target.is_dir():
         target.write_bytes(content)
         return
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")  # no other thread's
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
+        with open(temporary, "xb") as file:  # and no link that somebody has put there
             file.write(content)
             file.flush()
             os.fsync(file.fileno())  # on the disk before the name changes, also if the power fails

@@ -286,6 +286,6 @@ def test_the_translator_of_the_book_translates_and_can_be_read(pages, browser, m
     page.locator(".results:not(.busy) .target button").first.wait_for()
     assert page.locator(".translation").inner_text() == "the man is raising the ball."
     for tab in ("Alternatives", "Attention", "Beam", "One step"):
-        page.get_by_role("tab", name=tab).click()
+        page.get_by_role("radio", name=tab, exact=True).check()
         assert not page.evaluate(FAINT)
     assert not problems

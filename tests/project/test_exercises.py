@@ -5,6 +5,7 @@ The answers are in ``exercise_answers``, a file for each notebook: ``RIGHT[name]
 """
 
 import importlib
+import itertools
 import math
 import pkgutil
 import random
@@ -75,6 +76,10 @@ def failing_late(*arguments):
     raise RuntimeError("too late")
 
 
+def endless(*arguments):
+    return itertools.count()
+
+
 VALUES = ("", "?", [], [None], [[]], [1, "x"], {}, {1: [2]}, 10**400, math.nan, 1j, torch.zeros(2, 0), range(3))
 RETURNED = ("", [], [[None]], [[], ["x"]], (1, 2), {}, math.inf, 1j, torch.tensor([[1.0, math.nan]]), np.zeros(3))
 FUNCTIONS = (careless, failing_late, lambda: 1, lambda *given: 1 / 0, *(lambda *_, one=one: one for one in RETURNED))
@@ -87,7 +92,7 @@ def test_nonsense_raises_nothing_and_changes_nothing(name):
 
     right = answers(name).RIGHT[name][0]
     for place in range(len(right)):
-        for nonsense in (*VALUES, *FUNCTIONS):
+        for nonsense in (*VALUES, *FUNCTIONS, range(10**9), endless):
             before = state()
             verdict = check(name, *right[:place], nonsense, *right[place + 1 :])
             assert not verdict, (nonsense, verdict)

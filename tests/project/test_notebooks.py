@@ -3,8 +3,10 @@
 import importlib.util
 import itertools
 import json
+import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -233,8 +235,22 @@ def test_the_repository_is_written_wherever_it_stands_and_can_be_changed_again(t
     set_repository.main(f"https://github.com/{before}", tmp_path)
     for file in files:
         assert (tmp_path / file.relative_to(ROOT)).read_text(encoding="utf-8") == file.read_text(encoding="utf-8")
-    with pytest.raises(SystemExit, match="URL is 'example', expected"):
-        set_repository.main("example", tmp_path)
+    for url in ("", "nonsense", "https://github.com/../..", "https://me@github.com/a/b", "https://github.com/a/b/c"):
+        with pytest.raises(SystemExit, match=f"URL is '{url}', expected"):
+            set_repository.main(url, tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
+@pytest.mark.parametrize(("given", "kept"), [("my data", f"{ROOT}/my data"), ("/my data", None), ("~/data", None)])
+def test_make_hands_on_where_the_corpora_are(given, kept):
+    show = '--eval=show: ; @printf "%s" "$$TRANSFORMER_LIB_DATA"'
+    make = subprocess.run(
+        ["make", "-C", ROOT, "--no-print-directory", show, "show"],
+        env={**os.environ, "TRANSFORMER_LIB_DATA": given},
+        capture_output=True,
+        text=True,
+    )
+    assert make.stdout == (kept or given), make.stderr
 
 
 def test_something_in_it_is_compared_with_what_is_stored(cells):

@@ -31,12 +31,7 @@ class Batch(NamedTuple):
 
 
 class PairDataset(torch.utils.data.Dataset):
-    """Tokenised sentence pairs. It can feed a ``DataLoader``, too: ``collate_fn=dataset.collate``.
-
-    Args:
-        examples: the tokenised pairs.
-        src_tokenizer, tgt_tokenizer: what tokenised them; their vocabularies need not exist yet.
-    """
+    """Tokenised sentence pairs, for ``BucketBatches`` or for a ``DataLoader`` with ``collate_fn=dataset.collate``."""
 
     def __init__(self, examples: Sequence[Example], src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer):
         self.examples = list(examples)
@@ -51,7 +46,7 @@ class PairDataset(torch.utils.data.Dataset):
     def collate(self, examples: Sequence[Example]) -> Batch:
         """Look up the tokens of several examples, and fill the shorter sentences up with padding."""
         sides = zip(self.tokenizers.values(), zip(*examples, strict=True), strict=True)
-        return Batch(*(_pad(tokenizer, sentences) for tokenizer, sentences in sides))
+        return Batch(*(padded_ids(tokenizer, sentences) for tokenizer, sentences in sides))
 
     def batches_for(
         self, recipe: Any, device: torch.device, train: bool, epoch: int = 1, max_len: float = math.inf
@@ -65,27 +60,25 @@ class PairDataset(torch.utils.data.Dataset):
         return BucketBatches(data, **size, train=True, seed=recipe.seed, device=device)
 
 
-def _pad(tokenizer: WordTokenizer, sentences: Sequence[Sequence[str]]) -> Tensor:
-    ids = [torch.tensor(tokenizer.ids(tokens)) for tokens in sentences]
-    return pad_sequence(ids, batch_first=True, padding_value=tokenizer.pad_id)  # [batch, seq_len]
+def padded_ids(tokenizer: WordTokenizer, sentences: Iterable[Sequence[str]]) -> Tensor:
+    """Look up tokens: ``[batch, seq_len]``, from ``<sos>`` to ``<eos>``, the shorter sentences filled up."""
+    ids = [torch.tensor(tokenizer.ids(tokens), device="cpu") for tokens in sentences]
+    return pad_sequence(ids, batch_first=True, padding_value=tokenizer.pad_id)
 
 
 def make_dataset(
     pairs: Sequence[Pair], src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer, max_len: int | None = None
 ) -> PairDataset:
-    """Tokenise sentence pairs.
-
-    Args:
-        pairs: sentences and their translations.
-        src_tokenizer, tgt_tokenizer: how to tokenise each side; their vocabularies need not exist yet.
-        max_len: the model's number of positions, if sentences that do not fit are to be reported now.
+    """Tokenise sentence pairs; the vocabularies need not exist yet.
 
     Raises:
-        ValueError: a sentence is empty, has more than ``max_len`` tokens with ``<sos>`` and ``<eos>``, or is not text;
-            the message says which.
+        ValueError: a sentence is empty, has more than ``max_len`` tokens with ``<sos>`` and ``<eos>`` (the model's
+            number of positions), or is not text; the message says which.
     """
     examples = []
     for number, pair in enumerate(pairs, start=1):
+        if not (isinstance(pair, tuple | list) and len(pair) == 2):
+            raise ValueError(f"pairs: pair {number} is {pair!r}, expected a sentence and its translation")
         try:
             example = Example(src_tokenizer.preprocess(pair[0].strip()), tgt_tokenizer.preprocess(pair[1].strip()))
         except ValueError as error:
@@ -107,11 +100,11 @@ def build_vocabularies(dataset: PairDataset, min_freq: int = 2, joint: bool = Fa
 
     Args:
         dataset: the training split, and nothing else.
-        min_freq: types that occur less often become ``<unk>``.
+        min_freq: rarer types become ``<unk>``.
         joint: one vocabulary over both sides, as tied embeddings need.
     """
     src, tgt = dataset.tokenizers.values()
-    src_sentences, tgt_sentences = zip(*dataset.examples, strict=True)
+    src_sentences, tgt_sentences = [[getattr(e, side) for e in dataset.examples] for side in Example._fields]
     if joint:
         src.build_vocab([*src_sentences, *tgt_sentences], min_freq)
         tgt.vocab = src.vocab
@@ -123,11 +116,8 @@ def build_vocabularies(dataset: PairDataset, min_freq: int = 2, joint: bool = Fa
 def resegment(dataset: PairDataset, dropout: float, seed: int, max_len: float) -> PairDataset:
     """Cut all sentences of a dataset again, each merge left out with probability ``dropout``.
 
-    Args:
-        dataset: what ``make_dataset`` returned, with a ``SubwordTokenizer`` on both sides.
-        dropout: 0 for the same pieces as before. Provilkov et al. 2020 (BPE-dropout) use 0.1.
-        seed: the same seed gives the same pieces.
-        max_len: a sentence that would get more pieces, ``<sos>`` and ``<eos>`` included, stays as it is.
+    This is BPE-dropout (Provilkov et al. 2020, who use 0.1); both sides need a ``SubwordTokenizer``. A sentence that
+    would get more than ``max_len`` pieces, ``<sos>`` and ``<eos>`` included, stays as it is.
     """
     rng = random.Random(seed)
 
@@ -146,11 +136,9 @@ class BucketBatches:
     half of Multi30k's positions are padding. This one does, by source length in steps of two, then by target length.
 
     Args:
-        dataset: what ``make_dataset`` returned.
         batch_size: sentences in a batch. Give this or ``max_tokens``.
         max_tokens: positions in a batch, padding included, on its larger side.
-        train: shuffle, in another order each epoch; otherwise sort by length, always in the same order.
-        seed: decides the order of every epoch, together with the epoch's number.
+        train: shuffle, in an order that ``seed`` and the epoch's number decide; otherwise sort by length.
         device: where the batches are needed.
 
     Raises:
@@ -173,7 +161,7 @@ class BucketBatches:
             raise ValueError(f"batch_size={batch_size} and max_tokens={max_tokens}, expected exactly one of them")
         if (batch_size or max_tokens or 0) < 1:
             raise ValueError(f"batch_size={batch_size}, max_tokens={max_tokens}, expected a positive number")
-        if max_tokens is not None and (longest := max(map(padded_length, dataset.examples))) > max_tokens:
+        if max_tokens is not None and (longest := max(map(_padded_length, dataset.examples))) > max_tokens:
             raise ValueError(f"max_tokens is {max_tokens}, but the longest sentence has {longest} tokens")
         self.dataset, self.batch_size, self.max_tokens = dataset, batch_size, max_tokens
         self.train, self.seed, self.device = train, seed, torch.device(device or "cpu")
@@ -185,7 +173,7 @@ class BucketBatches:
 
     def __len__(self) -> int:
         """Return the number of batches."""
-        return len(self._cut(self.dataset.examples)) if self.max_tokens else -(-len(self.dataset) // self.batch_size)
+        return len(self._cut(self.dataset.examples))
 
     def __iter__(self) -> Iterator[Batch]:
         examples = self.dataset.examples
@@ -193,8 +181,8 @@ class BucketBatches:
             # sorted within pools of a hundred batches, which leaves more to chance
             shuffled = self.rng.sample(examples, len(examples))
             pool = 100 * self.batch_size if self.batch_size else len(examples)
-            pools = [shuffled[start : start + pool] for start in range(0, len(shuffled), pool)]
-            batches = [batch for pool in map(self._cut, pools) for batch in self.rng.sample(pool, len(pool))]
+            pools = [self._cut(shuffled[start : start + pool]) for start in range(0, len(shuffled), pool)]
+            batches = [batch for pool in pools for batch in self.rng.sample(pool, len(pool))]
         else:
             batches = self._cut(examples)
         for batch in batches:
@@ -203,13 +191,13 @@ class BucketBatches:
     def _cut(self, examples: Iterable[Example]) -> list[list[Example]]:
         """Sort examples by length, and cut them into batches."""
         batches: list[list[Example]] = []
-        longest = 0
+        longest, max_tokens = 0, self.max_tokens or math.inf
         for example in sorted(examples, key=_length_key):
-            longest = max(longest, padded_length(example))
-            size = len(batches[-1]) + 1 if batches else 0
-            if not batches or (size > self.batch_size if self.batch_size else size * longest > self.max_tokens):
+            length = _padded_length(example)
+            longest = max(longest, length)
+            if not batches or len(batches[-1]) == self.batch_size or (len(batches[-1]) + 1) * longest > max_tokens:
                 batches.append([])
-                longest = padded_length(example)
+                longest = length
             batches[-1].append(example)
         return batches
 
@@ -218,35 +206,30 @@ def _length_key(example: Example) -> tuple[int, int]:
     return len(example.src) // 2, len(example.tgt)
 
 
-def padded_length(example: Example) -> int:
-    """Return the positions that a pair takes on its longer side, ``<sos>`` and ``<eos>`` included."""
-    return max(len(example.src), len(example.tgt)) + 2
+def _padded_length(example: Example) -> int:
+    return max(len(example.src), len(example.tgt)) + 2  # <sos> and <eos> on its longer side
 
 
 def to_device(batch: T, device: torch.device) -> T:
-    """Return a named tuple of tensors on a device; a GPU copies them while the CPU goes on."""
+    """Return a named tuple of tensors on a device; to a GPU, they are copied while the CPU goes on."""
     if device.type == "cuda":
         return type(batch)(*(tensor.pin_memory().to(device, non_blocking=True) for tensor in batch))
     return type(batch)(*(tensor.to(device) for tensor in batch))
 
 
 def tensors_of(batch: Any, names: Sequence[str], device: torch.device) -> list[Tensor]:
-    """Pick the tensors that a model asks for out of any kind of batch, and bring them to its device.
+    """Pick the tensors that a model asks for by these names out of any kind of batch, and bring them to its device.
 
     Args:
         batch: a mapping, an object with attributes (a named tuple, a dataclass, torchtext's ``Batch``), or a tuple or
-            list with the tensors in the order of ``names``.
-        names: what the model calls them, such as ``src`` and ``tgt``.
-        device: the model's.
+            list with the tensors in the order of ``names``, such as ``src`` and ``tgt``.
 
     Raises:
         ValueError: one of them is missing or not a tensor, or a tuple has more than were asked for.
     """
     if isinstance(batch, Mapping):
         there = dict(batch)
-    elif hasattr(batch, "_asdict"):
-        there = batch._asdict()
-    elif isinstance(batch, tuple | list):
+    elif isinstance(batch, tuple | list) and not hasattr(batch, "_asdict"):
         if len(batch) > len(names):
             raise ValueError(
                 f"batch (a {type(batch).__name__}) has {len(batch)} entries, expected {len(names)}, "
@@ -254,8 +237,7 @@ def tensors_of(batch: Any, names: Sequence[str], device: torch.device) -> list[T
             )
         there = dict(zip(names, batch, strict=False))
     else:
-        attributes = {name: getattr(batch, name) for name in names if hasattr(batch, name)}
-        there = {**getattr(batch, "__dict__", {}), **attributes}
+        there = {name: getattr(batch, name) for name in names if hasattr(batch, name)}
     for name in names:
         if not isinstance(there.get(name), Tensor):
             missing = f"missing among {', '.join(map(str, there))}" if there else "missing"
@@ -268,7 +250,7 @@ def tensors_of(batch: Any, names: Sequence[str], device: torch.device) -> list[T
 
 
 def prefetch(batches: Iterable[T]) -> Iterator[T]:
-    """Yield batches, each of which a thread has made while the one before it was being used."""
+    """Yield batches; a thread makes each while the one before it is being used."""
     waiting, end = iter(batches), object()
     with ThreadPoolExecutor(1) as thread:
         coming = thread.submit(next, waiting, end)

@@ -3,7 +3,6 @@
 import gzip
 import os
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -34,12 +33,13 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Corpus:
-    """Aligned sentences in splits; files are read (and downloaded) when a split is first asked for.
+    """Aligned sentences in splits; files are read (and downloaded) when a split is asked for.
 
     Attributes:
         name: what messages call it.
         src, tgt: language codes, which are also the files' endings.
-        splits: names of the splits, the training split first, then the validation split, then one or more for testing.
+        splits: the training split first, then the validation split, then those for testing.
+        folder: where its files are; None if they are downloaded.
         path: of a corpus of your own, absolute: a folder called ``sample`` is not the sample corpus.
     """
 
@@ -47,25 +47,36 @@ class Corpus:
     src: str
     tgt: str
     splits: tuple[str, ...]
-    _locate: Callable[[str], Path]
+    folder: Path | None
     path: str = ""
 
     def __getitem__(self, split: str) -> list[Pair]:
-        """Read one split.
-
-        Raises:
-            CorpusError: there is no such split, its files are unavailable, or they are not two aligned UTF-8 texts.
-        """
-        return read_pairs(self._path(split, self.src), self._path(split, self.tgt))
+        """Read the pairs of a split; raises a CorpusError as ``lines``, or if the two sides differ in length."""
+        src_lines, tgt_lines = self.lines(split, self.src), self.lines(split, self.tgt)
+        if len(src_lines) != len(tgt_lines):
+            raise CorpusError(
+                f"corpus {self.name!r}: {split}.{self.src} has {len(src_lines)} lines but {split}.{self.tgt} has "
+                f"{len(tgt_lines)}: line n of one must be the translation of line n of the other"
+            )
+        return [Pair(src, tgt) for src, tgt in zip(src_lines, tgt_lines, strict=True)]
 
     def lines(self, split: str, ending: str) -> list[str]:
-        """Read a file that belongs to a split, such as the sample corpus's ``align`` and ``tree`` files."""
-        return read_lines(self._path(split, ending))
+        """Read a file that belongs to a split, such as the sample corpus's ``align`` and ``tree`` files.
 
-    def _path(self, split: str, ending: str) -> Path:
+        Raises:
+            CorpusError: there is no such split, its file is unavailable or not UTF-8, or a line is empty.
+        """
         if split not in self.splits:
             raise CorpusError(f"split is {split!r}, but corpus {self.name!r} has {', '.join(self.splits)}")
-        return self._locate(f"{split}.{ending}")
+        file = f"{split}.{ending}"
+        if self.folder is None:
+            path = fetch("multi30k", f"{file}.gz", MULTI30K_URL, f"sha256:{MULTI30K_SHA256[f'{file}.gz']}")
+        else:
+            path = self.folder / (file if (self.folder / file).exists() else f"{file}.gz")
+        lines = read_text(path)
+        if "" in lines:
+            raise CorpusError(f"{path} has nothing in line {lines.index('') + 1}: remove that line on both sides")
+        return lines
 
 
 def load_corpus(name: str | Path = "sample", src: str = "de", tgt: str = "en") -> Corpus:
@@ -74,22 +85,26 @@ def load_corpus(name: str | Path = "sample", src: str = "de", tgt: str = "en") -
     Args:
         name: ``"sample"``, ``"multi30k"``, or a folder that holds ``train.<src>``, ``train.<tgt>``, ``val.<src>``,
             ``val.<tgt>`` and, if you have them, ``test….<src>`` and ``test….<tgt>``, each also with ``.gz``.
-        src, tgt: language codes.
 
     Raises:
         CorpusError: there is no such corpus, or it does not have these languages.
     """
-    if str(name) == "sample":
-        return _open_folder("sample", _SAMPLE, src, tgt)
     if str(name) == "multi30k":
         if {src, tgt} != {"de", "en"}:
             raise CorpusError(f"src={src!r} and tgt={tgt!r}, but corpus 'multi30k' has 'de' and 'en' here")
         splits = tuple(dict.fromkeys(file.split(".")[0] for file in MULTI30K_SHA256))
-        return Corpus("multi30k", src, tgt, splits, _locate_multi30k)
-    if Path(name).is_dir():
-        folder = Path(name).resolve()
-        return _open_folder(folder.name, folder, src, tgt, str(folder))
-    raise CorpusError(f"corpus is {str(name)!r}, expected one of {', '.join(CORPORA)}, or the folder of your own")
+        return Corpus("multi30k", src, tgt, splits, None)
+    folder = _SAMPLE if str(name) == "sample" else Path(name).resolve()
+    if not folder.is_dir():
+        raise CorpusError(f"corpus is {str(name)!r}, expected one of {', '.join(CORPORA)}, or the folder of your own")
+    files = sorted({path.name.removesuffix(".gz") for path in folder.iterdir()})
+    tests = [file.removesuffix(f".{src}") for file in files if file.startswith("test") and file.endswith(f".{src}")]
+    splits = ("train", "val", *tests)
+    for split in splits:
+        for language in (src, tgt):
+            if f"{split}.{language}" not in files:
+                raise CorpusError(f"corpus {folder.name!r} has no {split}.{language} or {split}.{language}.gz")
+    return Corpus(folder.name, src, tgt, splits, folder, "" if folder == _SAMPLE else str(folder))
 
 
 def cache_folder() -> Path:
@@ -99,47 +114,23 @@ def cache_folder() -> Path:
     return _REPOSITORY_DATA / "cache" if _IN_REPOSITORY else Path(pooch.os_cache("transformer-lib"))
 
 
-def read_pairs(src_path: str | Path, tgt_path: str | Path) -> list[Pair]:
-    """Read two aligned text files, one sentence a line.
-
-    Raises:
-        CorpusError: a file is missing, empty or not UTF-8, a line is empty, or the numbers of lines differ.
-    """
-    src_lines, tgt_lines = read_lines(src_path), read_lines(tgt_path)
-    if len(src_lines) != len(tgt_lines):
-        raise CorpusError(
-            f"{src_path} has {len(src_lines)} lines but {tgt_path} has {len(tgt_lines)}: "
-            "line n of one must be the translation of line n of the other"
-        )
-    return [Pair(src, tgt) for src, tgt in zip(src_lines, tgt_lines, strict=True)]
-
-
-def read_lines(path: str | Path) -> list[str]:
-    """Read the lines of a file that holds one sentence a line, plain or ``.gz``, stripped of white space at both ends.
-
-    Raises:
-        CorpusError: the file is missing, empty or not UTF-8, or a line is empty.
-    """
-    lines = read_text(path)
-    if "" in lines:
-        raise CorpusError(f"{path} has nothing in line {lines.index('') + 1}: remove that line on both sides")
-    return lines
-
-
 def read_text(path: str | Path) -> list[str]:
-    """Read the lines of a text file, plain or ``.gz``, stripped of white space at both ends; lines may be empty.
+    """Read the lines of a text file, plain or ``.gz``, each stripped of white space at both ends; some may be empty.
 
     Raises:
         CorpusError: the file is missing, empty or not UTF-8.
     """
-    if Path(path).exists() and not Path(path).is_file():
+    path = Path(path)
+    if path.exists() and not path.is_file():
         raise CorpusError(f"{path} is not a file")  # but a pipe, for example, which one would wait for
     try:
-        content = _unpack(Path(path)) if str(path).endswith(".gz") else Path(path).read_bytes()
+        content = _unpack(path) if path.suffix == ".gz" else path.read_bytes()
     except FileNotFoundError:
         raise CorpusError(f"{path} does not exist") from None
     except (OSError, EOFError, zlib.error) as error:
         raise CorpusError(f"{path} cannot be read ({error}); was it copied or downloaded completely?") from error
+    if b"\0" in content:
+        raise CorpusError(f"{path} holds zero bytes, as UTF-16 does; if it is that: `iconv -f utf-16 -t utf-8`")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -148,14 +139,15 @@ def read_text(path: str | Path) -> list[str]:
             f"{path} is not UTF-8: line {line} holds the byte 0x{error.object[error.start]:02x}; "
             f"convert it, for example with `iconv -f latin1 -t utf-8` if that is what it is"
         ) from None
-    lines = [line.strip() for line in text.removesuffix("\n").split("\n")]
+    end = "\n" if "\n" in text else "\r"  # as old Macs wrote it
+    lines = [line.strip() for line in text.removesuffix(end).split(end)]
     if not any(lines):
         raise CorpusError(f"{path} is empty")
     return lines
 
 
 def _unpack(path: Path) -> bytes:
-    """Return what is in a gzip file, unless that is so much more than the file that it can be no text."""
+    """Return what is in a gzip file, unless it is far too much for a text."""
     most = max(_MOST_UNPACKED[0], _MOST_UNPACKED[1] * path.stat().st_size)
     with gzip.open(path) as file:
         content = file.read(most + 1)
@@ -165,27 +157,6 @@ def _unpack(path: Path) -> bytes:
             "bomb? If it is what you want, unpack it yourself"
         )
     return content
-
-
-def _open_folder(name: str, folder: Path, src: str, tgt: str, path: str = "") -> Corpus:
-    if not folder.is_dir():
-        raise CorpusError(f"corpus {name!r} is not installed: {folder} does not exist")
-    files = sorted({path.name.removesuffix(".gz") for path in folder.iterdir()})
-    tests = [file.removesuffix(f".{src}") for file in files if file.startswith("test") and file.endswith(f".{src}")]
-    splits = ("train", "val", *tests)
-
-    def locate(file: str) -> Path:
-        return folder / file if (folder / file).exists() else folder / f"{file}.gz"
-
-    for split in splits:
-        for language in (src, tgt):
-            if f"{split}.{language}" not in files:
-                raise CorpusError(f"corpus {name!r} has no {split}.{language} or {split}.{language}.gz")
-    return Corpus(name, src, tgt, splits, locate, path)
-
-
-def _locate_multi30k(file: str) -> Path:
-    return fetch("multi30k", f"{file}.gz", MULTI30K_URL, f"sha256:{MULTI30K_SHA256[f'{file}.gz']}")
 
 
 def fetch(corpus: str, file: str, base_url: str, checksum: str) -> Path:

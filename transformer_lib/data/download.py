@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import sys
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,12 +33,7 @@ _MOST_BYTES = 2**26  # six times the largest file that there is to download
 
 
 def download(url: str, path: Path, checksum: str) -> None:
-    """Download a file under another name, verify it, and rename it; its folder is made if need be.
-
-    Args:
-        url: where it is.
-        path: where to put it.
-        checksum: as in ``verify``.
+    """Download a file under another name, verify it, and rename it to ``path``.
 
     Raises:
         OSError: it cannot be downloaded or written.
@@ -51,28 +47,23 @@ def download(url: str, path: Path, checksum: str) -> None:
             downloader(url, _Limited(file), pooch_instance)
         verify(Path(output), checksum)  # still under its temporary name, which pooch removes if this raises
 
-    pooch.get_logger().setLevel("WARNING")  # the progress bar says enough
+    pooch.get_logger().setLevel("WARNING")  # the line below and the progress bar say enough
+    print(f"downloading {url}", file=sys.stderr, flush=True)
     pooch.retrieve(url, known_hash=None, fname=path.name, path=path.parent, downloader=download_and_verify)
 
 
 def verify(path: Path, checksum: str) -> None:
-    """Compare a file with its checksum.
-
-    Args:
-        path: the file.
-        checksum: ``sha256:`` and its SHA-256, or ``git-blob:`` and the name that git has for its content.
+    """Compare a file with its checksum, ``sha256:…``, or ``git-blob:…``, the name that git has for its content.
 
     Raises:
         ValueError: the checksum is another one; the message says what the file may be instead.
     """
     kind, expected = checksum.split(":")
-    if kind == "git-blob":
-        found = hashlib.sha1(b"blob %d\0" % path.stat().st_size + path.read_bytes()).hexdigest()
-    else:
-        found = pooch.file_hash(str(path), alg=kind)
+    content = path.read_bytes()
+    git_blob = b"blob %d\0" % len(content) + content
+    found = (hashlib.sha1(git_blob) if kind == "git-blob" else hashlib.sha256(content)).hexdigest()
     if found != expected:
-        with open(path, "rb") as file:
-            is_page = file.read(200).lstrip().lower().startswith((b"<!doctype html", b"<html"))
+        is_page = content[:200].lstrip().lower().startswith((b"<!doctype html", b"<html"))
         cause = "it is a web page, perhaps one to log in to this network" if is_page else "it is cut off or changed"
         raise ValueError(f"its {kind} checksum is {found}, expected {expected}: {cause}")
 

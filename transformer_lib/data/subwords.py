@@ -12,28 +12,17 @@ from typing import Any
 import sentencepiece
 
 from transformer_lib.data.corpora import Pair
-from transformer_lib.data.tokenizers import (
-    EOS,
-    PAD,
-    SOS,
-    UNK,
-    Vocabulary,
-    WordTokenizer,
-    language_and_case,
-    spacy_tokenizer,
-)
+from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, Vocabulary, WordTokenizer, spacy_tokenizer
 
 
 class SubwordTokenizer(WordTokenizer):
     """Sentences in subwords, which sentencepiece cuts, between ``<sos>`` and ``<eos>``. Notebook 12, section 2.
 
-    A piece that begins a word begins with ``▁``. Sentences are not split into words first, so nothing has to be guessed
-    to put them together again. The vocabulary comes with the pieces.
+    A piece that begins a word begins with ``▁``. The vocabulary comes with the pieces.
 
     Args:
-        language: a language code, such as ``"de"``.
+        language, lower: as in ``WordTokenizer``.
         model: what ``train_subwords`` returned.
-        lower: make everything lower case.
 
     Raises:
         ValueError: ``model`` is not a sentencepiece model whose first pieces are this library's specials.
@@ -49,14 +38,11 @@ class SubwordTokenizer(WordTokenizer):
             pieces = [self.processor.id_to_piece(i) for i in range(len(self.processor))]
         except (RuntimeError, UnicodeDecodeError) as error:
             raise ValueError(f"model is not a sentencepiece model ({error})") from None
-        if tuple(pieces[: len(self.specials)]) != self.specials:
-            raise ValueError(
-                f"model begins with the pieces {', '.join(pieces[: len(self.specials)])}, expected "
-                f"{', '.join(self.specials)}: train it with train_subwords"
-            )
+        if tuple(pieces[:4]) != self.specials:
+            first = ", ".join(pieces[:4])
+            raise ValueError(f"model begins with the pieces {first}: expected one that train_subwords has trained")
         self.vocab = Vocabulary(pieces)
-        specials = len(self.specials)
-        self.scores = {piece: self.processor.get_score(i) for i, piece in enumerate(pieces[specials:], specials)}
+        self.scores = {piece: self.processor.get_score(i) for i, piece in enumerate(pieces[4:], start=4)}
 
     def _pieces(self, sentence: str) -> list[str]:
         try:
@@ -76,13 +62,8 @@ class SubwordTokenizer(WordTokenizer):
     def resample(self, tokens: Sequence[str], dropout: float, rng: random.Random) -> list[str]:
         """Cut a sentence again, each possible merge left out with probability ``dropout`` at each step (BPE-dropout).
 
-        This is algorithm 1 of Provilkov et al. 2020. sentencepiece has it too, but whatever its seed, it draws other
-        numbers in each process, so that a training could be neither repeated nor resumed.
-
-        Args:
-            tokens: the sentence's pieces.
-            dropout: 0 for the pieces as they are.
-            rng: where random numbers come from.
+        This is algorithm 1 of Provilkov et al. 2020. sentencepiece's own draws other numbers in each process, whatever
+        its seed, so that a training could be neither repeated nor resumed.
         """
         words = re.findall("▁[^▁]*|[^▁]+", "".join(tokens))
         return [piece for word in words for piece in self._merge(list(word), dropout, rng)]
@@ -111,13 +92,8 @@ class SubwordTokenizer(WordTokenizer):
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "SubwordTokenizer":
-        """Build the tokeniser that ``to_dict`` described.
-
-        Raises:
-            ValueError: there is no sentencepiece model in it.
-        """
-        language, lower = language_and_case(values)
-        return cls(language, base64.b64decode(values["subwords"], validate=True), lower)
+        """Build the tokeniser that ``to_dict`` described; errors as for the class."""
+        return cls(values["language"], base64.b64decode(values["subwords"], validate=True), values["lower"])
 
 
 @functools.lru_cache
@@ -133,12 +109,10 @@ def train_subwords(pairs: Iterable[Pair], size: int, lower: bool = True) -> byte
     """Learn one vocabulary of subwords over both languages by byte-pair encoding (Sennrich et al. 2016).
 
     Beginning with letters, the two neighbouring pieces that occur together most often become a new piece, until there
-    are enough.
+    are ``size``, the specials included.
 
     Args:
         pairs: the training split, and nothing else.
-        size: number of pieces, ``<unk>``, ``<pad>``, ``<sos>`` and ``<eos>`` included.
-        lower: make everything lower case.
 
     Returns:
         A sentencepiece model, for ``SubwordTokenizer``.

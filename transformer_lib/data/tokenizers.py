@@ -8,14 +8,12 @@ from functools import lru_cache
 from typing import Any
 
 UNK, PAD, SOS, EOS = "<unk>", "<pad>", "<sos>", "<eos>"
+WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my")  # languages that are written without spaces between words
 _MOST_LETTERS = 1000
 
 
 class Vocabulary:
-    """Token types and their ids.
-
-    Args:
-        types: in the order of their ids, no type twice; the first one, ``<unk>``, stands in for all unknown ones.
+    """Token types and their ids; the first type, ``<unk>``, stands in for all unknown ones.
 
     Attributes:
         itos: the types by id ("integer to string", as in torchtext).
@@ -25,13 +23,6 @@ class Vocabulary:
     def __init__(self, types: Iterable[str]):
         self.itos = list(types)
         self.stoi = {token: i for i, token in enumerate(self.itos)}
-
-    @classmethod
-    def from_counts(cls, counts: Counter[str], specials: Iterable[str], min_freq: int = 1) -> "Vocabulary":
-        """Take the specials, then the types that occur at least ``min_freq`` times, the most frequent first."""
-        types = list(specials)
-        frequent = [token for token, count in counts.items() if count >= min_freq and token not in types]
-        return cls(types + sorted(frequent, key=lambda token: (-counts[token], token)))
 
     def __getitem__(self, token: str) -> int:
         return self.stoi.get(token, 0)
@@ -45,9 +36,7 @@ class Vocabulary:
 
 @lru_cache
 def spacy_tokenizer(language: str | None) -> Callable[[str], list[str]]:
-    """Return spaCy's tokeniser for a language, the one that its trained models have; no model is needed.
-
-    Without a language, for text that is tokenised already, tokens are what is between spaces.
+    """Return spaCy's rules for a language, which need no trained model; without a language, cut at spaces.
 
     Raises:
         ValueError: spaCy does not know the language.
@@ -59,21 +48,20 @@ def spacy_tokenizer(language: str | None) -> Callable[[str], list[str]]:
     try:
         if not re.fullmatch("[a-z]{2,3}", language):  # spaCy takes it for the name of a module
             raise ImportError("two or three lower-case letters")
-        tokenize = spacy.blank(language).tokenizer
+        cut = spacy.blank(language).tokenizer
     except ImportError as error:
         raise ValueError(
             f"language is {language!r}, expected a code that spaCy can tokenise, such as 'de' or 'en' ({error})"
         ) from error
-    return lambda text: [token.text for token in tokenize(_tokenizable(text))]
 
+    def tokenize(text: str) -> list[str]:
+        if (longest := max(map(len, text.split()), default=0)) > _MOST_LETTERS:  # spaCy would take long
+            raise ValueError(
+                f"sentence has {longest:,} letters without a space, expected at most {_MOST_LETTERS:,}: is it text?"
+            )
+        return [token.text for token in cut(text)]
 
-def _tokenizable(text: str) -> str:
-    """Return a text, if spaCy can tokenise it in less than a second."""
-    if (longest := max(map(len, text.split()), default=0)) > _MOST_LETTERS:
-        raise ValueError(
-            f"sentence has {longest:,} letters without a space, expected at most {_MOST_LETTERS:,}: is it text?"
-        )
-    return text
+    return tokenize
 
 
 class WordTokenizer:
@@ -82,19 +70,22 @@ class WordTokenizer:
     ``build_vocab`` (or ``build_vocabularies``, for both sides) gives it a vocabulary, ``vocab``; then it has ids.
 
     Args:
-        language: a language code, such as ``"de"``.
+        language: a language code, such as ``"de"``; None if tokens are between spaces already.
         lower: make everything lower case.
         tokenize: cuts a sentence into tokens, if spaCy's tokeniser is not to. A saved model notes the function's name;
             ``load_model`` has to be given the function again.
+
+    Raises:
+        ValueError: spaCy does not know the language.
     """
 
     specials = (UNK, PAD, SOS, EOS)  # ids 0 to 3, in torchtext's order
     whole_words = True  # that is what tokens are
 
     def __init__(self, language: str | None, lower: bool = True, tokenize: Callable[[str], list[str]] | None = None):
-        self.language = language
-        self.lower = lower
-        self.tokenize = tokenize
+        if not isinstance(language, str | None) or not isinstance(lower, bool):
+            raise ValueError(f"language is {language!r} and lower {lower!r}, expected a code, and true or false")
+        self.language, self.lower, self.tokenize = language, lower, tokenize
         self.vocab: Vocabulary = None  # type: ignore[assignment]  # until build_vocab
         if tokenize is None:
             spacy_tokenizer(language)  # an unknown language is better reported now
@@ -117,10 +108,11 @@ class WordTokenizer:
     def build_vocab(self, sentences: Iterable[Iterable[str]], min_freq: int = 1) -> None:
         """Collect the types of tokenised sentences, the most frequent first; rarer ones become ``<unk>``."""
         counts = Counter(itertools.chain.from_iterable(sentences))
-        self.vocab = Vocabulary.from_counts(counts, self.specials, min_freq)
+        frequent = [token for token, count in counts.items() if count >= min_freq and token not in self.specials]
+        self.vocab = Vocabulary([*self.specials, *sorted(frequent, key=lambda token: (-counts[token], token))])
 
     def preprocess(self, sentence: str) -> list[str]:
-        """Cut a sentence into tokens, and lower-case them if need be; what training data goes through.
+        """Cut a sentence into tokens, and lower-case them if need be.
 
         Raises:
             ValueError: it holds half a character, or has far too many letters without a space.
@@ -134,9 +126,7 @@ class WordTokenizer:
         return [token.lower() for token in tokens] if self.lower else list(tokens)
 
     def tokens(self, sentence: str) -> list[str]:
-        """Cut a sentence into tokens, without ``<sos>`` and ``<eos>``.
-
-        To spaCy, a second space and a line's end are tokens too. Those that the vocabulary lacks are left out.
+        """Cut a sentence into tokens, without ``<sos>``, ``<eos>``, and white space that the vocabulary lacks.
 
         Raises:
             ValueError: there is nothing in it, or it is not text (see ``preprocess``).
@@ -152,7 +142,7 @@ class WordTokenizer:
 
     def join(self, tokens: Iterable[str]) -> str:
         """Put tokens together to a sentence as people write it (see ``detokenize``)."""
-        return detokenize(tokens)
+        return "".join(tokens) if self.language in WITHOUT_SPACES else detokenize(tokens)
 
     def encode(self, sentence: str) -> list[int]:
         """Turn a sentence into ids, from ``<sos>`` to ``<eos>``; a word outside the vocabulary becomes ``<unk>``."""
@@ -183,21 +173,16 @@ class WordTokenizer:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], tokenize: Callable[[str], list[str]] | None = None) -> "WordTokenizer":
-        """Build the tokeniser that ``to_dict`` described.
-
-        Args:
-            values: what ``to_dict`` returned.
-            tokenize: the function that it was made with, if it was made with one.
+        """Build the tokeniser that ``to_dict`` described, with the same ``tokenize``.
 
         Raises:
             ValueError: the vocabulary is not one, or the language or the case is something else.
         """
         options = {"tokenize": tokenize} if tokenize else {}
-        tokenizer = cls(*language_and_case(values), **options)
+        tokenizer = cls(values["language"], values["lower"], **options)
         tokens = list(values["tokens"])
-        if not all(isinstance(token, str) for token in tokens):
-            raise ValueError("tokens is not a vocabulary: expected strings only")
-        if tuple(tokens[: len(cls.specials)]) != cls.specials or len(set(tokens)) < len(tokens):
+        unique = all(isinstance(token, str) for token in tokens) and len(set(tokens)) == len(tokens)
+        if not unique or tuple(tokens[: len(cls.specials)]) != cls.specials:
             raise ValueError(f"tokens is not a vocabulary: expected {', '.join(cls.specials)} first, and no type twice")
         tokenizer.vocab = Vocabulary(tokens)
         return tokenizer
@@ -211,23 +196,8 @@ def name_of(function: Callable) -> str:
     return name
 
 
-def language_and_case(values: dict[str, Any]) -> tuple[str | None, bool]:
-    """Return the first two arguments of a tokeniser that ``to_dict`` described.
-
-    Raises:
-        ValueError: one of them is of another kind.
-    """
-    language, lower = values["language"], values["lower"]
-    if not isinstance(language, str | None) or not isinstance(lower, bool):
-        raise ValueError(f"language is {language!r} and lower {lower!r}, expected a code, and true or false")
-    return language, lower
-
-
 def detokenize(tokens: Iterable[str]) -> str:
-    """Join spaCy tokens into a sentence as people write it: no space before a full stop, none around a hyphen.
-
-    What the tokens do not tell is lost: a dash that had spaces around it, for example, is taken for a hyphen.
-    """
+    """Join spaCy tokens into a sentence as people write it: no space before a full stop, none around a hyphen."""
     text = " ".join(tokens)
     text = re.sub(r" ([.,!?;:)\]}%…])", r"\1", text)
     text = re.sub(r"([(\[{#$]) ", r"\1", text)
@@ -252,15 +222,11 @@ def check_vocabularies(config: Any, tokenizers: Mapping[str, WordTokenizer]) -> 
                 "(make_dataset) are for a Transformer, running text (make_stream) for a language model"
             )
         if tokenizer.vocab is None:
-            raise ValueError(
-                f"{name}_tokenizer has no vocabulary yet, expected one: build it from the training split first"
-            )
-        if config.pad_id != tokenizer.pad_id:
-            raise ValueError(
-                f"{name}_tokenizer pads with the id {tokenizer.pad_id}, but the model's pad_id is {config.pad_id}"
-            )
-        found, size = len(tokenizer.vocab), getattr(config, size_name)
-        if found != size:
+            raise ValueError(f"{name}_tokenizer has no vocabulary yet: build one from the training split first")
+        found, size = tokenizer.pad_id, getattr(config, size_name)
+        if found != config.pad_id:
+            raise ValueError(f"{name}_tokenizer pads with the id {found}, but the model's pad_id is {config.pad_id}")
+        if (found := len(tokenizer.vocab)) != size:
             raise ValueError(
                 f"{name}_tokenizer has a vocabulary of {found} types, but the model's {size_name} is {size}"
             )

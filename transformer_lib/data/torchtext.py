@@ -14,24 +14,15 @@ from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, WordTokenizer
 
 def to_field(tokenizer: WordTokenizer) -> Field:
     """Return a ``Field`` that tokenises and numbers as ``tokenizer`` does; batches come out as ``[batch, seq_len]``."""
-    field = Field(
-        tokenize=tokenizer.preprocess,
-        init_token=SOS,
-        eos_token=EOS,
-        unk_token=UNK,
-        pad_token=PAD,
-        batch_first=True,
-    )
+    specials = {"init_token": SOS, "eos_token": EOS, "unk_token": UNK, "pad_token": PAD}
+    field = Field(tokenize=tokenizer.preprocess, batch_first=True, **specials)
     if tokenizer.vocab is not None:
         field.vocab = Vocab(Counter(), specials=list(tokenizer.vocab.itos))
     return field
 
 
 def to_torchtext(dataset: PairDataset) -> Dataset:
-    """Return the same sentence pairs as a torchtext ``Dataset`` with the columns ``src`` and ``tgt``.
-
-    Its ``BucketIterator`` can be given to ``fit`` and ``train_epoch`` like any other iterable of batches.
-    """
+    """Return the same sentence pairs as a torchtext ``Dataset`` with the columns ``src`` and ``tgt``."""
     columns = [(side, to_field(tokenizer)) for side, tokenizer in dataset.tokenizers.items()]
     data = Dataset([Example.fromlist(list(example), columns) for example in dataset.examples], columns)
     data.sort_key = lambda example: (len(example.src), len(example.tgt))  # what a BucketIterator sorts by

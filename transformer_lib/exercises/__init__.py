@@ -9,6 +9,7 @@ import copy
 import functools
 import importlib.util
 import inspect
+import itertools
 import random
 import re
 from collections.abc import Callable, Iterator, Sized
@@ -117,13 +118,16 @@ def _left_as_it_was() -> Iterator[None]:
     """Keep what a reader's code and a check do to global state from everybody else."""
     python, numpy, dtype = random.getstate(), np.random.get_state(), torch.get_default_dtype()
     devices = range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)
+    apple = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
     try:
-        with torch.random.fork_rng(devices), torch.enable_grad():
+        with torch.random.fork_rng(devices, device_type="cuda"), torch.enable_grad():
             yield
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
         torch.set_default_dtype(dtype)
+        if apple is not None:
+            torch.mps.set_rng_state(apple)
 
 
 def exercise(name: str) -> Callable[[Callable[..., str | None]], Callable[..., str | None]]:
@@ -148,9 +152,12 @@ def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     try:
         found = function(*arguments, **named)
         if isinstance(found, Iterator):
-            found = list(found)
+            found = list(itertools.islice(found, _MOST_ENTRIES + 1))  # it may have no end
+            expect(len(found) <= _MOST_ENTRIES, "what your code yields does not seem to end.")
     except NotImplementedError:
         raise Unsolved from None
+    except Wrong:
+        raise
     except Exception as error:
         raise Wrong(f"your code stopped with {type(error).__name__}: {error}") from error
     if found is None or found is ...:

@@ -53,8 +53,8 @@ def fused_attention_is_right(device: torch.device) -> bool:
     """
     if device.type == "meta":  # has no numbers
         return True
-    q, k, v = torch.linspace(-1, 1, 3 * 2 * 4 * 3 * 64).view(3, 2, 4, 3, 64)  # each [2 sentences, 4 heads, 3, 64]
-    mask = torch.tensor([[True, True, True], [True, False, False]])[:, None, None]
+    q, k, v = torch.linspace(-1, 1, 3 * 2 * 4 * 3 * 64, device="cpu").view(3, 2, 4, 3, 64)  # each [2, 4 heads, 3, 64]
+    mask = torch.tensor([[True, True, True], [True, False, False]], device="cpu")[:, None, None]
     with torch.no_grad():
         found = F.scaled_dot_product_attention(*(x.to(device) for x in (q, k, v)), attn_mask=mask.to(device))
         return torch.allclose(found.cpu(), scaled_dot_product_attention(q, k, v, mask)[0], atol=1e-3)

@@ -10,17 +10,13 @@ _LEVELS = 2**16  # a random number takes two bytes
 def dropout(x: Tensor, p: float) -> Tensor:
     """Set entries of ``x`` to zero with probability ``p``, and divide the others by 1 − p, so that the mean stays.
 
-    On a GPU this is PyTorch's kernel. On a CPU that draws a number for every entry; here, 64 random bits decide on four
-    entries, and ``p`` is rounded to the nearest 1/65,536.
-
-    Args:
-        x: of any shape.
-        p: from 0 to 1.
+    On a CPU, PyTorch's kernel draws a number for every entry. Here, 64 random bits decide on four entries, and ``p``,
+    from 0 to 1, is rounded to the nearest 1/65,536.
     """
     dropped = round(p * _LEVELS)
     if x.device.type != "cpu" or dropped in (0, _LEVELS) or torch.compiler.is_compiling():
         return F.dropout(x, p)
-    bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device="cpu").random_(-(2**63), None)
     numbers = bits.view(torch.int16)[: x.numel()].view(x.shape)  # each of -32768 to 32767 equally likely
     keep = torch.empty_like(x, requires_grad=False)
     torch.ge(numbers, dropped - _LEVELS // 2, out=keep)  # at once in x's dtype: converting a Boolean is slow

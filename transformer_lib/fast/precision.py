@@ -21,11 +21,7 @@ def in_precision(model: nn.Module, precision: str) -> nn.Module:
     """Return a model to translate with, which computes nearly the same, faster: ``model`` itself if that is float32.
 
     With ``"int8"``, the weights of linear layers are rounded to 8 bits once, and their inputs each time (dynamic
-    quantisation, which PyTorch has for CPUs); the rest stays float32.
-
-    Args:
-        model: in float32 and evaluation mode.
-        precision: one of ``INFERENCE_PRECISIONS``.
+    quantisation); the rest stays float32.
 
     Raises:
         ValueError: there is no such precision, or not on this device or in this version of PyTorch.
@@ -43,6 +39,6 @@ def in_precision(model: nn.Module, precision: str) -> nn.Module:
         from torch.ao.quantization import quantize_dynamic  # to move to torchao one day, another dependency
     except ImportError:
         raise ValueError(f"precision is 'int8', but PyTorch {torch.__version__} has no torch.ao.quantization") from None
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.device("cpu"):
         warnings.simplefilter("ignore")  # that it is to move
         return quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)

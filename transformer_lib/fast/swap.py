@@ -23,11 +23,9 @@ def parts_for(device: torch.device) -> Mapping[type[nn.Module], type[nn.Module]]
 def twin(model: nn.Module, classes: Mapping[type[nn.Module], type[nn.Module]]) -> nn.Module:
     """Return a copy of a model that shares its parameters, buffers and hooks, with other classes for some modules.
 
-    Args:
-        model: stays as it is.
-        classes: for each class, a subclass that computes the same with the same attributes. Only modules of exactly
-            this class are exchanged, since a user's subclass may compute something else, and none inside of PyTorch's
-            own layers, which look into their parts.
+    ``classes`` has, for each class, a subclass that computes the same with the same attributes. Only modules of exactly
+    this class are exchanged, since a user's subclass may compute something else, and none inside of PyTorch's own
+    layers, which look into their parts.
     """
     twins: dict[nn.Module, nn.Module] = {}
 

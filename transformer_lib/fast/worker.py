@@ -16,20 +16,15 @@ from transformer_lib.model.encoder import EncoderLayer
 class Worker:
     """Computes with a twin of a model that shares its weights, in mixed precision if that is wanted.
 
-    In mixed precision (``torch.autocast``; Micikevicius et al. 2018), matrices are multiplied in half precision, while
-    the weights, to which steps are added that half precision would round away, stay in float32. float16, unlike
-    bfloat16, also rounds small gradients to zero; there, the loss is scaled up before they are computed, and they are
-    scaled down after.
+    In mixed precision (Micikevicius et al. 2018), matrices are multiplied in half precision; the weights stay in
+    float32, where small steps are not rounded away. float16, unlike bfloat16, also rounds small gradients to zero, so
+    there the loss is scaled up before they are computed, and they are scaled down after.
 
     Args:
         model: what learns.
-        precision: ``"float32"`` or ``"bfloat16"``; see ``Recipe``.
-        compile: let ``torch.compile`` make kernels for the layers; see ``Recipe``.
-        ids_are_known: all ids come from the model's own vocabularies, so that none needs to be checked, which would
-            force a GPU sync.
-
-    Attributes:
-        twin: what computes. If it is compiled, the model itself never is.
+        precision: ``"float32"`` or ``"bfloat16"``; on a GPU that is too old for it, that means float16.
+        compile: let ``torch.compile`` make kernels for the layers of the twin.
+        ids_are_known: all ids come from the model's own vocabularies. To check them would force a GPU sync.
     """
 
     def __init__(
@@ -66,13 +61,13 @@ class Worker:
         self.scaler.scale(loss).backward()
 
     def step(self, optimizer: Optimizer, max_grad_norm: float) -> Tensor:
-        """Clip the norm of the gradients, and let the optimizer update the model.
+        """Clip the norm of the gradients, let the optimizer update the model, and return the norm before.
 
-        Returns:
-            The norm before. In float16, a step whose norm is infinite has changed nothing but the scale.
+        In float16, a step whose norm is infinite changes nothing but the scale.
         """
         self.scaler.unscale_(optimizer)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), max_grad_norm)
         self.scaler.step(optimizer)
+        optimizer._opt_called = True  # unless it overflowed, for which a schedule would blame the caller
         self.scaler.update()
         return norm

@@ -1,26 +1,23 @@
-"""Corpus BLEU three ways: by its definition, torchtext's and sacreBLEU's (Papineni et al. 2002).
+"""Corpus BLEU three ways: by its definition, torchtext's and sacreBLEU's (Papineni et al. 2002). Notebook 08.
 
-BLEU compares tokens, so it depends on who cut the tokens. The first two take them as they come; in the tutorials'
-measure these are lower-cased spaCy tokens. sacreBLEU takes whole sentences and cuts them itself, which is what papers
-quote. References are always the raw text, never words looked up in a vocabulary: an ``<unk>`` in a reference would be
-easy to hit.
+BLEU depends on who cut the tokens. The first two take them as they come, lower-cased spaCy tokens in the tutorials'
+measure; sacreBLEU, which papers quote, cuts whole sentences itself. References are the raw text, never words looked up
+in a vocabulary: an ``<unk>`` in a reference would be easy to hit.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import sacrebleu
 
-if TYPE_CHECKING:
-    from transformer_lib.data.tokenizers import WordTokenizer
-    from transformer_lib.inference.translator import Translation
+from transformer_lib.data.tokenizers import WITHOUT_SPACES, WordTokenizer
+from transformer_lib.inference.translator import Translation
 
 MAX_ORDER = 4
-# where words have no spaces between them; sacreBLEU's own for Japanese and Korean need further packages
-_SACRE_TOKENIZERS = {"zh": "zh", **dict.fromkeys(("ja", "ko", "th", "lo", "km", "my"), "char")}
+# sacreBLEU's own for Japanese and Korean need further packages
+_SACRE_TOKENIZERS = {**dict.fromkeys(("ko", *WITHOUT_SPACES), "char"), "zh": "zh"}
 
 
 @dataclass(frozen=True)
@@ -37,12 +34,8 @@ class Score:
 def by_definition(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> float:
     """Compute BP · exp(Σ ¼ log p_n) from clipped n-gram precisions p_1 to p_4 and the brevity penalty BP.
 
-    Args:
-        hypotheses: tokens of each translation.
-        references: tokens of each reference, one reference a sentence.
-
-    Returns:
-        0 to 100; 0 if some n-gram length has no match at all (no smoothing).
+    Arguments are the tokens of each translation, and of its one reference. The result is from 0 to 100, and 0 if some
+    n-gram length has no match at all (no smoothing).
 
     Raises:
         ValueError: the two differ in number, or there are none.
@@ -52,12 +45,12 @@ def by_definition(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequ
 
 
 def sentence_counts(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> np.ndarray:
-    """Count what BLEU is made of, sentence by sentence; arguments and errors as ``by_definition``.
+    """Count what BLEU is made of; arguments and errors as ``by_definition``.
 
     Returns:
         ``[sentences, 9]``: matching 1-grams to 4-grams, the hypothesis's 1-grams to 4-grams, the reference's length.
     """
-    _check_tokens(hypotheses, references)
+    _check(hypotheses, references)
     rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         matches, totals = [], []
@@ -82,18 +75,11 @@ def bleu_from_ngram_counts(counts: np.ndarray) -> np.ndarray:
 def bootstrap(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]], samples: int = 1000, seed: int = 12345
 ) -> np.ndarray:
-    """Compute BLEU of test sets drawn from this one: as many sentences, picked at random, some of them repeatedly.
+    """Compute BLEU of test sets drawn from this one, ``[samples]``: as many sentences, picked with replacement.
 
     The middle 95 % of the values are a confidence interval of BLEU. Two systems' values, drawn with the same seed, are
-    of the same sentences, place by place: their differences tell whether one system is better (Koehn 2004).
-
-    Args:
-        hypotheses, references: as in ``by_definition``, whose errors this raises.
-        samples: how many test sets to draw.
-        seed: sacreBLEU's by default, which draws the same sentences.
-
-    Returns:
-        ``[samples]``.
+    of the same sentences, place by place: their differences tell whether one system is better (Koehn 2004). The default
+    seed is sacreBLEU's, which draws the same sentences. Arguments and errors as in ``by_definition``.
     """
     counts = sentence_counts(hypotheses, references)
     picks = np.random.default_rng(seed).choice(len(counts), size=(samples, len(counts)))
@@ -104,64 +90,43 @@ def torchtext_bleu(hypotheses: Sequence[Sequence[str]], references: Sequence[Seq
     """Compute the tutorials' measure with ``torchtext.data.metrics.bleu_score``; see ``by_definition``."""
     from torchtext.data.metrics import bleu_score  # only this needs torchtext
 
-    _check_tokens(hypotheses, references)
-
-    def without_spaces(sentence: Sequence[str]) -> list[str]:
-        return [token.replace(" ", "␣") for token in sentence]  # bleu_score itself joins and splits n-grams at spaces
-
-    value = 100 * bleu_score(
-        [without_spaces(hypothesis) for hypothesis in hypotheses],
-        [[without_spaces(reference)] for reference in references],
+    _check(hypotheses, references)
+    ours, theirs = (  # bleu_score itself joins and splits n-grams at spaces
+        [[token.replace(" ", "␣") for token in sentence] for sentence in side] for side in (hypotheses, references)
     )
+    value = 100 * bleu_score(ours, [[reference] for reference in theirs])
     return Score(value, "torchtext bleu_score, tokens as given, no smoothing")
 
 
 def sacre_bleu(
     hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = True, tokenize: str = "13a"
 ) -> Score:
-    """Compute sacreBLEU's measure on detokenised sentences, with its signature.
+    """Compute sacreBLEU's measure on detokenised sentences and raw references, with its signature.
 
     Args:
-        hypotheses: translations.
-        references: raw references, one a sentence.
         lowercase: ignore case; models of this library write lower case.
         tokenize: how sacreBLEU cuts sentences; ``"zh"`` or ``"char"`` where words have no spaces between them.
 
-    Raises:
-        ValueError: the two differ in number, or there are none.
-        TypeError: a sentence is not a string.
+    Errors as ``by_definition``.
     """
-    _check_number(hypotheses, references)
-    for name, sentences in (("hypotheses", hypotheses), ("references", references)):
-        for i, sentence in enumerate(sentences):
-            if not isinstance(sentence, str):
-                raise TypeError(
-                    f"{name}[{i}] is {sentence!r}, expected a string: sacreBLEU cuts sentences itself, and there "
-                    "is one reference a sentence here"
-                )
+    _check(hypotheses, references, tokenised=False)
     metric = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize)
     value = metric.corpus_score(hypotheses, [references]).score
     return Score(value, f"sacreBLEU {metric.get_signature()}")
 
 
 def score(
-    translations: Sequence["Translation"], references: Sequence[str], tgt_tokenizer: "WordTokenizer"
+    translations: Sequence[Translation], references: Sequence[str], tgt_tokenizer: WordTokenizer
 ) -> tuple[Score, Score]:
-    """Score translations both ways: the tutorials' (BLEU-4 of lower-cased spaCy tokens) and sacreBLEU's.
+    """Score translations by the tutorials' measure (BLEU-4 of lower-cased spaCy tokens), and by sacreBLEU's.
 
-    Args:
-        translations: what ``Translator.translate`` returned.
-        references: raw references, one a sentence.
-        tgt_tokenizer: cuts the references into words, and the translations too if they were written in subwords.
+    The tokeniser cuts the raw references into words, and the translations, too, if they were written in subwords.
     """
+    words = [t.tokens if tgt_tokenizer.whole_words else tgt_tokenizer.words(t.text) for t in translations]
+    tokenize = _SACRE_TOKENIZERS.get(tgt_tokenizer.language, "13a")
     return (
-        torchtext_bleu(
-            [t.tokens if tgt_tokenizer.whole_words else tgt_tokenizer.words(t.text) for t in translations],
-            [tgt_tokenizer.words(reference) for reference in references],
-        ),
-        sacre_bleu(
-            [t.text for t in translations], references, tokenize=_SACRE_TOKENIZERS.get(tgt_tokenizer.language, "13a")
-        ),
+        torchtext_bleu(words, [tgt_tokenizer.words(reference) for reference in references]),
+        sacre_bleu([t.text for t in translations], references, tokenize=tokenize),
     )
 
 
@@ -169,25 +134,22 @@ def _ngrams(tokens: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
     return Counter(tuple(tokens[i : i + order]) for i in range(len(tokens) - order + 1))
 
 
-def _check_tokens(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> None:
-    _check_number(hypotheses, references)
-    for name, sentences in (("hypotheses", hypotheses), ("references", references)):
-        for i, sentence in enumerate(sentences):
-            if isinstance(sentence, str):
-                raise TypeError(
-                    f"{name}[{i}] is the string {sentence!r}, expected a list of tokens: a string would be scored "
-                    "letter by letter. WordTokenizer.tokens cuts it"
-                )
-            for token in sentence:
-                if not isinstance(token, str):
-                    raise TypeError(
-                        f"{name}[{i}] holds {token!r}, expected strings, the tokens of one sentence: neither ids nor "
-                        "a list of references, for there is one reference a sentence here"
-                    )
-
-
-def _check_number(hypotheses: Sequence, references: Sequence) -> None:
+def _check(hypotheses: Sequence, references: Sequence, tokenised: bool = True) -> None:
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} references, expected one each")
     if not hypotheses:
         raise ValueError("hypotheses is empty, expected at least one sentence")
+    for name, sentences in (("hypotheses", hypotheses), ("references", references)):
+        for i, sentence in enumerate(sentences):
+            if not tokenised and not isinstance(sentence, str):
+                raise TypeError(f"{name}[{i}] is {sentence!r}, expected a string: sacreBLEU cuts sentences itself")
+            if tokenised and isinstance(sentence, str):
+                raise TypeError(
+                    f"{name}[{i}] is the string {sentence!r}, expected a list of tokens: a string would be scored "
+                    "letter by letter. WordTokenizer.tokens cuts it"
+                )
+            if wrong := [token for token in sentence if not isinstance(token, str)]:
+                raise TypeError(
+                    f"{name}[{i}] holds {wrong[0]!r}, expected strings, the tokens of one sentence: neither ids nor a "
+                    "list of references, for there is one reference a sentence here"
+                )

@@ -1,14 +1,14 @@
 """Decoding one token at a time without computing earlier positions again. Notebook 06, section 5.
 
-A search asks the decoder for one more token at every step. Under the causal mask nothing that was computed for earlier
-positions changes, so their keys and values can be kept, and those of the memory are computed only once. The model knows
-nothing of it: ``CachedDecoder`` is a twin of its decoder, with the same weights and other attention modules.
+Under the causal mask, nothing that was computed for earlier positions changes, so their keys and values can be kept;
+those of the memory are computed only once. The model knows nothing of it: ``CachedDecoder`` is a twin of its decoder,
+with the same weights and other attention modules.
 """
 
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.fast.attention import CPUAttention
+from transformer_lib.fast.attention import CPUAttention, ReadableAttention
 from transformer_lib.fast.swap import with_modules
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.decoder import Decoder, DecoderLayer
@@ -16,59 +16,50 @@ from transformer_lib.model.embeddings import POSITIONS, InputEmbedding
 from transformer_lib.model.sublayers import PositionwiseFeedForward
 from transformer_lib.model.transformer import Transformer
 
+_EXACT = (MultiHeadAttention, CPUAttention, ReadableAttention)
 
-class CachedSelfAttention(nn.Module):
-    """Self-attention of the newest position; keys and values of all earlier ones are kept.
+
+class CachedAttention(nn.Module):
+    """Attention of the newest position, ``[rows, 1, d_model]``, over keys and values that are kept.
+
+    Those of self-attention grow by one position a step. Those of cross-attention come from the memory, and several rows
+    (the hypotheses of a beam) share one sentence's: ``rows = sentences × beam``.
 
     Attributes:
-        keys, values: ``[rows, heads, length, d_k]``, or None before the first step.
+        keys, values: ``[rows or sentences, heads, length, d_k]``; None before the first step of self-attention.
     """
 
-    def __init__(self, attention: MultiHeadAttention):
+    def __init__(self, attention: MultiHeadAttention, memory: Tensor | None = None):
         super().__init__()
         self.attention = attention
         self.keys: Tensor | None = None
         self.values: Tensor | None = None
+        if memory is not None:
+            self.append(memory)
 
-    def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, need_weights: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
-        """Do what ``MultiHeadAttention.forward`` does for one new position, ``[rows, 1, d_model]``."""
-        attention = self.attention
-        q = attention.split_heads(attention.q_proj(query))  # [rows, heads, 1, d_k]
-        k = attention.split_heads(attention.k_proj(key))
-        v = attention.split_heads(attention.v_proj(value))
-        self.keys = k if self.keys is None else torch.cat([self.keys, k], dim=2)  # [rows, heads, length, d_k]
-        self.values = v if self.values is None else torch.cat([self.values, v], dim=2)
-        heads, weights = attention.attend(q, self.keys, self.values, mask, need_weights)
-        return attention.out_proj(attention.join_heads(heads)), weights
-
-
-class CachedCrossAttention(nn.Module):
-    """Cross-attention whose keys and values, which depend on the memory only, are computed once.
-
-    Several rows (the hypotheses of a beam) may share one sentence's memory: ``rows = sentences × beam``.
-
-    Attributes:
-        keys, values: of the memory, ``[sentences, heads, src_len, d_k]``.
-    """
-
-    def __init__(self, attention: MultiHeadAttention, memory: Tensor):
-        super().__init__()
-        self.attention = attention
+    def append(self, x: Tensor) -> None:
+        """Keep the keys and values of further positions, ``[rows or sentences, length, d_model]``."""
         # contiguous, so that a head's vectors lie side by side: they are read at every step
-        self.keys = attention.split_heads(attention.k_proj(memory)).contiguous()
-        self.values = attention.split_heads(attention.v_proj(memory)).contiguous()
+        k = self.attention.split_heads(self.attention.k_proj(x)).contiguous()
+        v = self.attention.split_heads(self.attention.v_proj(x)).contiguous()
+        self.keys = k if self.keys is None else torch.cat([self.keys, k], dim=2)
+        self.values = v if self.values is None else torch.cat([self.values, v], dim=2)
 
     def forward(
-        self, query: Tensor, key: None, value: None, mask: Tensor | None = None, need_weights: bool = False
+        self, query: Tensor, key: Tensor | None, value: Tensor | None, mask: Tensor | None, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Do what ``MultiHeadAttention.forward`` does, for queries ``[rows, 1, d_model]`` over the memory."""
-        attention = self.attention
-        beams = query.reshape(len(self.keys), -1, query.shape[-1])  # [sentences, beam, d_model]
-        q = attention.split_heads(attention.q_proj(beams))  # [sentences, heads, beam, d_k]
-        heads, weights = attention.attend(q, self.keys, self.values, mask, need_weights)
-        return attention.out_proj(attention.join_heads(heads)).reshape(query.shape), weights
+        """Do what ``MultiHeadAttention.forward`` does; without a ``key``, over what is kept already."""
+        if key is not None:
+            self.append(key)
+        beams = query.reshape(len(self.keys), -1, query.shape[-1])  # [sentences, beam, d_model] or [rows, 1, d_model]
+        q = self.attention.split_heads(self.attention.q_proj(beams))  # [sentences, heads, beam, d_k]
+        heads, weights = self.attention.attend(q, self.keys, self.values, mask, need_weights)
+        return self.attention.out_proj(self.attention.join_heads(heads)).reshape(query.shape), weights
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with these rows, in this order."""
+        # index_select copies whole rows, which is several times as fast as keys[rows]
+        self.keys, self.values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
 
 
 class CachedDecoder:
@@ -76,8 +67,8 @@ class CachedDecoder:
 
     Args:
         model: in evaluation mode, one that ``can_cache`` is true of.
-        memory: what ``model.encode`` returned, ``[sentences, src_len, d_model]``.
-        memory_mask: its mask, ``[sentences, 1, 1, src_len]``.
+        memory, memory_mask: what ``model.encode`` returned, ``[sentences, src_len, d_model]`` and
+            ``[sentences, 1, 1, src_len]``.
     """
 
     def __init__(self, model: Transformer, memory: Tensor, memory_mask: Tensor):
@@ -87,8 +78,8 @@ class CachedDecoder:
         self.layers = [
             with_modules(
                 layer,
-                self_attn=CachedSelfAttention(layer.self_attn),
-                cross_attn=CachedCrossAttention(layer.cross_attn, memory),
+                self_attn=CachedAttention(layer.self_attn),
+                cross_attn=CachedAttention(layer.cross_attn, memory),
             )
             for layer in model.decoder.layers
         ]
@@ -106,22 +97,17 @@ class CachedDecoder:
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Go on with these rows of the target (one may come twice), and with these sentences' memory, in this order."""
-        for layer in self.layers:
-            cache = layer.self_attn
-            # index_select copies whole rows, which is several times as fast as keys[rows]
-            cache.keys, cache.values = cache.keys.index_select(0, rows), cache.values.index_select(0, rows)
-        if len(sentences) < len(self.memory_mask):
+        fewer = len(sentences) < len(self.memory_mask)
+        if fewer:
             self.memory_mask = self.memory_mask.index_select(0, sentences)
-            for layer in self.layers:
-                cache = layer.cross_attn
-                cache.keys, cache.values = (
-                    cache.keys.index_select(0, sentences),
-                    cache.values.index_select(0, sentences),
-                )
+        for layer in self.layers:
+            layer.self_attn.select(rows)
+            if fewer:
+                layer.cross_attn.select(sentences)
 
 
 def can_cache(model: nn.Module) -> bool:
-    """Say whether caching is exact for a model: its decoder is built of this library's parts, none of them overridden.
+    """Say whether caching is exact for a model: its decoder is this library's, none of its parts overridden.
 
     Only the feed-forward network may be a subclass: it works position by position, as its name says.
     """
@@ -133,8 +119,8 @@ def can_cache(model: nn.Module) -> bool:
         and type(model.decoder) is Decoder
         and all(
             type(layer) is DecoderLayer
-            and type(layer.self_attn) in (MultiHeadAttention, CPUAttention)
-            and type(layer.cross_attn) in (MultiHeadAttention, CPUAttention)
+            and type(layer.self_attn) in _EXACT
+            and type(layer.cross_attn) in _EXACT
             and isinstance(layer.feed_forward, PositionwiseFeedForward)
             for layer in model.decoder.layers
         )

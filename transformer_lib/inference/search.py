@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from transformer_lib.checkpoint import MOST_LENGTH_PENALTY
 from transformer_lib.inference.kv_cache import CachedDecoder, can_cache
 from transformer_lib.model.transformer import Transformer
 
@@ -19,8 +20,7 @@ class Hypothesis:
 
     Attributes:
         ids: target ids without ``<sos>``; the last is ``<eos>``, unless the length ran out before.
-        log_prob: natural logarithm of the probability that the model gives them, once ``<pad>`` and ``<sos>``, which
-            are never written, are ruled out.
+        log_prob: natural logarithm of their probability, ``<pad>`` and ``<sos>`` ruled out, which are never written.
         score: what beam search maximises: ``log_prob`` divided by the length penalty.
     """
 
@@ -30,12 +30,7 @@ class Hypothesis:
 
 
 def length_penalty_factor(length: int, length_penalty: float) -> float:
-    """Compute GNMT's lp = ((5 + length) / 6)^α (Wu et al. 2016, equation 14), which keeps beams from being terse.
-
-    Args:
-        length: target tokens, ``<eos>`` included.
-        length_penalty: 0 for no penalty; the paper uses 0.6.
-    """
+    """Compute GNMT's lp = ((5 + length) / 6)^α (Wu et al. 2016, equation 14), for a length that includes ``<eos>``."""
     return ((5 + length) / 6) ** length_penalty
 
 
@@ -48,17 +43,13 @@ def greedy_search(
     Args:
         model: in evaluation mode.
         src: source ids, ``[batch, src_len]``, padded with ``model.config.pad_id``.
-        sos_id, eos_id: ids of the target's ``<sos>`` and ``<eos>``.
         max_len: most tokens of an output, ``<eos>`` included; by default a source's length + 50 (section 6.1), as
             far as there are positions.
-        use_cache: keep keys and values instead of computing them again at every step; the result is the same.
-
-    Returns:
-        One hypothesis a sentence, in order.
+        use_cache: keep keys and values instead of computing them again at every step.
 
     Raises:
         ValueError: ``src`` or ``max_len`` does not fit the model.
-        TypeError: the model has no ``encode`` and ``decode``, or its class overrides ``forward`` alone.
+        TypeError: see ``check_decodes``.
         FloatingPointError: the model predicts NaN or infinity.
     """
     decoder = _StepDecoder(model, src, use_cache)
@@ -101,27 +92,16 @@ def beam_search(
 
     A beginning that is among the best ``beam_size`` and ends in ``<eos>`` is finished; the others fill the beam. A
     sentence is done when ``beam_size`` of its hypotheses are finished and one of them scores at least as well as the
-    best open one does so far. With a length penalty, a longer one might still have overtaken it: like most systems,
-    this one does not wait for that. With a beam of 1 this is greedy search.
+    best open one does so far. (With a length penalty, a longer one might still have overtaken it.) With a beam of 1
+    this is greedy search.
 
-    Args:
-        model: in evaluation mode.
-        src: source ids, ``[batch, src_len]``, padded with ``model.config.pad_id``.
-        sos_id, eos_id: ids of the target's ``<sos>`` and ``<eos>``.
-        beam_size: the paper uses 4.
-        length_penalty: exponent of the ``length_penalty_factor``; the paper uses 0.6.
-        max_len: as in ``greedy_search``.
-        use_cache: as in ``greedy_search``.
+    Arguments and errors are those of ``greedy_search``; ``length_penalty`` is the ``length_penalty_factor``'s exponent.
 
     Returns:
         For each sentence, in order, its ``beam_size`` best finished hypotheses, best score first.
-
-    Raises:
-        ValueError: an argument does not fit.
-        TypeError: as ``greedy_search``.
     """
-    if not 0 <= length_penalty < math.inf:
-        raise ValueError(f"length_penalty is {length_penalty}, expected 0 (no length penalty) or more, such as 0.6")
+    if not 0 <= length_penalty <= MOST_LENGTH_PENALTY:
+        raise ValueError(f"length_penalty is {length_penalty}, expected 0 (none) to {MOST_LENGTH_PENALTY}, such as 0.6")
     vocab_size = model.config.tgt_vocab_size
     if not 1 <= beam_size <= vocab_size:
         raise ValueError(f"beam_size is {beam_size}, expected 1 to {vocab_size}, the size of the target vocabulary")
@@ -181,10 +161,7 @@ class _StepDecoder:
         self.cache = CachedDecoder(model, self.memory, self.memory_mask) if use_cache and can_cache(model) else None
 
     def next_log_probs(self, tgt: Tensor, sos_id: int) -> Tensor:
-        """Return log-probabilities of what follows ``tgt``, ``[rows, length]``: ``[rows, tgt_vocab_size]``.
-
-        Padding and ``<sos>`` are ruled out: no training target ever was one.
-        """
+        """Return log-probabilities of what follows ``tgt``, ``[rows, length]``: ``[rows, tgt_vocab_size]``."""
         if self.cache is not None:
             logits = self.cache.step(tgt[:, -1:])[:, -1]
         else:
@@ -192,12 +169,12 @@ class _StepDecoder:
             memory = self.memory.repeat_interleave(width, dim=0)  # [rows, src_len, d_model]
             memory_mask = self.memory_mask.repeat_interleave(width, dim=0)
             logits = self.model.decode(tgt, memory, memory_mask)[:, -1]
-        for never in (self.model.config.pad_id, sos_id):
+        for never in (self.model.config.pad_id, sos_id):  # no training target ever was one of them
             logits[:, never] = -torch.inf
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        """Continue with these rows, of these sentences, in this order."""
+        """Go on with these rows, of these sentences, in this order."""
         if self.cache is not None:
             self.cache.select(rows, sentences)
         elif len(sentences) < len(self.memory):
@@ -205,10 +182,7 @@ class _StepDecoder:
 
 
 def check_decodes(model: nn.Module) -> None:
-    """Raise a TypeError unless a model's ``encode`` and ``decode``, which a search calls, do what ``forward`` does.
-
-    Training calls ``forward``. If a class overrides that alone, a search would not see what it adds.
-    """
+    """Raise a TypeError if a model lacks ``encode`` or ``decode``, or its class overrides ``forward`` but not those."""
     name, classes = type(model).__name__, type(model).__mro__
     if not (hasattr(model, "encode") and hasattr(model, "decode")):
         raise TypeError(f"model is a {name}, expected one with the methods encode and decode, which a search calls")

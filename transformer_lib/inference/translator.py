@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import overload
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel, load_model
+from transformer_lib.data.batches import padded_ids
 from transformer_lib.data.tokenizers import EOS, SOS, WordTokenizer, check_vocabularies
 from transformer_lib.fast.precision import in_precision
 from transformer_lib.fast.swap import parts_for, twin
@@ -26,11 +26,9 @@ class Translation:
         text: the translation as people write it (in lower case, if the model knows nothing else).
         src_tokens: what the encoder saw, from ``<sos>`` to ``<eos>``; an unknown word appears as it was written.
         tgt_tokens: what the decoder wrote, without ``<sos>``; ends in ``<eos>``, unless the length ran out before.
-        log_prob: natural logarithm of the probability that the model gives it.
-        score: what the search maximised.
-        attention: what every head attended to, ``[1, heads, rows, columns]`` for each layer (see ``AttentionMaps``);
-            None unless it was asked for. Row i of the decoder's maps is the step that wrote ``tgt_tokens[i]``, so
-            that the columns of its self-attention are its inputs, ``<sos>`` and ``tgt_tokens[:-1]``.
+        log_prob, score: see ``Hypothesis``.
+        attention: of a batch of one sentence, if it was asked for. Row i of the decoder's maps is the step that wrote
+            ``tgt_tokens[i]``; the columns of its self-attention are its inputs, ``<sos>`` and ``tgt_tokens[:-1]``.
     """
 
     text: str
@@ -55,7 +53,7 @@ class Translator:
     Args:
         model: trained; it is put into evaluation mode.
         src_tokenizer, tgt_tokenizer: those that it was trained with.
-        beam_size, length_penalty: how ``translate`` searches if it is not told otherwise.
+        beam_size, length_penalty: how ``translate`` searches unless told otherwise.
 
     Raises:
         ValueError: their vocabularies do not have the model's sizes.
@@ -86,30 +84,22 @@ class Translator:
     ) -> "Translator":
         """Load a model; without a path, the one that comes with this library (its card: ``assets/MODEL_CARD.md``).
 
-        Args:
-            path: the folder that training wrote to, or a ``.safetensors`` file (see ``load_model``).
-            custom: what of your own the model was made with; see ``load_model``.
-            device: where to translate.
-            precision: what to compute in; see ``in_precision``.
-
-        Raises:
-            FileNotFoundError, CheckpointError: as ``load_model``; also if it is a language model.
-            ValueError: as ``in_precision``.
+        Arguments and errors as in ``load_model`` and ``from_saved``.
         """
-        saved = load_model(path, *custom, device=device)
-        if "text" in saved.tokenizers:
-            raise CheckpointError(
-                f"{path} holds a language model, expected a translator; see `transformer-lib generate`"
-            )
-        return cls.from_saved(saved, precision)
+        return cls.from_saved(load_model(path, *custom, device=device), precision)
 
     @classmethod
     def from_saved(cls, saved: SavedModel, precision: str = "float32") -> "Translator":
         """Make a translator of what ``load_model`` returned, which searches as its notes say.
 
+        Args:
+            precision: what to compute in; see ``in_precision``, also for errors.
+
         Raises:
-            ValueError: as ``in_precision``.
+            CheckpointError: it is a language model.
         """
+        if "text" in saved.tokenizers:
+            raise CheckpointError("it holds a language model, expected a translator; see `transformer-lib generate`")
         model = in_precision(saved.model, precision)
         return cls(model, saved.tokenizers["src"], saved.tokenizers["tgt"], **saved.notes.get("search", {}))
 
@@ -129,24 +119,15 @@ class Translator:
         beam_size: int | None = None,
         length_penalty: float | None = None,
         attention: bool = False,
-        batch_size: int | None = None,
         use_cache: bool = True,
     ) -> list[Translation]:
-        """Translate sentences; those of similar length go through the model together.
-
-        On a CPU of several cores, several batches are translated at a time.
+        """Translate sentences, in order; those of similar length go through the model together.
 
         Args:
-            sentences: at least one word each.
             beam_size: 1 for greedy search; the paper uses 4. By default, the translator's own.
             length_penalty: an exponent; the paper uses 0.6. By default, the translator's own.
             attention: also return the attention maps.
-            batch_size: most sentences to translate at a time. By default 256, or as many as have 512 hypotheses, so
-                that memory does not grow with the beam.
             use_cache: see ``greedy_search``.
-
-        Returns:
-            One translation a sentence, in order.
 
         Raises:
             ValueError: a sentence has no words or more tokens than the model has positions; the message says which.
@@ -155,9 +136,6 @@ class Translator:
         if isinstance(sentences, str):
             raise TypeError("sentences is one string, expected a list of them; for one, call the translator itself")
         beam_size = self.beam_size if beam_size is None else beam_size
-        batch_size = max(1, min(256, 512 // max(1, beam_size))) if batch_size is None else batch_size
-        if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}, expected a positive number")
         length_penalty = self.length_penalty if length_penalty is None else length_penalty
         sources = []
         for number, sentence in enumerate(sentences, start=1):
@@ -167,11 +145,22 @@ class Translator:
                 raise ValueError(f"sentence {number}: {error}") from None
         translations: dict[int, Translation] = {}
         workers = num_workers(self._device)
+        batch_size = max(1, min(256, 512 // max(1, beam_size)))  # memory does not grow with the beam
         batches = balanced_batches([len(tokens) for tokens in sources], batch_size, workers)
         model = twin(self.model, parts_for(self._device)).eval()
+        sos_id, eos_id = self.tgt_tokenizer.sos_id, self.tgt_tokenizer.eos_id
 
         def search(batch: list[int]) -> list[Hypothesis]:
-            return self._search(model, self._batch([sources[i] for i in batch]), beam_size, length_penalty, use_cache)
+            src = self._batch([sources[i] for i in batch])
+            try:
+                if beam_size == 1:
+                    return greedy_search(model, src, sos_id, eos_id, use_cache=use_cache)
+                beams = beam_search(model, src, sos_id, eos_id, beam_size, length_penalty, use_cache=use_cache)
+            except RuntimeError as error:
+                if "ChooseQuantizationParams" in str(error):  # NaN cannot be rounded to 8 bits
+                    raise FloatingPointError(PREDICTS_NAN) from None
+                raise
+            return [hypotheses[0] for hypotheses in beams]
 
         for batch, hypotheses in zip(batches, side_by_side(search, batches, workers), strict=True):
             for i, hypothesis in zip(batch, hypotheses, strict=True):
@@ -197,23 +186,8 @@ class Translator:
         return tokens
 
     def _batch(self, sentences: list[list[str]]) -> torch.Tensor:
-        """Return padded ids, ``[batch, src_len]``."""
-        ids = [torch.tensor([self.src_tokenizer.vocab[token] for token in tokens]) for tokens in sentences]
-        return pad_sequence(ids, batch_first=True, padding_value=self.src_tokenizer.pad_id).to(self._device)
-
-    def _search(
-        self, model: Transformer, src: torch.Tensor, beam_size: int, length_penalty: float, use_cache: bool
-    ) -> list[Hypothesis]:
-        sos_id, eos_id = self.tgt_tokenizer.sos_id, self.tgt_tokenizer.eos_id
-        try:
-            if beam_size == 1:
-                return greedy_search(model, src, sos_id, eos_id, use_cache=use_cache)
-            beams = beam_search(model, src, sos_id, eos_id, beam_size, length_penalty, use_cache=use_cache)
-        except RuntimeError as error:
-            if "ChooseQuantizationParams" in str(error):  # NaN cannot be rounded to 8 bits
-                raise FloatingPointError(PREDICTS_NAN) from None
-            raise
-        return [hypotheses[0] for hypotheses in beams]
+        """Return the padded ids of what ``source_tokens`` returned, ``[batch, src_len]``."""
+        return padded_ids(self.src_tokenizer, [tokens[1:-1] for tokens in sentences]).to(self._device)
 
     def _translation(self, src_tokens: list[str], hypothesis: Hypothesis, attention: bool) -> Translation:
         maps = None

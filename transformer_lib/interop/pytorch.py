@@ -24,22 +24,21 @@ ENCODER_LAYER = {
     "norm2": "norm2",
 }
 DECODER_LAYER = {**ENCODER_LAYER, "cross_attn": "multihead_attn", "norm3": "norm3"}
+_NO_SUBCLASS = "and no subclass: that may compute something else from the same weights"
 _PARTS = (MultiHeadAttention, PositionwiseFeedForward, nn.LayerNorm, nn.Linear, nn.Dropout)  # of which layers are built
 
 
 def to_torch(ours: nn.Module) -> nn.Module:
-    """Build PyTorch's counterpart of a module of this library, with a copy of its weights and settings.
+    """Build PyTorch's counterpart of a module, with a copy of its weights and settings, on its device, in its mode.
 
-    The counterpart takes ``[batch, seq_len, d_model]`` (``batch_first=True``), is on the same device and in the same
-    mode (training or evaluation), and computes the same.
+    It takes ``[batch, seq_len, d_model]`` (``batch_first=True``), and all its weights are trainable. An
+    ``nn.Transformer`` has no embeddings and no output layer.
 
     Args:
-        ours: ``MultiHeadAttention``, ``EncoderLayer``, ``DecoderLayer``, ``Encoder``, ``Decoder``, or ``Transformer``,
-            whose encoder and decoder become an ``nn.Transformer``; there are no embeddings and no output layer in one.
+        ours: ``MultiHeadAttention``, ``EncoderLayer``, ``DecoderLayer``, ``Encoder``, ``Decoder`` or ``Transformer``.
 
     Raises:
         TypeError: it is none of these, or a subclass, or a part of it is of another class.
-        ValueError: queries, keys and values are not all frozen or all trainable.
     """
     if type(ours) is MultiHeadAttention:  # a subclass may compute something else from the same weights
         theirs = _pack(ours)
@@ -63,24 +62,19 @@ def to_torch(ours: nn.Module) -> nn.Module:
     else:
         raise TypeError(
             f"ours is a {_name(ours)}, expected this library's MultiHeadAttention, EncoderLayer, DecoderLayer, "
-            "Encoder, Decoder or Transformer, and no subclass: that may compute something else from the same weights"
+            f"Encoder, Decoder or Transformer, {_NO_SUBCLASS}"
         )
-    return theirs.train(ours.training)
+    return theirs.train(ours.training).requires_grad_(True)
 
 
 def from_torch(theirs: nn.Module) -> nn.Module | tuple[Encoder, Decoder]:
-    """Build this library's counterpart of a PyTorch module, with a copy of its weights and settings.
+    """Build this library's counterpart of a PyTorch module, as ``to_torch`` does the other way.
+
+    An ``nn.Transformer`` gives an encoder and a decoder: ``model.encoder, model.decoder = from_torch(theirs)``.
 
     Args:
         theirs: ``nn.MultiheadAttention``, ``nn.TransformerEncoderLayer``, ``nn.TransformerDecoderLayer``,
-            ``nn.TransformerEncoder``, ``nn.TransformerDecoder`` or ``nn.Transformer``. Its counterpart takes
-            ``[batch, seq_len, d_model]`` even if ``theirs`` was built with ``batch_first=False``.
-
-    Returns:
-        The counterpart, on the same device and in the same mode (training or evaluation). An ``nn.Transformer`` has no
-        embeddings and no output layer, so it gives an encoder and a decoder, to be put into a ``Transformer``:
-        ``model.encoder, model.decoder = from_torch(theirs)``. Both end in one more norm, post-LN or not, unless
-        ``theirs`` was built of stacks that do not.
+            ``nn.TransformerEncoder``, ``nn.TransformerDecoder`` or ``nn.Transformer``, batch first or not.
 
     Raises:
         TypeError: it is none of these, or a subclass.
@@ -100,41 +94,25 @@ def from_torch(theirs: nn.Module) -> nn.Module | tuple[Encoder, Decoder]:
     else:
         raise TypeError(
             f"theirs is a {_name(theirs)}, expected PyTorch's MultiheadAttention, TransformerEncoderLayer, "
-            "TransformerDecoderLayer, TransformerEncoder, TransformerDecoder or Transformer, and no subclass: that may "
-            "compute something else from the same weights"
+            f"TransformerDecoderLayer, TransformerEncoder, TransformerDecoder or Transformer, {_NO_SUBCLASS}"
         )
-    return ours.train(theirs.training)
+    return ours.train(theirs.training).requires_grad_(True)
 
 
 def to_key_padding_mask(mask: Tensor) -> Tensor:
-    """Convert a ``padding_mask`` to ``nn.Transformer``'s ``*_key_padding_mask``, where True means "ignore".
-
-    Args:
-        mask: ``[batch, 1, 1, seq_len]``, True means "may attend".
-
-    Returns:
-        ``[batch, seq_len]``, True means "ignore".
+    """Convert a ``padding_mask``, ``[batch, 1, 1, seq_len]``, to PyTorch's ``key_padding_mask``, ``[batch, seq_len]``.
 
     Raises:
         ValueError: the mask is not boolean, or has another shape.
     """
     _check_boolean("mask", mask, "mask == 0")
     if mask.dim() != 4 or mask.shape[1:3] != (1, 1):
-        raise ValueError(
-            f"mask has shape {list(mask.shape)}, expected [batch, 1, 1, seq_len] as padding_mask gives: "
-            "a mask that differs between queries or heads has no key_padding_mask"
-        )
+        raise ValueError(f"mask has shape {list(mask.shape)}, expected [batch, 1, 1, seq_len] as padding_mask gives")
     return ~mask[:, 0, 0, :]
 
 
 def to_attn_mask(mask: Tensor) -> Tensor:
-    """Convert a ``causal_mask`` or ``local_mask`` to ``nn.Transformer``'s ``attn_mask``, where True means "ignore".
-
-    Args:
-        mask: ``[query_len, key_len]``, True means "may attend".
-
-    Returns:
-        ``[query_len, key_len]``, True means "ignore".
+    """Convert a ``causal_mask`` or ``local_mask`` to PyTorch's ``attn_mask``; both are ``[query_len, key_len]``.
 
     Raises:
         ValueError: the mask is not boolean, or has another shape.
@@ -162,14 +140,11 @@ def from_torch_masks(key_padding_mask: Tensor | None = None, attn_mask: Tensor |
     for name, mask in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
         if mask is not None:
             _check_boolean(name, mask, "mask == -inf")
-    masks = []
+    ignored = attn_mask
     if key_padding_mask is not None:
-        masks.append(~key_padding_mask[:, None, None, :])  # [batch, 1, 1, key_len]
-    if attn_mask is not None:
-        masks.append(~attn_mask)
-    if not masks:
-        return None
-    return masks[0] if len(masks) == 1 else masks[0] & masks[1]
+        padding = key_padding_mask[:, None, None, :]  # [batch, 1, 1, key_len]
+        ignored = padding if attn_mask is None else padding | attn_mask
+    return None if ignored is None else ~ignored
 
 
 def _name(module: nn.Module) -> str:
@@ -181,15 +156,12 @@ def _check_parts(ours: nn.Module) -> None:
     for name, part in ours.named_modules():
         if name and type(part) not in _PARTS:
             known = ", ".join(kind.__name__ for kind in _PARTS)
-            raise TypeError(
-                f"ours has a {_name(part)} as its {name}, expected one of {known}, and no subclass: PyTorch's layers "
-                "have nothing else"
-            )
+            raise TypeError(f"ours has a {_name(part)} as its {name}, expected one of {known}, and no subclass")
 
 
 @torch.no_grad()
 def _pack(ours: MultiHeadAttention) -> nn.MultiheadAttention:
-    """Put the projections of queries, keys and values on top of each other, in this order."""
+    """Put the projections of queries, keys and values on top of each other."""
     _check_parts(ours)
     projections = (ours.q_proj, ours.k_proj, ours.v_proj)
     weight = torch.cat([projection.weight for projection in projections])  # [3 · d_model, d_model]
@@ -198,15 +170,6 @@ def _pack(ours: MultiHeadAttention) -> nn.MultiheadAttention:
     theirs.in_proj_weight.copy_(weight)
     theirs.in_proj_bias.copy_(torch.cat([projection.bias for projection in projections]))  # [3 · d_model]
     theirs.out_proj.load_state_dict(ours.out_proj.state_dict())
-    for name, packed in (("weight", theirs.in_proj_weight), ("bias", theirs.in_proj_bias)):
-        trainable = {getattr(projection, name).requires_grad for projection in projections}
-        if len(trainable) > 1:
-            raise ValueError(
-                f"ours has a {name} that is frozen in some of its query, key and value projections only, expected in "
-                "all or none: PyTorch keeps the three in one parameter"
-            )
-        packed.requires_grad_(trainable.pop())
-    _copy_requires_grad(ours.out_proj, theirs.out_proj)
     return theirs
 
 
@@ -223,16 +186,10 @@ def _unpack(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
     projections = (ours.q_proj, ours.k_proj, ours.v_proj)
     parts = zip(projections, theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True)
     for projection, weight, bias in parts:  # [d_model, d_model] and [d_model]
-        projection.weight.copy_(weight).requires_grad_(theirs.in_proj_weight.requires_grad)
-        projection.bias.copy_(bias).requires_grad_(theirs.in_proj_bias.requires_grad)
+        projection.weight.copy_(weight)
+        projection.bias.copy_(bias)
     ours.out_proj.load_state_dict(theirs.out_proj.state_dict())
-    _copy_requires_grad(theirs.out_proj, ours.out_proj)
     return ours
-
-
-def _copy_requires_grad(source: nn.Linear, copied: nn.Linear) -> None:
-    for one, other in zip(source.parameters(), copied.parameters(), strict=True):
-        other.requires_grad_(one.requires_grad)
 
 
 def _layer_to_torch(ours: EncoderLayer | DecoderLayer, counterpart: type, names: dict[str, str]) -> nn.Module:
@@ -280,17 +237,14 @@ def _layer_from_torch(theirs: nn.Module, counterpart: type, names: dict[str, str
 
 def _activation_of(theirs: nn.Module) -> str:
     """Return the name of a layer's activation, a function or a module."""
-    activation = theirs.activation
-    known = {**{function: name for name, function in ACTIVATIONS.items()}, torch.relu: "relu"}
-    if activation in known:
-        return known[activation]
-    modules = {nn.ReLU: "relu", nn.SiLU: "silu"}
-    if type(activation) in modules:
-        return modules[type(activation)]
-    if type(activation) is nn.GELU and activation.approximate == "none":
-        return "gelu"
-    name = getattr(activation, "__name__", activation)
-    raise ValueError(f"theirs has activation={name}, expected {' or '.join(ACTIVATIONS)}: this library has no other")
+    activation, known = theirs.activation, {function: name for name, function in ACTIVATIONS.items()}
+    known |= {torch.relu: "relu", nn.ReLU: "relu", nn.SiLU: "silu", nn.GELU: "gelu"}
+    name = known.get(type(activation) if isinstance(activation, nn.Module) else activation)
+    if name is None or getattr(activation, "approximate", "none") != "none":
+        found = getattr(activation, "__name__", activation)
+        expected = " or ".join(ACTIVATIONS)
+        raise ValueError(f"theirs has activation={found}, expected {expected}: this library has no other")
+    return name
 
 
 def _check_boolean(name: str, mask: Tensor, of_additive: str) -> None:

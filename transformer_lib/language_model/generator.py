@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from transformer_lib.checkpoint import load_model
-from transformer_lib.data.tokenizers import EOS, PAD, UNK, check_vocabularies, detokenize
+from transformer_lib.data.tokenizers import EOS, PAD, UNK, check_vocabularies
 from transformer_lib.fast.swap import parts_for, twin
 from transformer_lib.files import CheckpointError
 from transformer_lib.language_model.model import TransformerLanguageModel
@@ -14,11 +14,7 @@ from transformer_lib.language_model.stream import StreamTokenizer
 
 
 class TextGenerator:
-    """A trained language model with its tokeniser and vocabulary.
-
-    Args:
-        model: trained; it is put into evaluation mode.
-        tokenizer: the one that it was trained with.
+    """A trained language model, which is put into evaluation mode, and the tokeniser that it was trained with.
 
     Raises:
         ValueError: the vocabulary does not have the model's size.
@@ -55,8 +51,7 @@ class TextGenerator:
             seed: makes the text repeatable; by default, torch's global random numbers decide.
 
         Returns:
-            Prompt and continuation. The model ends lines where it likes; ``<unk>`` is never written unless the prompt
-            has it.
+            Prompt and continuation; ``<unk>`` is never written unless the prompt has it.
 
         Raises:
             ValueError: the prompt is empty or holds a word outside the vocabulary, or an argument is impossible.
@@ -67,8 +62,7 @@ class TextGenerator:
         generator = None if seed is None else torch.Generator(device).manual_seed(seed)
         model = twin(self.model, parts_for(device))
         ids = model.generate(ids, length, temperature, top_k, excluded, generator)  # [1, prompt_len + length]
-        tokens = self.tokenizer.decode(ids[0].tolist())
-        lines = " ".join(tokens).split(EOS)
+        lines = " ".join(self.tokenizer.decode(ids[0].tolist())).split(EOS)
         return "\n".join(
-            detokenize(line.split()) if self.tokenizer.language else line.strip() for line in lines
+            self.tokenizer.join(line.split()) if self.tokenizer.language else line.strip() for line in lines
         ).rstrip()

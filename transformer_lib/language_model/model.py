@@ -15,8 +15,7 @@ from transformer_lib.model.masks import causal_mask
 class LanguageModelConfig(Configuration):
     """Every choice that shapes the language model.
 
-    The defaults are those of PyTorch's well-known tutorial, except that there are only as many positions as a chunk has
-    tokens.
+    The defaults are those of PyTorch's tutorial, except that there are only as many positions as a chunk has tokens.
 
     Attributes:
         vocab_size: number of token types, special tokens included.
@@ -25,8 +24,6 @@ class LanguageModelConfig(Configuration):
         d_ff: inner size of the feed-forward networks (the tutorial's nhid).
         num_layers: layers of the stack.
         dropout: probability of dropout, wherever ``nn.TransformerEncoderLayer`` has one, and after the embedding.
-        norm_first: pre-LN instead of post-LN, with a norm at the end of the stack.
-        tie_embeddings: the output layer shares the matrix of the embedding (section 3.4).
         max_len: number of positions: how many tokens the model can look back on.
         own_encoder: this library's ``Encoder`` instead of PyTorch's ``nn.TransformerEncoder``.
         pad_id: the id of padding.
@@ -41,8 +38,6 @@ class LanguageModelConfig(Configuration):
     d_ff: int = 200
     num_layers: int = 2
     dropout: float = 0.2
-    norm_first: bool = False
-    tie_embeddings: bool = False
     max_len: int = 35
     own_encoder: bool = False
     pad_id: int = 1
@@ -52,22 +47,12 @@ class LanguageModelConfig(Configuration):
         if not 0 <= self.pad_id < self.vocab_size:
             raise ValueError(f"pad_id is {self.pad_id!r}, expected an id below vocab_size={self.vocab_size}")
 
-    def num_parameters(self) -> int:
-        """Compute how many trainable numbers the model has, without building it; a tied matrix counts once."""
-        embeddings = (1 if self.tie_embeddings else 2) * self.vocab_size * self.d_model
-        layers = self.num_layers * self._layer_parameters(attentions=1)
-        norm = 2 * self.d_model if self.norm_first else 0
-        return embeddings + layers + norm + self.vocab_size
-
 
 class TransformerLanguageModel(nn.Module):
     """Embeddings and positions, ``nn.TransformerEncoder`` under a causal mask, and a linear layer on top.
 
     ``nn.TransformerEncoder`` copies one layer, so that all its layers start with the same weights. With the same seed,
-    ``own_encoder`` gives the same model: its layers are converted, weights and all.
-
-    Args:
-        config: every choice that shapes it.
+    ``own_encoder`` gives the same model: its layers are converted, weights and all. Notebook 11, section 3.
     """
 
     config_class = LanguageModelConfig
@@ -77,27 +62,16 @@ class TransformerLanguageModel(nn.Module):
         super().__init__()
         self.config = config
         tokens = TokenEmbedding(config.vocab_size, config.d_model)
-        self.embedding = InputEmbedding(
-            tokens, SinusoidalPositionalEncoding(config.max_len, config.d_model), config.dropout
-        )
+        positions = SinusoidalPositionalEncoding(config.max_len, config.d_model)
+        self.embedding = InputEmbedding(tokens, positions, config.dropout)
         layer = nn.TransformerEncoderLayer(
-            config.d_model,
-            config.num_heads,
-            config.d_ff,
-            config.dropout,
-            batch_first=True,
-            norm_first=config.norm_first,
+            config.d_model, config.num_heads, config.d_ff, config.dropout, batch_first=True
         )
-        norm = nn.LayerNorm(config.d_model) if config.norm_first else None
-        self.encoder = nn.TransformerEncoder(layer, config.num_layers, norm, enable_nested_tensor=False)
+        self.encoder = nn.TransformerEncoder(layer, config.num_layers, enable_nested_tensor=False)
         self.output = nn.Linear(config.d_model, config.vocab_size)
         nn.init.zeros_(self.output.bias)
-        if config.tie_embeddings:
-            self.output.weight = tokens.table.weight
-            nn.init.normal_(self.output.weight, std=config.d_model**-0.5)
-        else:
-            nn.init.uniform_(tokens.table.weight, -0.1, 0.1)
-            nn.init.uniform_(self.output.weight, -0.1, 0.1)
+        nn.init.uniform_(tokens.table.weight, -0.1, 0.1)
+        nn.init.uniform_(self.output.weight, -0.1, 0.1)
         if config.own_encoder:  # last, so that it takes no random numbers from the layers above
             self.encoder = from_torch(self.encoder)
 
@@ -106,21 +80,11 @@ class TransformerLanguageModel(nn.Module):
         """Let an untrained model begin by expecting every token as often as it occurs, whatever comes before it.
 
         The output's biases become the logarithms of the tokens' shares (each count raised by one, so that none is
-        zero), and its weights zero. Starting from equal biases, Adam would take thousands of steps to get there.
+        zero), and its weights zero. Notebook 11, section 5.
 
         Args:
             counts: how often each token occurs in the training text, ``[vocab_size]``.
-
-        Raises:
-            ValueError: the number of counts is not ``vocab_size``, or the output layer is tied to the embedding, which
-                must not be zero.
         """
-        if list(counts.shape) != [self.config.vocab_size]:
-            raise ValueError(
-                f"counts has shape {list(counts.shape)}, expected [vocab_size], [{self.config.vocab_size}]"
-            )
-        if self.config.tie_embeddings:
-            raise ValueError("init_bias_from_unigrams needs an output layer of its own, but tie_embeddings is True")
         self.output.bias.copy_(((counts + 1) / (counts + 1).sum()).log())
         self.output.weight.zero_()
 
@@ -163,7 +127,7 @@ class TransformerLanguageModel(nn.Module):
     ) -> Tensor:
         """Go on with a text, one token at a time, each drawn from what the model expects; dropout is off.
 
-        The model sees the last ``max_len`` tokens of what there is so far.
+        The model sees the last ``max_len`` tokens of what there is so far. Notebook 11, section 4.
 
         Args:
             prompt: what the text begins with, ``[batch, prompt_len]``.
@@ -177,8 +141,7 @@ class TransformerLanguageModel(nn.Module):
             Prompt and continuation, ``[batch, prompt_len + length]``.
 
         Raises:
-            ValueError: an argument is impossible, or the prompt is not ``[batch, prompt_len]`` or holds an id outside
-                the vocabulary.
+            ValueError: an argument is impossible.
             FloatingPointError: the model predicts NaN or infinity.
         """
         self.check_ids("prompt", prompt, self.config.vocab_size)
@@ -186,11 +149,7 @@ class TransformerLanguageModel(nn.Module):
             raise ValueError(f"length is {length!r}, expected 0 or more tokens")
         if not 0 <= temperature < float("inf"):
             raise ValueError(f"temperature is {temperature!r}, expected 0 (the likeliest token) or a positive number")
-        if impossible := [i for i in excluded if not 0 <= i < self.config.vocab_size]:
-            raise ValueError(f"excluded holds {impossible[0]}, expected 0 to {self.config.vocab_size - 1}")
-        choices = self.config.vocab_size - len(set(excluded))
-        if choices == 0:
-            raise ValueError("excluded holds all ids, expected at least one to be left to draw")
+        choices = self.config.vocab_size - len(excluded)
         if top_k is not None and not 1 <= top_k <= choices:
             raise ValueError(f"top_k is {top_k!r}, expected 1 to {choices}, the number of tokens to choose from")
         was_training = self.training
@@ -201,12 +160,13 @@ class TransformerLanguageModel(nn.Module):
                 logits = self(ids[:, -self.config.max_len :])[:, -1].float()  # [batch, vocab_size]
                 if not logits.isfinite().all():
                     raise FloatingPointError("the model predicts nan: are its weights damaged?")
-                logits[:, list(excluded)] = -torch.inf
+                for never in excluded:
+                    logits[:, never] = -torch.inf
                 if temperature == 0:
                     chosen = logits.argmax(dim=-1, keepdim=True)  # [batch, 1]
                 else:
                     likeliest, candidates = logits.topk(top_k or choices)  # [batch, top_k]
-                    scaled = (likeliest - likeliest[:, :1]) / temperature  # no overflow, however low the temperature
+                    scaled = (likeliest - likeliest[:, :1]) / max(temperature, 1e-30)  # no overflow, nor 0 / 0
                     drawn = torch.multinomial(scaled.softmax(dim=-1), 1, generator=generator)
                     chosen = candidates.gather(1, drawn)  # [batch, 1]
                 ids = torch.cat([ids, chosen], dim=1)

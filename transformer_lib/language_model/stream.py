@@ -15,8 +15,7 @@ class StreamTokenizer(WordTokenizer):
 
     Args:
         language: a language code, such as ``"en"``; None if tokens are between spaces already, as in WikiText.
-        lower: make everything lower case.
-        tokenize: as in ``WordTokenizer``.
+        lower, tokenize: as in ``WordTokenizer``.
     """
 
     specials = (UNK, PAD)
@@ -52,21 +51,12 @@ class StreamTokenizer(WordTokenizer):
         return [self.vocab[token] for token in tokens]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """Turn ids into tokens, all of them.
-
-        Raises:
-            ValueError: an id is outside the vocabulary.
-        """
+        """Turn ids into tokens, all of them."""
         return [self._token(i) for i in ids]
 
 
 class TextDataset(torch.utils.data.Dataset):
-    """A running text as one list of tokens.
-
-    Args:
-        tokens: the text.
-        tokenizer: what tokenised it; its vocabulary need not exist yet.
-    """
+    """A running text as one list of tokens, and what tokenised it; its vocabulary need not exist yet."""
 
     def __init__(self, tokens: list[str], tokenizer: StreamTokenizer):
         self.tokens = tokens
@@ -81,7 +71,7 @@ class TextDataset(torch.utils.data.Dataset):
     def ids(self) -> Tensor:
         """Look up all tokens: ``[tokens]``."""
         vocab = self.tokenizers["text"].vocab
-        return torch.tensor([vocab[token] for token in self.tokens])
+        return torch.tensor([vocab[token] for token in self.tokens], device="cpu")
 
     def batches_for(self, recipe: Any, device: torch.device, train: bool, *_: Any) -> "BPTTBatches":
         """Return chunks as a ``Recipe`` wants them; a short text to validate on may have fewer rows."""
@@ -105,8 +95,7 @@ class BPTTBatches:
     """Cut a running text into rows, side by side, and go along them chunk by chunk, always in the same order.
 
     The name is torchtext's: truncated backpropagation through time, which recurrent networks were trained with so.
-    PyTorch's tutorial has the batch second, so it calls the rows columns, and it drops the tokens that fill no column;
-    here as in torchtext, padding fills the last rows, which the loss does not count.
+    Padding, which the loss does not count, fills the last row.
 
     Args:
         dataset: what ``make_stream`` returned.
@@ -115,15 +104,12 @@ class BPTTBatches:
         device: where the chunks are needed.
 
     Raises:
-        ValueError: a number is not positive, or the text is too short for so many rows.
+        ValueError: the text is too short for so many rows.
     """
 
     def __init__(
         self, dataset: TextDataset, batch_size: int = 20, bptt: int = 35, device: torch.device | str | None = None
     ):
-        for name, value in (("batch_size", batch_size), ("bptt", bptt)):
-            if value < 1:
-                raise ValueError(f"{name} is {value!r}, expected a positive number")
         if len(dataset) < 2 * batch_size:
             raise ValueError(
                 f"dataset has {len(dataset)} tokens, expected at least {2 * batch_size}, two for each of batch_size="
@@ -132,7 +118,7 @@ class BPTTBatches:
         self.dataset, self.bptt, self.device = dataset, bptt, torch.device(device or "cpu")
         row = -(-len(dataset) // batch_size)
         pad_id = dataset.tokenizers["text"].pad_id
-        ids = torch.full((batch_size * row,), pad_id)
+        ids = torch.full((batch_size * row,), pad_id, device="cpu")
         ids[: len(dataset)] = dataset.ids()
         self.rows = ids.view(batch_size, row)
 

@@ -27,6 +27,9 @@ class Text:
     _read: Callable[[str], list[str]]
     path: str = ""
 
+    def __reduce__(self) -> tuple:  # pickled by its name or path, and opened again
+        return load_text, (self.path or self.name, self.language)
+
     def __getitem__(self, split: str) -> list[str]:
         """Read the lines of one split, empty ones too.
 
@@ -44,9 +47,9 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
     Args:
         name: one of
 
-            - ``"wikitext-2"``: articles from Wikipedia; splits ``train``, ``valid`` and ``test``.
+            - ``"wikitext-2"``: articles from Wikipedia.
             - ``"wikitext-2-valid"``: trains on the first nine tenths of its file ``valid.txt`` and validates on the
-              rest; for when the training file, ten times as large, is unavailable.
+              rest; the training file is ten times as large.
             - ``"sample"``, ``"multi30k"``: one side of the parallel corpus, English unless ``language`` says ``"de"``.
             - a text file: its first eight tenths to train on, a tenth to validate, a tenth to test.
             - a folder with ``train.txt``, ``valid.txt`` and, if you have them, ``test….txt``.
@@ -57,29 +60,27 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
     Raises:
         CorpusError: there is no such text, or a file of it is missing.
     """
-    path = Path(name).resolve()
-    if str(name).startswith("wikitext-2") and str(name) in TEXTS and language is not None:
-        raise CorpusError(f"language is {language!r}, but text {str(name)!r} is cut into tokens already: leave it out")
-    if str(name) == "wikitext-2":
-        return Text("wikitext-2", None, ("train", "valid", "test"), lambda split: read_text(_locate_wikitext2(split)))
-    if str(name) == "wikitext-2-valid":
-        cut = _cut_file(lambda: _locate_wikitext2("valid"), {"train": (0.0, 0.9), "valid": (0.9, 1.0)})
-        return Text(
-            "wikitext-2-valid",
-            None,
-            ("train", "valid", "test"),
-            lambda split: read_text(_locate_wikitext2("test")) if split == "test" else cut(split),
-        )
-    if str(name) in CORPORA:
-        language = language or "en"
-        corpus = load_corpus(name)
-        if language not in (corpus.src, corpus.tgt):
-            raise CorpusError(f"language is {language!r}, but corpus {corpus.name!r} has {corpus.src} and {corpus.tgt}")
-        return Text(corpus.name, language, corpus.splits, lambda split: corpus.lines(split, language))
+    name, path = str(name), Path(name).resolve()
+    if name in ("wikitext-2", "wikitext-2-valid"):
+        if language is not None:
+            raise CorpusError(f"language is {language!r}, but text {name!r} is cut into tokens already: leave it out")
+        parts = {"train": (0.0, 0.9), "valid": (0.9, 1.0)} if name == "wikitext-2-valid" else {}
+
+        def read(split: str) -> list[str]:
+            file = f"{'valid' if split in parts else split}.txt"
+            located = fetch("wikitext-2", file, WIKITEXT2_URL, WIKITEXT2_CHECKSUMS[file])
+            return _read_part(located, split, *parts.get(split, (0.0, 1.0)))
+
+        return Text(name, None, ("train", "valid", "test"), read)
+    if name in CORPORA:
+        side, corpus = language or "en", load_corpus(name)
+        if side not in (corpus.src, corpus.tgt):
+            raise CorpusError(f"language is {side!r}, but corpus {name!r} has {corpus.src} and {corpus.tgt}")
+        return Text(name, side, corpus.splits, lambda split: corpus.lines(split, side))
     if path.is_file():
         parts = {"train": (0.0, 0.8), "valid": (0.8, 0.9), "test": (0.9, 1.0)}
-        name = path.name.removesuffix(".gz").removesuffix(".txt")
-        return Text(name, language, tuple(parts), _cut_file(lambda: path, parts), str(path))
+        title = path.name.removesuffix(".gz").removesuffix(".txt")
+        return Text(title, language, tuple(parts), lambda split: _read_part(path, split, *parts[split]), str(path))
     if path.is_dir():
         files = {  # the plain file, where there are both
             file.name.removesuffix(ending): file for ending in (".txt.gz", ".txt") for file in path.glob(f"*{ending}")
@@ -89,25 +90,16 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
                 raise CorpusError(f"text {path.name!r} has no {split}.txt or {split}.txt.gz in {path}")
         splits = ("train", "valid", *(split for split in sorted(files) if split.startswith("test")))
         return Text(path.name, language, splits, lambda split: read_text(files[split]), str(path))
-    raise CorpusError(f"text is {str(name)!r}, expected one of {', '.join(TEXTS)}, or a file or folder of your own")
+    raise CorpusError(f"text is {name!r}, expected one of {', '.join(TEXTS)}, or a file or folder of your own")
 
 
-def _cut_file(locate: Callable[[], Path], parts: dict[str, tuple[float, float]]) -> Callable[[str], list[str]]:
-    """Return what reads a part of a file's lines; a part goes from one share of them to another."""
-
-    def read(split: str) -> list[str]:
-        path = locate()
-        lines = read_text(path)
-        start, end = (round(share * len(lines)) for share in parts[split])
-        if not any(lines[start:end]):
-            raise CorpusError(
-                f"{path} has {len(lines)} lines, and no text in those from {start + 1} to {end}, its part {split!r}: "
-                "break the text into more lines, or put train.txt, valid.txt and test.txt into a folder"
-            )
-        return lines[start:end]
-
-    return read
-
-
-def _locate_wikitext2(split: str) -> Path:
-    return fetch("wikitext-2", f"{split}.txt", WIKITEXT2_URL, WIKITEXT2_CHECKSUMS[f"{split}.txt"])
+def _read_part(path: Path, split: str, start: float, end: float) -> list[str]:
+    """Read the lines of a file from one share of them to another."""
+    lines = read_text(path)
+    first, last = round(start * len(lines)), round(end * len(lines))
+    if not any(lines[first:last]):
+        raise CorpusError(
+            f"{path} has {len(lines)} lines, and no text in those from {first + 1} to {last}, its part {split!r}: "
+            "break the text into more lines, or put train.txt, valid.txt and test.txt into a folder"
+        )
+    return lines[first:last]

@@ -38,9 +38,8 @@ def train_language_model(
         notes: anything to write down in the saved model besides the names of text and preset.
 
     Raises:
-        ValueError: the preset is unknown, or the text too short.
+        ValueError, OSError, FloatingPointError: as ``fit``; or the preset is unknown, or the text too short.
         CorpusError: the text is unavailable.
-        OSError, FileExistsError, FloatingPointError, KeyboardInterrupt: as ``fit``.
     """
     if preset not in LANGUAGE_MODEL_RECIPES:
         raise ValueError(f"preset is {preset!r}, expected one of {', '.join(LANGUAGE_MODEL_RECIPES)}")
@@ -50,7 +49,7 @@ def train_language_model(
     seed_everything(recipe.seed)
     tokenizer = StreamTokenizer(text.language)
     train_set, val_set = (
-        dataset_of_split(split, lambda lines: make_stream(lines, tokenizer), text) for split in text.splits[:2]
+        dataset_of_split(text, split, lambda lines: make_stream(lines, tokenizer)) for split in text.splits[:2]
     )
     tokenizer.build_vocab([train_set.tokens], min_freq)
     config = LanguageModelConfig(len(tokenizer.vocab), max_len=recipe.bptt)

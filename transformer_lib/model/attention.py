@@ -54,13 +54,7 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0):
         super().__init__()
-        if num_heads < 1 or d_model % num_heads:
-            raise ValueError(
-                f"d_model={d_model} is not divisible by num_heads={num_heads}: "
-                "every head gets d_model / num_heads dimensions"
-            )
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is {dropout!r}, expected a probability from 0 up to, but not including, 1")
+        check_heads(d_model, num_heads, dropout)
         self.num_heads = num_heads
         self.dropout = dropout
         self.q_proj = nn.Linear(d_model, d_model)
@@ -116,8 +110,19 @@ class MultiHeadAttention(nn.Module):
         return x.transpose(1, 2).flatten(2)
 
 
+def check_heads(d_model: int, num_heads: int, dropout: float) -> None:
+    """Raise a ValueError unless ``d_model`` is divisible by ``num_heads``, and ``dropout`` is from 0 to below 1."""
+    if num_heads < 1 or d_model % num_heads:
+        raise ValueError(
+            f"d_model={d_model} is not divisible by num_heads={num_heads}: "
+            "every head gets d_model / num_heads dimensions"
+        )
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout is {dropout!r}, expected a probability from 0 up to, but not including, 1")
+
+
 def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
-    """Raise a ValueError unless ``mask`` is boolean and broadcasts to ``shape``, [..., query_len, key_len]."""
+    """Raise a ValueError unless ``mask`` is boolean and broadcasts to ``shape``, ``[..., query_len, key_len]``."""
     if mask.dtype != torch.bool:
         raise ValueError(
             f"mask has dtype {mask.dtype}, expected torch.bool with True for 'may attend' (see model/masks.py)"

@@ -1,9 +1,10 @@
 """Every choice that shapes the model, and named sets of choices (``PRESETS``)."""
 
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any
 
+from transformer_lib.model.attention import check_heads
 from transformer_lib.model.embeddings import POSITIONS
 from transformer_lib.model.sublayers import ACTIVATIONS
 
@@ -27,25 +28,7 @@ def make_plain(config: Any) -> None:
 
 
 class Configuration:
-    """The base of configurations, which are frozen dataclasses: it checks their fields, and takes them through JSON."""
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "Configuration":
-        """Rebuild a configuration that ``to_dict`` wrote.
-
-        Raises:
-            ValueError: a field is unknown or missing.
-        """
-        known = {field.name: field.default is MISSING for field in fields(cls)}
-        if unknown := sorted(set(values) - set(known)):
-            raise ValueError(f"unknown configuration fields {unknown}: was this written by a newer version?")
-        if missing := sorted(name for name, required in known.items() if required and name not in values):
-            raise ValueError(f"missing configuration fields {missing}")
-        return cls(**values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields as a dictionary of plain values."""
-        return asdict(self)
+    """The base of configurations, which are frozen dataclasses."""
 
     def check(self, *positive: str) -> None:
         """Raise a ValueError unless all fields are of their kind, these positive, and heads and dropout possible."""
@@ -53,21 +36,10 @@ class Configuration:
         for name in positive:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected a positive whole number")
-        if self.d_model % self.num_heads:
-            raise ValueError(
-                f"d_model={self.d_model} is not divisible by num_heads={self.num_heads}: "
-                "every head gets d_model / num_heads dimensions"
-            )
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout!r}, expected a probability from 0 up to, but not including, 1")
-
-    def _layer_parameters(self, attentions: int) -> int:
-        """Count the weights of a layer with that many attentions, with a norm for each and for the feed-forward."""
-        attention = 4 * (self.d_model**2 + self.d_model)
-        feed_forward = 2 * self.d_model * self.d_ff + self.d_ff + self.d_model
-        return attentions * attention + feed_forward + (attentions + 1) * 2 * self.d_model
+        check_heads(self.d_model, self.num_heads, self.dropout)
 
 
+_PAPER = {"num_layers": 6, "inner_dropout": False, "positions": "sinusoidal", "max_len": 1024, "tie_embeddings": True}
 _MULTI30K = {"num_heads": 4, "norm_first": True, "positions": "sinusoidal", "max_len": 256, "tie_embeddings": True}
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -86,27 +58,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "multi30k_best": {**_MULTI30K, "dropout": 0.2},
     "multi30k_fast": {**_MULTI30K, "d_model": 128, "dropout": 0.0},
     # the paper's models (Table 3, rows "base" and "big")
-    "paper_base": {
-        "d_model": 512,
-        "num_heads": 8,
-        "d_ff": 2048,
-        "num_layers": 6,
-        "inner_dropout": False,
-        "positions": "sinusoidal",
-        "max_len": 1024,
-        "tie_embeddings": True,
-    },
-    "paper_big": {
-        "d_model": 1024,
-        "num_heads": 16,
-        "d_ff": 4096,
-        "num_layers": 6,
-        "dropout": 0.3,
-        "inner_dropout": False,
-        "positions": "sinusoidal",
-        "max_len": 1024,
-        "tie_embeddings": True,
-    },
+    "paper_base": {**_PAPER, "d_model": 512, "num_heads": 8, "d_ff": 2048},
+    "paper_big": {**_PAPER, "d_model": 1024, "num_heads": 16, "d_ff": 4096, "dropout": 0.3},
 }
 
 
@@ -160,16 +113,6 @@ class TransformerConfig(Configuration):
             )
         if not 0 <= self.pad_id < min(self.src_vocab_size, self.tgt_vocab_size):
             raise ValueError(f"pad_id is {self.pad_id!r}, expected an id that both vocabularies have")
-
-    def num_parameters(self) -> int:
-        """Compute how many trainable numbers the model has, without building it; a tied matrix counts once."""
-        embeddings = self.src_vocab_size * self.d_model
-        if not self.tie_embeddings:
-            embeddings += 2 * self.tgt_vocab_size * self.d_model  # the target's, and the output's
-        positions = 2 * self.max_len * self.d_model if self.positions == "learned" else 0
-        layers = self.num_layers * (self._layer_parameters(attentions=1) + self._layer_parameters(attentions=2))
-        norms = 2 * 2 * self.d_model if self.norm_first else 0
-        return embeddings + positions + layers + norms + self.tgt_vocab_size
 
     @classmethod
     def preset(cls, name: str, src_vocab_size: int, tgt_vocab_size: int, **changes: Any) -> "TransformerConfig":

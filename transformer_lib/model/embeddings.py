@@ -7,12 +7,7 @@ from torch import Tensor, nn
 
 
 class TokenEmbedding(nn.Module):
-    """Look up a vector for each token and multiply it by √d_model (section 3.4). Notebook 04, section 2.
-
-    Args:
-        vocab_size: number of rows of the table.
-        d_model: length of each vector.
-    """
+    """Look up a vector for each token and multiply it by √d_model (section 3.4). Notebook 04, section 2."""
 
     def __init__(self, vocab_size: int, d_model: int):
         super().__init__()
@@ -47,12 +42,7 @@ class _PositionalEncoding(nn.Module):
 
 
 class LearnedPositionalEncoding(_PositionalEncoding):
-    """One trainable vector per position (section 3.5; the paper found it as good as sinusoids). Notebook 04, section 2.
-
-    Args:
-        max_len: number of positions.
-        d_model: length of each vector.
-    """
+    """One trainable vector per position (section 3.5; as good as sinusoids in the paper). Notebook 04, section 2."""
 
     def __init__(self, max_len: int, d_model: int):
         super().__init__(max_len)
@@ -64,10 +54,6 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
     """Sines and cosines of geometrically growing wavelengths (section 3.5). Notebook 04, section 2.
 
     PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model)).
-
-    Args:
-        max_len: number of positions.
-        d_model: length of each vector, even.
 
     Raises:
         ValueError: ``d_model`` is odd, so that a sine would have no cosine.
@@ -114,26 +100,22 @@ class InputEmbedding(nn.Module):
 
 
 def check_ids(name: str, ids: Tensor, vocab_size: int) -> None:
-    """Check ids where a user hands them in. Notebook 04, "Ids outside the vocabulary".
+    """Raise a ValueError unless ids are ``[batch, seq_len]`` and in range. Notebook 04, "Ids outside the vocabulary".
 
     A GPU would report a wrong one later and elsewhere, as ``CUBLAS_STATUS_NOT_INITIALIZED`` or a device-side assert.
-
-    Args:
-        name: what the error calls them.
-        ids: to be ``[batch, seq_len]``, with at least one position.
-        vocab_size: number of rows of the table that they are looked up in.
-
-    Raises:
-        ValueError: they have another shape or dtype, or an id lies outside the table.
     """
     if ids.dim() != 2 or ids.shape[1] == 0:
         raise ValueError(f"{name} has shape {list(ids.shape)}, expected [batch, seq_len] with at least one position")
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"{name} has dtype {ids.dtype}, expected torch.int64")
-    if ids.numel() and not ids.is_meta and not torch.compiler.is_compiling():  # else there are no values to look at
+    if torch.compiler.is_compiling() or not ids.numel():
+        return
+    try:
         lowest, highest = torch.stack(ids.aminmax()).tolist()  # one transfer from a GPU, not two
-        if lowest < 0 or highest >= vocab_size:
-            raise ValueError(
-                f"{name} holds the id {lowest if lowest < 0 else highest}, expected 0 to {vocab_size - 1}: was it made "
-                "with another vocabulary than the model's?"
-            )
+    except RuntimeError:  # no values to look at: on the meta device, or inside of torch.vmap
+        return
+    if lowest < 0 or highest >= vocab_size:
+        raise ValueError(
+            f"{name} holds the id {lowest if lowest < 0 else highest}, expected 0 to {vocab_size - 1}: was it made "
+            "with another vocabulary than the model's?"
+        )

@@ -27,11 +27,7 @@ class AttentionMaps(NamedTuple):
 
 
 class Transformer(nn.Module):
-    """The encoder-decoder Transformer; the tutorials call it Seq2Seq. Notebook 04, section 5.
-
-    Args:
-        config: every choice that shapes it.
-    """
+    """The encoder-decoder Transformer; the tutorials call it Seq2Seq. Notebook 04, section 5."""
 
     config_class = TransformerConfig  # load_model builds the model of it again
     check_ids = staticmethod(check_ids)  # a method, so that a training whose ids are known can do without
@@ -102,11 +98,7 @@ class Transformer(nn.Module):
         return memory, mask
 
     def decode(self, tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
-        """Predict the next tokens from the target so far and the memory.
-
-        Args:
-            tgt: target ids, ``[batch, tgt_len]``.
-            memory, memory_mask: what ``encode`` returned.
+        """Predict the next tokens from the target so far, ``[batch, tgt_len]``, and from what ``encode`` returned.
 
         Returns:
             Logits, ``[batch, tgt_len, tgt_vocab_size]``.
@@ -150,7 +142,7 @@ class Transformer(nn.Module):
     def _check_target(self, tgt: Tensor, source: Tensor) -> None:
         """Check the target's ids, and that there are as many sentences as in the source (its ids, or the memory)."""
         self.check_ids("tgt", tgt, self.config.tgt_vocab_size)
-        if len(tgt) != len(source):
+        if tgt.shape[0] != source.shape[0]:  # len() would make a constant of it for torch.export
             raise ValueError(f"tgt has {len(tgt)} sentences but src has {len(source)}")
 
     def num_parameters(self) -> int:

@@ -14,7 +14,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
@@ -24,7 +24,8 @@ from transformer_lib.inference.translator import Translation
 from transformer_lib.training.loop import History
 
 Labels = Sequence[str]
-COLOUR_MAP = "Blues"  # white is nothing; darker is more, also in print and to colour-blind readers
+Beginning = tuple[str, ...]  # of a translation, as tokens
+_COLOUR_MAP = "Blues"  # white is nothing; darker is more, also in print and to colour-blind readers
 STYLE = {
     "figure.dpi": 110,
     "figure.facecolor": "white",
@@ -46,102 +47,58 @@ _TREE_LOOKS = {  # text, box, line, line width
 _DASHES = ("-", "--", "-.", ":")  # curves can be told apart without their colours
 
 
-def attention_map(
-    weights: Tensor,
-    columns: Sequence[str],
-    rows: Sequence[str],
-    title: str = "",
-    marks: Collection[tuple[int, int]] = (),
-) -> Figure:
-    """Draw one head's attention: each row shows where one query looks.
-
-    Args:
-        weights: ``[query_len, key_len]``.
-        columns: a label for each key, ``key_len`` of them.
-        rows: a label for each query, ``query_len`` of them.
-        title: of the figure.
-        marks: squares to frame, each as its row and its column, such as the links of a word alignment.
+def attention_map(weights: Tensor, columns: Labels, rows: Labels, title: str = "") -> Figure:
+    """Draw one head's attention, ``[query_len, key_len]``: each row shows where one query looks.
 
     Raises:
-        ValueError: the labels do not fit the weights, or a mark lies outside them.
+        ValueError: the labels do not fit the weights.
     """
-    figure = _grid(weights[None], columns, rows, [title], 1, ("what is looked at", "what looks"))
-    for row, column in marks:
-        if not (0 <= row < len(rows) and 0 <= column < len(columns)):
-            raise ValueError(f"marks holds {(row, column)}, but weights has shape {list(weights.shape)}")
-        for colour, linewidth in (("black", 3.5), ("white", 1.5)):  # seen on every colour of the map
-            figure.axes[0].add_patch(
-                Rectangle((column - 0.42, row - 0.42), 0.84, 0.84, fill=False, edgecolor=colour, linewidth=linewidth)
-            )
-    return figure
+    return _grid(weights[None], columns, rows, [title], 1, ("what is looked at", "what looks"))
 
 
-def attention_heads(
-    translation: Translation, kind: str = "cross", layer: int = -1, columns_of_panels: int = 4
-) -> Figure:
-    """Draw all heads of one layer for one translated sentence.
-
-    Args:
-        translation: made with ``attention=True``.
-        kind: ``"cross"`` (target looks at source), ``"encoder"`` or ``"decoder"`` (each looks at itself).
-        layer: index of the layer; the last by default.
-        columns_of_panels: panels side by side.
+def attention_heads(translation: Translation) -> Figure:
+    """Draw what each head of the last layer's cross-attention looks at while a sentence is translated.
 
     Raises:
-        ValueError: the translation has no attention, or there is no such kind or layer.
+        ValueError: the translation has no attention: it was not made with ``attention=True``.
     """
     if translation.attention is None:
         raise ValueError("translation has no attention: translate with attention=True")
-    if kind not in translation.attention._fields:
-        raise ValueError(f"kind is {kind!r}, expected one of {', '.join(translation.attention._fields)}")
-    layers = getattr(translation.attention, kind)
-    if not -len(layers) <= layer < len(layers):
-        raise ValueError(f"layer is {layer}, expected {-len(layers)} to {len(layers) - 1}")
-    source, target = translation.src_tokens, translation.tgt_tokens
-    inputs = [SOS, *target[:-1]]
-    columns, rows, looked_at, looks = {
-        "encoder": (source, source, "source word looked at", "source word"),
-        "decoder": (inputs, inputs, "target word looked at", "target word"),
-        "cross": (source, target, "source word looked at", "target word being written"),
-    }[kind]
-    weights = layers[layer][0]  # [heads, rows, columns]
+    weights = translation.attention.cross[-1][0]  # [heads, tgt_len, src_len]
     titles = [f"head {head}" for head in range(1, len(weights) + 1)]
-    return _grid(weights, columns, rows, titles, columns_of_panels, (looked_at, looks))
+    axis_labels = "source word looked at", "target word being written"
+    return _grid(weights, translation.src_tokens, translation.tgt_tokens, titles, 4, axis_labels)
 
 
 def masks(
     masks: Mapping[str, Tensor],
-    columns: Sequence[str],
-    rows: Sequence[str] | None = None,
+    columns: Labels,
     axis_labels: tuple[str, str] = ("key", "query"),
-    columns_of_panels: int | None = None,
+    columns_of_panels: int = 99,
 ) -> Figure:
-    """Draw masks side by side: a filled square where the row's token may attend to the column's.
+    """Draw masks of self-attention: a filled square where the row's token may attend to the column's.
 
     Args:
-        masks: each mask's title, and the mask, boolean, ``[query_len, key_len]``; True means "may attend".
-        columns: a label for each key.
-        rows: a label for each query; those of the keys by default.
+        masks: each mask's title, and the mask, boolean, ``[seq_len, seq_len]``; True means "may attend".
+        columns: a label for each token.
         axis_labels: what columns and rows are.
-        columns_of_panels: panels side by side; all of them by default.
+        columns_of_panels: the most masks side by side.
 
     Raises:
         ValueError: the labels do not fit a mask.
     """
-    titles, stacked = list(masks), torch.stack(list(masks.values()))  # [panels, rows, columns]
-    return _grid(stacked, columns, rows or columns, titles, columns_of_panels or 99, axis_labels, ("hidden", "seen"))
+    stacked = torch.stack(list(masks.values()))  # [panels, rows, columns]
+    return _grid(stacked, columns, columns, list(masks), columns_of_panels, axis_labels, ("hidden", "seen"))
 
 
-def matrices(
-    panels: Mapping[str, Tensor], rows: Sequence[str] = (), columns: Sequence[str] = (), between: Sequence[str] = ()
-) -> Figure:
+def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = (), between: Labels = ()) -> Figure:
     """Draw small matrices side by side with their numbers: blue above zero, orange below, grey where hidden.
 
     Args:
         panels: each matrix's title, and the matrix. False, ``nan`` and infinity count as hidden.
         rows: labels beside the first matrix.
         columns: labels above each matrix that has so many columns.
-        between: the signs between the matrices, such as ``"·"``, ``"="`` or ``"→"``; none by default.
+        between: the signs between the matrices, such as ``"="`` or ``"→"``.
 
     Raises:
         ValueError: the labels do not fit the first matrix's rows, or the signs the matrices.
@@ -188,7 +145,7 @@ def matrices(
 
 
 def padding(ids: Tensor, pad_id: int, title: str = "") -> Figure:
-    """Draw a batch of ids, ``[batch, seq_len]``, one sentence a row: dark where there is a token, light for padding."""
+    """Draw a batch of ids, ``[batch, seq_len]``, one sentence a row: tokens are dark, padding is light."""
     figure, axes = _axes(6, 3, grid=False)
     tokens = (ids != pad_id).cpu().numpy()
     axes.imshow(tokens, aspect="auto", interpolation="none", cmap=_MASK_COLOURS, vmin=0, vmax=1)
@@ -209,61 +166,33 @@ def positions(table: Tensor, title: str = "") -> Figure:
     return figure
 
 
-def waves(table: Tensor, dimensions: Sequence[int]) -> Figure:
-    """Draw some columns of a table of position vectors, ``[positions, d_model]``, one below the other."""
-    values = table.detach().float().cpu()
-    limit = 1.15 * float(values[:, list(dimensions)].abs().max())
-    figure, panels = _axes(6.4, 0.9 + 0.95 * len(dimensions), rows=len(dimensions))
-    for axes, dimension in zip(panels.flat, dimensions, strict=True):
-        axes.plot(values[:, dimension], marker=".", markersize=3, linewidth=1.2)
-        axes.set_title(f"dimension {dimension}", fontsize=10)
-        axes.set_ylim(-limit, limit)
-    panels.flat[-1].set_xlabel("position")
-    figure.supylabel("value", fontsize=10)
-    return figure
-
-
-def vectors(vectors: Mapping[str, Sequence[float]], title: str = "") -> Figure:
-    """Draw two-dimensional vectors as arrows from the origin, each with its name at its tip.
-
-    Args:
-        vectors: each vector's name, and its two numbers.
-        title: of the figure.
-    """
+def vectors(vectors: Mapping[str, Sequence[float]]) -> Figure:
+    """Draw two-dimensional vectors as arrows from the origin, each with its name at its tip."""
     figure, axes = _axes(6.4, 4.2)
     for number, (name, (x, y)) in enumerate(vectors.items()):
         length = math.hypot(x, y)
         arrow = {"arrowstyle": "-|>", "color": f"C{number}", "linewidth": 1.8, "shrinkA": 0, "shrinkB": 0}
         axes.annotate("", xy=(x, y), xytext=(0, 0), arrowprops=arrow, zorder=2 + 1 / (1 + length))
-        beside = (7 * y / (length or 1), -7 * x / (length or 1))  # on the arrow's right-hand side
-        sides = {"ha": "left" if y >= 0 else "right", "va": "top" if x >= 0 else "bottom"}
-        axes.annotate(name, (x, y), xytext=beside, textcoords="offset points", **sides, parse_math=False)
+        beyond = (5 * x / (length or 1), 5 * y / (length or 1))  # where no arrow crosses it
+        steep = {"ha": "center", "va": "bottom" if y >= 0 else "top"}
+        sides = steep if abs(y) > abs(x) else {"ha": "left" if x >= 0 else "right", "va": "center"}
+        axes.annotate(name, (x, y), xytext=beyond, textcoords="offset points", **sides, parse_math=False)
     ends = np.array([(0, 0), *vectors.values()], dtype=float)
     (left, bottom), (right, top) = ends.min(0), ends.max(0)
     margin = 0.25 * max(right - left, top - bottom)
     axes.set(xlim=(left - 1.6 * margin, right + 1.6 * margin), ylim=(bottom - margin, top + margin))
-    axes.set(xlabel="first number", ylabel="second number", title=title)
+    axes.set(xlabel="first number", ylabel="second number")
     axes.set_aspect("equal")
     return figure
 
 
-def lines(
-    x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, log: str = "", title: str = ""
-) -> Figure:
-    """Draw curves over a common x.
-
-    Args:
-        x: where they were measured or computed.
-        curves: each curve's name, and its values.
-        xlabel, ylabel: what the axes show, with the unit.
-        log: the axes that are logarithmic: ``""``, ``"x"``, ``"y"`` or ``"xy"``.
-        title: of the figure.
-    """
+def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, log: str = "") -> Figure:
+    """Draw named curves over a common x; ``log`` says which axes are logarithmic: ``"x"``, ``"y"`` or ``"xy"``."""
     figure, axes = _axes(6.4, 3.8)
     for number, (name, values) in enumerate(curves.items()):
         dashes, marker = _DASHES[number % len(_DASHES)], "o" if len(x) <= 20 else None
         axes.plot(x, values, dashes, marker=marker, markersize=4, label=name)
-    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
     _label_ticks(axes, x, log)
     if len(curves) > 1:
@@ -272,14 +201,7 @@ def lines(
 
 
 def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str = "{:.1f}") -> Figure:
-    """Draw one horizontal bar for each value, from top to bottom, with its number written beside it.
-
-    Args:
-        values: each bar's name, and its length.
-        xlabel: what the lengths are, with the unit.
-        title: of the figure.
-        label: how the numbers are written.
-    """
+    """Draw a horizontal bar for each value, from top to bottom, and beside it the number in the format ``label``."""
     figure, axes = _axes(6.4, 0.7 + 0.38 * len(values), grid=False)
     drawn = axes.barh(list(values), list(values.values()), height=0.65, color="C0")
     axes.bar_label(drawn, labels=[label.format(value) for value in values.values()], padding=4)
@@ -290,16 +212,10 @@ def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str =
     return figure
 
 
-def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, bins: int | Sequence = 30) -> Figure:
-    """Draw how often values occur, several samples over each other, each as an outline.
-
-    Args:
-        samples: each sample's name, and its values.
-        xlabel, ylabel: what the axes show, with the unit.
-        bins: how many, or their edges.
-    """
+def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str) -> Figure:
+    """Draw how often values occur, several samples over each other, each as an outline of 30 bins."""
     figure, axes = _axes(6.4, 3.4)
-    edges = np.histogram_bin_edges(np.concatenate([np.asarray(values) for values in samples.values()]), bins)
+    edges = np.histogram_bin_edges(np.concatenate([np.asarray(values) for values in samples.values()]), 30)
     for number, (name, values) in enumerate(samples.items()):
         style = _DASHES[number % len(_DASHES)]
         axes.hist(values, edges, histtype="step", linewidth=1.8, linestyle=style, label=name)
@@ -309,29 +225,20 @@ def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, 
     return figure
 
 
-def beam_tree(log_probs: Mapping[tuple[str, ...], float], kept: Collection[tuple[str, ...]], best: tuple) -> Figure:
+def beam_tree(log_probs: Mapping[Beginning, float], kept: Collection[Beginning], best: Beginning) -> Figure:
     """Draw a beam search as a tree that grows from left to right, one column a step.
 
     Args:
-        log_probs: every beginning to draw, as a tuple of its tokens, and its log-probability. The beginnings of a
-            beginning must be there too; the empty one, ``<sos>``, is drawn anyway.
+        log_probs: the log-probability of every beginning to draw, and of all beginnings of those.
         kept: those that stayed in the beam or were finished; the others are pale.
         best: the one that won; the path to it is dark, and runs along the top.
-
-    Raises:
-        ValueError: a beginning hangs in the air, or ``best`` is not there.
     """
-    for path in (*log_probs, best):
-        for length in range(1, len(path) + 1):
-            if path[:length] not in log_probs:
-                raise ValueError(f"log_probs lacks {path[:length]}, the beginning of {path}")
-    children: dict[tuple[str, ...], list[tuple[str, ...]]] = {path: [] for path in ((), *log_probs)}
+    children: dict[Beginning, list[Beginning]] = {path: [] for path in ((), *log_probs)}
     for path in sorted(log_probs, key=lambda path: (path != best[: len(path)], -log_probs[path])):
         children[path[:-1]].append(path)
     rows = _tree_rows(children)
-    pitch = (
-        0.085 * max(len(token) for path in ((SOS,), *log_probs) for token in path) + 0.4
-    )  # inches from one column to the next
+    widest = max(len(token) for path in ((SOS,), *log_probs) for token in path)
+    pitch = 0.085 * widest + 0.4  # inches from one column to the next
     steps, depth = max(map(len, log_probs)), max(rows.values())
     figure, axes = _axes(pitch * (steps + 1) + 0.3, 0.5 * (depth + 1) + 0.9, grid=False)
     axes.spines.left.set_visible(False)
@@ -360,7 +267,7 @@ def learning_curve(history: History) -> Figure:
     epochs = range(1, len(history.val_loss) + 1)
     axes.plot(epochs, history.train_loss, marker="o", markersize=3, label="training")
     axes.plot(epochs, history.val_loss, marker="s", markersize=3, label="validation")
-    if history.val_loss:
+    if history.best_epoch:
         best = (history.best_epoch, history.val_loss[history.best_epoch - 1])
         axes.plot(*best, "o", markersize=11, fillstyle="none", color="C1", label="best epoch")
     axes.set(xlabel="epoch", ylabel="loss (nats per token)", yscale="log")
@@ -397,7 +304,7 @@ def _grid(
     down = -(-panels // across)
     width = across * (num_columns * _INCHES_PER_TOKEN + 0.6) + 1.2
     height = down * (num_rows * _INCHES_PER_TOKEN + 0.7) + 0.8
-    colour_map = _MASK_COLOURS if key else COLOUR_MAP
+    colour_map = _MASK_COLOURS if key else _COLOUR_MAP
     figure, grid = _axes(width, height, False, down, across)
     for axes in grid.flat[panels:]:
         axes.remove()
@@ -424,20 +331,15 @@ def _grid(
     return figure
 
 
-def _tree_rows(children: Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]) -> dict[tuple[str, ...], int]:
-    """Place a tree's nodes on rows: a first child beside its parent, its siblings below as closely as they fit."""
-
-    def place(path: tuple[str, ...]) -> tuple[dict[tuple[str, ...], int], dict[int, int]]:
-        """Return the rows of a node and all below it, counted from its own, and the lowest of each column."""
-        rows, lowest = {path: 0}, {len(path): 0}
-        for child in children[path]:
-            its_rows, its_lowest = place(child)
-            shift = max((lowest[column] + 1 for column in its_lowest if column in lowest), default=0)
-            rows |= {node: row + shift for node, row in its_rows.items()}
-            lowest |= {column: row + shift for column, row in its_lowest.items()}
-        return rows, lowest
-
-    return place(())[0]
+def _tree_rows(children: Mapping[Beginning, Sequence[Beginning]], path: Beginning = ()) -> dict[Beginning, int]:
+    """Place a node and all below it on rows: a first child beside its parent, its siblings as closely as they fit."""
+    rows = {path: 0}
+    for child in children[path]:
+        below = _tree_rows(children, child)
+        steps = {len(node) for node in below}
+        shift = max((row + 1 for node, row in rows.items() if len(node) in steps), default=0)
+        rows |= {node: row + shift for node, row in below.items()}
+    return rows
 
 
 def _label_ticks(axes: Axes, x: Sequence[float], log: str) -> None:

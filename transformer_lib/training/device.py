@@ -21,14 +21,13 @@ def pick_device(name: str = "auto") -> torch.device:
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name == "auto":
         name = next(kind for kind in ("cuda", "mps", "cpu") if available[kind] and _computes(kind))
-    local_rank = next((os.environ[variable] for variable in _LOCAL_RANKS if variable in os.environ), None)
-    if name == "cuda" and (local_rank or "WORLD_SIZE" in os.environ):
-        number, gpus = int(local_rank or os.environ.get("RANK", 0)), torch.cuda.device_count()
+    local_ranks = [os.environ[variable] for variable in _LOCAL_RANKS if variable in os.environ]
+    if name == "cuda" and (local_ranks or "WORLD_SIZE" in os.environ):
+        number, gpus = int(local_ranks[0]) if local_ranks else 0, torch.cuda.device_count()
         if number >= gpus:
             raise ValueError(
                 f"there is no GPU for process {number + 1} of this machine, which has {gpus}: start no more processes "
-                "(--nproc-per-node), or train on CPUs (--device cpu). If each process sees only its own GPU, say so "
-                "(--device cuda:0)"
+                "(--nproc-per-node), or train on CPUs (--device cpu)"
             )
         name = f"cuda:{number}"
     try:
@@ -42,10 +41,9 @@ def pick_device(name: str = "auto") -> torch.device:
 
 
 def _computes(kind: str) -> bool:
-    """Say whether a device does what it is told; this PyTorch may have no kernels for a GPU as old as Kaggle's P100."""
+    """Say whether a device computes; this PyTorch may have no kernels for a GPU as old as Kaggle's P100."""
     try:
-        ones = torch.ones(8, 8, device=kind)
-        return (ones @ ones).sum().item() == 512
+        return torch.ones(8, device=kind).sum().item() == 8
     except RuntimeError as error:
         warnings.warn(f"there is a device {kind!r}, but it cannot compute: {str(error).splitlines()[0]}", stacklevel=3)
         return False

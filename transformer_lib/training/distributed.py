@@ -1,8 +1,7 @@
-"""Several processes, one training: each computes the gradient of its share of every batch (``torch.distributed``).
+"""Several processes, one training: each computes the gradient of its share of every batch. Notebook 14, section 12.
 
-``torchrun`` starts the processes and tells each its rank in the environment. They work together within
-``process_group``, which ``fit`` enters; outside it, and in a process that was started alone, everything here returns
-its argument as it is.
+``torchrun`` starts the processes and tells each its rank. They work together within ``process_group``, which ``fit``
+enters; outside it, and in a process that was started alone, everything here returns its argument as it is.
 """
 
 import atexit
@@ -35,50 +34,38 @@ def process_group(device: torch.device) -> Iterator[None]:
             process as well.)
     """
     global _together
-    if _are_several() and device.type not in ("cpu", "cuda"):
-        raise ValueError(f"device is {device}, expected cpu or cuda: PyTorch connects no others (--device cpu)")
-    if _are_several() and device.type == "cuda":
-        torch.cuda.set_device(device)  # objects travel by way of it
-    if _are_several() and not _are_connected():
-        with peers_reachable():
-            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-        atexit.register(dist.destroy_process_group)  # and not at the block's end: it can be connected only once
-    before, _together = _together, _are_connected()
+    if _are_several():
+        if device.type not in ("cpu", "cuda"):
+            raise ValueError(f"device is {device}, expected cpu or cuda: PyTorch connects no others (--device cpu)")
+        if device.type == "cuda":
+            torch.cuda.set_device(device)  # objects travel by way of it
+        if not dist.is_initialized():
+            with _peers_reachable():
+                dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+            atexit.register(dist.destroy_process_group)  # and not at the block's end: it can be connected only once
+    _together = _are_several()
     try:
         yield
-    except (
-        BaseException
-    ):  # a process that fails exits at once: with NCCL, destroying would wait for processes that wait for it
-        if _are_connected():
+    except BaseException:
+        if _together:  # with NCCL, destroying would wait for processes that wait for this one
             atexit.unregister(dist.destroy_process_group)
         raise
     finally:
-        _together = before
+        _together = False
 
 
 def _are_several() -> bool:
-    """Say whether several processes were started, or are connected already."""
-    return _are_connected() or int(os.environ.get("WORLD_SIZE", "1")) > 1
-
-
-def _are_connected() -> bool:
-    return dist.is_available() and dist.is_initialized()
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 @contextmanager
-def peers_reachable() -> Iterator[None]:
-    """Say what it means if several processes cannot exchange something.
-
-    Raises:
-        ConnectionError: instead of PyTorch's RuntimeError.
-    """
+def _peers_reachable() -> Iterator[None]:
+    """Turn PyTorch's RuntimeError about an exchange that failed into a ConnectionError that says what to do."""
     try:
         yield
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
-        if not _are_several():
-            raise
         reason = " ".join(str(error).split())[:1000]  # NCCL's comes last
         raise ConnectionError(
             "another process of this training has stopped, or cannot be reached; if it could, it said why. An output "
@@ -89,9 +76,7 @@ def peers_reachable() -> Iterator[None]:
 
 def rank() -> int:
     """Return this process's number, from 0."""
-    if _are_connected():
-        return dist.get_rank()
-    return int(os.environ.get("RANK", "0")) if _are_several() else 0
+    return int(os.environ["RANK"]) if _are_several() else 0
 
 
 def is_first() -> bool:
@@ -109,17 +94,12 @@ def shard(whole: Sequence[T]) -> Sequence[T]:
     return whole if world_size() == 1 else whole[rank() :: world_size()]
 
 
-def shard_tensors(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Return this process's sentences of a batch, whose tensors have the sentences in their first dimension."""
-    return [shard(tensor) for tensor in tensors]
-
-
 def all_reduce_sum(mine: Tensor) -> Tensor:
     """Return the sum of all processes' tensors."""
     if world_size() == 1:
         return mine
     mine = mine.clone()
-    with peers_reachable():
+    with _peers_reachable():
         dist.all_reduce(mine)
     return mine
 
@@ -130,19 +110,9 @@ def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
         return
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     vector = parameters_to_vector(gradients)
-    with peers_reachable():
+    with _peers_reachable():
         dist.all_reduce(vector)
     vector_to_parameters(vector, gradients)
-
-
-def all_gather(mine: T) -> list[T]:
-    """Return what each process gives, by rank."""
-    if world_size() == 1:
-        return [mine]
-    everyones: list[T] = [mine] * world_size()
-    with peers_reachable():
-        dist.all_gather_object(everyones, mine)
-    return everyones
 
 
 def broadcast(make: Callable[[], T]) -> T:
@@ -154,6 +124,6 @@ def broadcast(make: Callable[[], T]) -> T:
         made = make()
         torch.save(made, file)  # pickle would write what several tensors share once for each of them
     sent = [file.getvalue()]
-    with peers_reachable():
+    with _peers_reachable():
         dist.broadcast_object_list(sent)
     return made if is_first() else torch.load(io.BytesIO(sent[0]), map_location="cpu", weights_only=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
@@ -24,18 +24,15 @@ from transformer_lib.data.batches import BucketBatches, prefetch, tensors_of
 from transformer_lib.fast.swap import parts_for, twin
 from transformer_lib.fast.worker import Worker
 from transformer_lib.training import distributed
-from transformer_lib.training.divergence import DivergenceWatch
 from transformer_lib.training.loss import rdrop_loss, sequence_loss
 from transformer_lib.training.optimizer import MovingAverage
 
+DIVERGED = "training has diverged; try a lower learning rate or a longer warm-up"
+_LOOK_EVERY = {"cpu": 1}  # so many steps; on other devices a hundred
+
 
 class TrainedEpoch(NamedTuple):
-    """What ``train_epoch`` returns.
-
-    Attributes:
-        loss: mean per target token, in nats: what is minimised, label smoothing and R-Drop included.
-        skipped_steps: how many steps changed nothing, since their gradients overflowed; never any but in float16.
-    """
+    """What ``train_epoch`` returns: its mean loss per target token, in nats, and what ``History`` says."""
 
     loss: float
     skipped_steps: int
@@ -46,8 +43,8 @@ class History:
     """What happened in each epoch so far: loss in nats per token, time in seconds.
 
     Attributes:
-        train_loss: mean over the epoch, dropout (and label smoothing, if any) included.
-        val_loss: after the epoch, without either.
+        train_loss: mean over the epoch, dropout (and label smoothing and R-Drop, if any) included.
+        val_loss: after the epoch, without these.
         seconds: time that the epoch took, evaluation included.
         skipped_steps: how many steps of all epochs changed nothing, since their gradients overflowed in float16.
         first_val_loss: of the model that the training started from.
@@ -83,11 +80,9 @@ def train_epoch(
     Args:
         model: any model that this module's docstring describes; it is left in training mode.
         batches: of any kind: ``BucketBatches``, a ``DataLoader``, a list (see ``tensors_of``).
-        optimizer: what updates the model.
-        schedule: what changes the learning rate after each step, if anything.
+        optimizer, schedule: what updates the model, and its learning rate after each step.
         max_grad_norm: gradients with a larger norm are scaled down to it.
-        label_smoothing: see ``sequence_loss``.
-        rdrop_weight: see ``rdrop_loss``.
+        label_smoothing, rdrop_weight: see ``sequence_loss`` and ``rdrop_loss``.
         worker: what computes, in half precision or compiled; by default, in the model's own precision.
         average: of the model's weights, to be updated after each step.
         progress: show a progress bar; by default, on a terminal and in a notebook.
@@ -101,13 +96,12 @@ def train_epoch(
     if not worker.compile:
         worker.make_twin()  # what has been changed since the last epoch counts
     worker.twin.train()
-    device, pad_id, names = next(model.parameters()).device, pad_id_of(model), input_names(model)
-    watch = DivergenceWatch(device, worker.scaler.is_enabled())
-    total_loss = torch.zeros((), device=device)  # stays on the device: reading it at each step would force a GPU sync
-    total_tokens = torch.zeros((), dtype=torch.long, device=device)
-    for batch in _progress_bar(batches, "training", progress):
+    device, pad_id, names = next(model.parameters()).device, getattr(model.config, "pad_id", -100), input_names(model)
+    totals = torch.zeros(2, device=device)  # loss and tokens; to read numbers at each step would force a GPU sync
+    unseen, most_unseen, skipped_steps = [], _LOOK_EVERY.get(device.type, 100), 0
+    for number, batch in enumerate(_progress_bar(batches, "training", progress), start=1):
         whole = tensors_of(batch, names, device)
-        tensors = distributed.shard_tensors(whole)
+        tensors = [distributed.shard(tensor) for tensor in whole]
         if rdrop_weight:  # every sentence goes through the model twice, side by side
             logits, targets = worker.logits_and_targets([torch.cat([tensor, tensor]) for tensor in tensors])
             targets = targets.chunk(2)[0]
@@ -117,21 +111,22 @@ def train_epoch(
             loss = sequence_loss(logits, targets, pad_id, label_smoothing)
         tokens = (targets != pad_id).sum()
         sums = distributed.all_reduce_sum(torch.stack([loss.detach() * tokens, tokens]))  # over all processes
+        totals += sums
         all_tokens = sums[1].clamp(min=1)
         worker.backward(loss * (tokens / all_tokens))
         distributed.add_gradients(model.parameters())
         norm = worker.step(optimizer, max_grad_norm)
-        sizes = dict(zip(names, whole, strict=True))
-        watch.step(sums[0] / all_tokens, norm, optimizer.param_groups[0]["lr"], sizes)
+        shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in zip(names, whole, strict=True))
+        where = f"step {number} of the epoch (learning rate {optimizer.param_groups[0]['lr']:.3g}, batch {shapes})"
+        unseen.append((where, torch.stack([sums[0] / all_tokens, norm])))
+        if len(unseen) == most_unseen:
+            skipped_steps += _look_at(unseen, worker.scaler.is_enabled())
         if schedule is not None:
             schedule.step()
         if average is not None:
             average.update_parameters(model)
-        total_loss += loss.detach() * tokens
-        total_tokens += tokens
-    watch.look()
-    mean = distributed.all_reduce_sum(total_loss) / distributed.all_reduce_sum(total_tokens)
-    return TrainedEpoch(mean.item(), watch.skipped_steps)
+    skipped_steps += _look_at(unseen, worker.scaler.is_enabled())
+    return TrainedEpoch((totals[0] / totals[1]).item(), skipped_steps)
 
 
 @torch.no_grad()
@@ -140,14 +135,15 @@ def evaluate(model: nn.Module, batches: Iterable[Any], progress: bool | None = N
 
     The model keeps the mode (training or evaluation) that it was in.
     """
-    device, pad_id, names = next(model.parameters()).device, pad_id_of(model), input_names(model)
+    device, pad_id, names = next(model.parameters()).device, getattr(model.config, "pad_id", -100), input_names(model)
     model = twin(model, parts_for(device)).eval()
-    total_loss, total_tokens = torch.zeros((), device=device), torch.zeros((), dtype=torch.long, device=device)
+    sums = torch.zeros(2, device=device)  # loss and tokens
     for batch in _progress_bar(batches, "evaluating", progress):
-        logits, targets = model.logits_and_targets(*distributed.shard_tensors(tensors_of(batch, names, device)))
-        total_loss += sequence_loss(logits, targets, pad_id, reduction="sum")
-        total_tokens += (targets != pad_id).sum()
-    return (distributed.all_reduce_sum(total_loss) / distributed.all_reduce_sum(total_tokens)).item()
+        tensors = [distributed.shard(tensor) for tensor in tensors_of(batch, names, device)]
+        logits, targets = model.logits_and_targets(*tensors)
+        sums += torch.stack([sequence_loss(logits, targets, pad_id, reduction="sum"), (targets != pad_id).sum()])
+    loss, tokens = distributed.all_reduce_sum(sums)
+    return (loss / tokens).item()
 
 
 def perplexity(loss: float) -> float:
@@ -169,9 +165,27 @@ def input_names(model: nn.Module) -> list[str]:
     return list(inspect.signature(model.logits_and_targets).parameters)
 
 
-def pad_id_of(model: nn.Module) -> int:
-    """Return the id of targets that do not count; PyTorch's −100 if the model's configuration has no ``pad_id``."""
-    return getattr(model.config, "pad_id", -100)
+def _look_at(steps: list[tuple[str, Tensor]], skips_overflow: bool) -> int:
+    """Raise a FloatingPointError at the first of these steps whose loss or gradient is NaN or infinite.
+
+    Args:
+        steps: for each, where it was, its loss and its gradient's norm before clipping, ``[2]``; it is emptied.
+        skips_overflow: whether a step whose gradient is infinite changes nothing, as in float16 with scaled gradients.
+
+    Returns:
+        How many steps changed nothing.
+    """
+    skipped = 0
+    numbers = torch.stack([pair for _, pair in steps]).tolist() if steps else []
+    for (where, _), (loss, norm) in zip(steps, numbers, strict=True):
+        if not math.isfinite(loss):
+            raise FloatingPointError(f"the training loss is {loss} in {where}: {DIVERGED}")
+        if not math.isfinite(norm):
+            if not skips_overflow:
+                raise FloatingPointError(f"the gradient's norm is {norm} in {where}: {DIVERGED}")
+            skipped += 1
+    steps.clear()
+    return skipped
 
 
 def _progress_bar(batches: Iterable[Any], what: str, progress: bool | None) -> tqdm:

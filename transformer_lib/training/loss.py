@@ -15,7 +15,7 @@ def sequence_loss(
         targets: the tokens that should have been predicted, ``[batch, tgt_len]``.
         pad_id: id of padding.
         label_smoothing: share of the probability that is spread evenly over all tokens (section 5.4).
-        reduction: ``"mean"`` over the real tokens, or their ``"sum"``.
+        reduction: ``"mean"`` over the tokens that are not padding, or their ``"sum"``.
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # sums of many halves would overflow
     total = F.cross_entropy(

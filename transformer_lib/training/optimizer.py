@@ -9,7 +9,6 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.swa_utils import AveragedModel
 
-from transformer_lib.training import distributed
 from transformer_lib.training.recipe import Recipe
 
 
@@ -18,16 +17,11 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
 
     ``"muon"`` is two: Muon (Jordan et al. 2024) for the matrices of encoder and decoder, which replaces each step by
     the nearest orthogonal matrix, and AdamW for all else. Muon's steps are scaled to be as large as Adam's (Liu et al.
-    2025), so that both follow one learning rate. They are slow to compute, so several processes share the matrices
-    (see ``distributed.py``).
-
-    Args:
-        model: for Muon, with an ``encoder`` or a ``decoder``.
-        recipe: how to train.
+    2025), so that both follow one learning rate. Notebook 13, section 4.
 
     Raises:
-        ValueError: Muon is asked for, but this version of PyTorch lacks it (2.9 was the first), or the model has
-            neither an ``encoder`` nor a ``decoder``.
+        ValueError: Muon is asked for, but this version of PyTorch lacks it (2.9 was the first), or the model has no
+            matrices in an ``encoder`` or a ``decoder``.
     """
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(model.parameters(), lr=recipe.learning_rate)
@@ -51,18 +45,11 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
     ]
     fused = others[0].device.type in ("cpu", "cuda") or None  # one pass over each parameter instead of a dozen
     adam = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9, fused=fused)
-    adam.register_load_state_dict_pre_hook(  # the state may come from another kind of device
-        lambda _, state: {**state, "param_groups": [{**group, "fused": fused} for group in state["param_groups"]]}
-    )
     if not matrices:
         return adam
-    options = {"lr": recipe.learning_rate, "weight_decay": recipe.weight_decay, "adjust_lr_fn": "match_rms_adamw"}
-    if distributed.world_size() == 1:
-        return _Combined(torch.optim.Muon(matrices, **options), adam)
-    from torch.distributed.optim import ZeroRedundancyOptimizer  # takes a while to load
-
-    # as a view, what a process has computed travels as one tensor, and not matrix by matrix
-    muon = ZeroRedundancyOptimizer(matrices, torch.optim.Muon, parameters_as_bucket_view=True, **options)
+    muon = torch.optim.Muon(
+        matrices, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, adjust_lr_fn="match_rms_adamw"
+    )
     return _Combined(muon, adam)
 
 
@@ -79,19 +66,11 @@ class _Combined(Optimizer):
         self.param_groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     def step(self, closure: None = None) -> None:
-        with distributed.peers_reachable():
-            for optimizer in self.optimizers:
-                optimizer.step()
+        for optimizer in self.optimizers:
+            optimizer.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all states, in the first of several processes; all of them have to ask."""
-        for optimizer in self.optimizers:
-            if hasattr(optimizer, "consolidate_state_dict"):
-                with distributed.peers_reachable():
-                    optimizer.consolidate_state_dict()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()  # it copies from the GPUs without waiting
-        return {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers if distributed.is_first()]}
+        return {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         for optimizer, state in zip(self.optimizers, state_dict["optimizers"], strict=True):
@@ -102,17 +81,16 @@ class _Combined(Optimizer):
 def learning_rate_schedule(
     optimizer: Optimizer, kind: str, warmup_steps: int, total_steps: int, epochs: int = 1, decay: float = 1.0
 ) -> LambdaLR:
-    """Grow the learning rate in a straight line to the optimiser's, then let it go on as ``kind`` says.
+    """Grow the learning rate in a straight line to the optimiser's, then change it as ``Recipe.schedule`` says.
 
-    ``"inverse_sqrt"`` is the paper's (section 5.3, equation 3), which writes the peak as
-    ``d_model^-0.5 · warmup_steps^-0.5``.
+    With ``"inverse_sqrt"`` and a peak of ``d_model^-0.5 · warmup_steps^-0.5``, it is the paper's (equation 3).
 
     Args:
         optimizer: its learning rate is the highest that will be reached.
-        kind: ``"constant"``, ``"inverse_sqrt"``, ``"linear"`` or ``"exponential"``; see ``Recipe``.
-        warmup_steps: the step at which it is reached; 0 starts with it.
-        total_steps: how long the training is, which is when ``"linear"`` reaches zero.
-        epochs, decay: ``"exponential"`` cuts the training into so many parts and multiplies by ``decay`` after each.
+        kind: one of ``SCHEDULES``.
+        warmup_steps: the step at which the highest is reached; 0 starts with it.
+        total_steps: of the training, all epochs together.
+        epochs, decay: for ``"exponential"``.
     """
 
     def factor(steps_taken: int) -> float:
@@ -133,12 +111,8 @@ def learning_rate_schedule(
 class MovingAverage(AveragedModel):
     """An exponential moving average of a model's weights: the n-th update keeps (1 + n) / (10 + n) of the old average.
 
-    So it forgets the random beginning quickly, and reaches back over about the last tenth of the training. (PyTorch's
-    ``AveragedModel``, which it is otherwise, makes a GPU wait at every update.)
-
-    Args:
-        model: what to average; the average, ``.module``, starts as a copy of it.
-        decay: the most that an update keeps.
+    It keeps ``decay`` at most. So it forgets the random beginning quickly, and reaches back over about the last tenth
+    of the training. (``AveragedModel``'s own update would make a GPU wait.) ``.module`` is the average.
     """
 
     def __init__(self, model: nn.Module, decay: float):

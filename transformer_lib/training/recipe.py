@@ -1,7 +1,9 @@
 """How to train: the numbers that a training run is made of, and named sets of them (sections 5.3 and 5.4)."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from transformer_lib.checkpoint import MOST_BEAMS
 from transformer_lib.fast.precision import PRECISIONS
@@ -19,33 +21,28 @@ class Recipe:
         epochs: passes over the training split.
         batch_size: sentences in a batch; for a language model, rows of text.
         max_tokens: positions in a batch, padding included, on its larger side, instead of a number of sentences
-            (section 5.1 has 25,000 tokens a side); 0 for none.
+            (section 5.1: 25,000); 0 for none.
         bptt: tokens of each row in a batch, for a language model.
-        optimizer: ``"adamw"``, whose ε is the paper's 1e-9; ``"muon"`` for the layers' matrices and AdamW for all else
-            (see ``make_optimizer``); or ``"sgd"``, which follows the gradient and nothing else.
+        optimizer: ``"adamw"``, whose ε is the paper's 1e-9; ``"muon"`` (see ``make_optimizer``); or ``"sgd"``.
         learning_rate: the optimizer's, at its highest.
         warmup_steps: steps over which the learning rate grows to its highest.
-        schedule: what follows the warm-up: ``"constant"``, ``"inverse_sqrt"`` (falls with the inverse square root of
-            the step, section 5.3), ``"linear"`` (falls in a straight line to zero at the end of the last epoch) or
-            ``"exponential"`` (is multiplied by ``lr_decay`` after each epoch).
-        lr_decay: see ``"exponential"``.
+        schedule, lr_decay: what follows the warm-up: ``"constant"``, ``"inverse_sqrt"`` (falls with the inverse square
+            root of the step, section 5.3), ``"linear"`` (falls in a straight line to zero at the end of the last epoch)
+            or ``"exponential"`` (is multiplied by ``lr_decay`` after each epoch).
         betas: decay rates of Adam's two moving averages (section 5.3: 0.9 and 0.98).
         weight_decay: share of each weight, times the learning rate, that Adam and Muon take off at every step.
         max_grad_norm: gradients with a larger norm are scaled down to it.
         label_smoothing: share of the probability that is spread evenly over all tokens (section 5.4).
-        rdrop_weight: pass every sentence through the model twice, and count how much the two predictions differ with
-            this weight (R-Drop; see ``rdrop_loss``); 0 for one pass.
-        ema_decay: keep a moving average of the weights instead of the weights themselves: the highest decay rate, per
-            step, of the old average; 0 for none. (Section 6.1 averages the last checkpoints, to the same end.)
-        init_bias_from_unigrams: let a language model begin as a table of the tokens' frequencies; see
-            ``TransformerLanguageModel.init_bias_from_unigrams``.
-        precision: what matrices are multiplied in: ``"float32"``, or ``"bfloat16"`` (mixed precision: weights and loss
-            stay in float32). On a GPU that is too old for it, float16 with scaled gradients.
-        compile: let ``torch.compile`` make kernels for the layers first, which takes about a minute. It is meant for a
-            GPU: on a CPU, dropout then draws its random numbers slowly.
+        rdrop_weight: of how much two passes of a sentence differ (see ``rdrop_loss``); 0 for one pass.
+        ema_decay: keep a moving average of the weights: the highest decay rate, per step, of the old average (see
+            ``MovingAverage``); 0 for none. (Section 6.1 averages the last checkpoints, to the same end.)
+        init_bias_from_unigrams: let a language model begin as a table of the tokens' frequencies.
+        precision: what matrices are multiplied in, ``"float32"`` or ``"bfloat16"`` (see ``Worker``); weights and loss
+            stay in float32.
+        compile: let ``torch.compile`` make kernels for the layers first, which takes about a minute; for GPUs.
         subwords: pieces in a vocabulary of subwords, one for both languages; 0 for words. See ``SubwordTokenizer``.
         subword_dropout: share of the merges that are left out, at random and anew in every epoch, when subwords are
-            made of a sentence (BPE-dropout; see ``SubwordTokenizer``).
+            made of a sentence (BPE-dropout).
         beam_size: after training, find the length penalty with which a beam of this size translates the validation
             split best, and translate with both from then on; 1 for greedy search.
         seed: decides the initial weights, dropout and the order of the sentences.
@@ -79,28 +76,21 @@ class Recipe:
         object.__setattr__(self, "betas", tuple(float(beta) for beta in self.betas))
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas is {self.betas!r}, expected two numbers from 0 to below 1")
-        for name in ("epochs", "batch_size", "bptt", "beam_size"):
-            value = getattr(self, name)
-            if value < 1:
-                raise ValueError(f"{name} is {value!r}, expected a positive whole number")
-        if self.beam_size > MOST_BEAMS:
-            raise ValueError(f"beam_size is {self.beam_size}, expected at most {MOST_BEAMS}")
-        for name in ("learning_rate", "max_grad_norm", "lr_decay"):
-            value = getattr(self, name)
-            if not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"{name} is {value!r}, expected a positive number")
-        for name in ("warmup_steps", "max_tokens", "subwords", "weight_decay", "rdrop_weight"):
-            value = getattr(self, name)
-            if not (value >= 0 and math.isfinite(value)):
-                raise ValueError(f"{name} is {value!r}, expected 0 or more")
+
+        def check(names: str, is_possible: Callable[[Any], bool], expected: str) -> None:
+            for name in names.split():
+                if not is_possible(value := getattr(self, name)):
+                    raise ValueError(f"{name} is {value!r}, expected {expected}")
+
+        check("epochs batch_size bptt", lambda n: n >= 1, "a positive whole number")
+        check("beam_size", lambda n: 1 <= n <= MOST_BEAMS, f"a whole number from 1 to {MOST_BEAMS}")
+        check("learning_rate max_grad_norm lr_decay", lambda x: 0 < x < math.inf, "a positive number")
+        check("warmup_steps max_tokens subwords weight_decay rdrop_weight", lambda x: 0 <= x < math.inf, "0 or more")
+        check("label_smoothing ema_decay subword_dropout", lambda x: 0 <= x < 1, "a number from 0 to below 1")
+        check("seed", lambda n: 0 <= n < 2**31, "0 to 2,147,483,647")  # to which each epoch's number is added
         choices_of = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "precision": PRECISIONS}
         for name, choices in choices_of.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(choices)}")
-        for name in ("label_smoothing", "ema_decay", "subword_dropout"):
-            value = getattr(self, name)
-            if not 0 <= value < 1:
-                raise ValueError(f"{name} is {value!r}, expected a number from 0 to below 1")
+            check(name, choices.__contains__, f"one of {', '.join(choices)}")
         if self.subword_dropout and not self.subwords:
             raise ValueError(f"subword_dropout is {self.subword_dropout!r}, but subwords is 0: words have no parts")
 
