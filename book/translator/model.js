@@ -2,20 +2,17 @@
 // is only ever asked about its newest position (kv_cache.py), there is no causal mask either: nothing to hide.
 // A matrix [rows, columns] is a Float32Array, row after row. A weight is [outputs, inputs], as in PyTorch.
 
-/** Read what write_weights.py packed: {config, search, pieces, charsmap, weights}. */
-function unpack(bytes) {
-  let at = 4 + new Uint32Array(bytes.slice(0, 4).buffer)[0];
-  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, at)));
-  const charsmap = bytes.slice(at, at + header.charsmap);
-  at += Math.ceil(header.charsmap / 4) * 4;
-  const weights = {};
-  for (const [name, shape] of Object.entries(header.shapes)) {
-    const size = shape.reduce((product, length) => product * length, 1);
-    const values = fromHalf(new Uint16Array(bytes.slice(at, at + 2 * size).buffer));
-    at += 2 * size;
+/** Read what write_weights.py packed into an ArrayBuffer: {config, search, pieces, charsmap, weights}. */
+function unpack(buffer) {
+  let at = 4 + new Uint32Array(buffer, 0, 1)[0];
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, at - 4)));
+  const charsmap = buffer.slice(at, at + header.charsmap), weights = {};
+  at += header.charsmap;
+  for (const [name, size] of Object.entries(header.sizes)) {
     // "decoder.layers.0.norm1.bias" becomes weights.decoder.layers[0].norm1.bias
     const path = name.split("."), last = path.pop();
-    path.reduce((inner, key) => (inner[key] ??= {}), weights)[last] = values;
+    path.reduce((inner, key) => (inner[key] ??= {}), weights)[last] = fromHalf(new Uint16Array(buffer, at, size));
+    at += 2 * size;
   }
   return { ...header, charsmap, weights };
 }
@@ -30,20 +27,25 @@ function fromHalf(halves) {
   return values;
 }
 
-/** W x + b for each row of x: [rows, inputs] → [rows, outputs]. Nearly all the time is spent here. */
+/** The dot product of `length` numbers of a, from i on, and of b, from j on. Nearly all the time is spent here. */
+function dot(a, i, b, j, length) {
+  let sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0; // four sums, which do not wait for each other
+  for (const end = i + length; i < end; i += 4, j += 4) {
+    sum0 += a[i] * b[j];
+    sum1 += a[i + 1] * b[j + 1];
+    sum2 += a[i + 2] * b[j + 2];
+    sum3 += a[i + 3] * b[j + 3];
+  }
+  return sum0 + sum1 + sum2 + sum3;
+}
+
+/** W x + b for each row of x: [rows, inputs] → [rows, outputs]. */
 function linear(x, { weight, bias }) {
   const outputs = bias.length, inputs = weight.length / outputs, rows = x.length / inputs;
   const y = new Float32Array(rows * outputs);
   for (let o = 0; o < outputs; o++) {
     for (let row = 0; row < rows; row++) {
-      let a = 0, b = 0, c = 0, d = 0; // four sums, which do not wait for each other
-      for (let i = row * inputs, w = o * inputs, end = i + inputs; i < end; i += 4, w += 4) {
-        a += x[i] * weight[w];
-        b += x[i + 1] * weight[w + 1];
-        c += x[i + 2] * weight[w + 2];
-        d += x[i + 3] * weight[w + 3];
-      }
-      y[row * outputs + o] = a + b + c + d + bias[o];
+      y[row * outputs + o] = dot(x, row * inputs, weight, o * inputs, inputs) + bias[o];
     }
   }
   return y;
@@ -51,51 +53,47 @@ function linear(x, { weight, bias }) {
 
 /** Each row with mean 0 and variance 1, then scaled and shifted: [rows, d_model] → [rows, d_model]. */
 function layerNorm(x, { weight, bias }) {
-  const size = bias.length, y = new Float32Array(x.length);
-  for (let start = 0; start < x.length; start += size) {
-    let mean = 0, variance = 0;
-    for (let i = 0; i < size; i++) mean += x[start + i] / size;
-    for (let i = 0; i < size; i++) variance += (x[start + i] - mean) ** 2 / size;
-    const scale = 1 / Math.sqrt(variance + 1e-5);
-    for (let i = 0; i < size; i++) y[start + i] = (x[start + i] - mean) * scale * weight[i] + bias[i];
-  }
-  return y;
+  return join(split(x, bias.length).map((row) => {
+    const mean = row.reduce((a, b) => a + b) / row.length;
+    const variance = row.reduce((sum, value) => sum + (value - mean) ** 2, 0) / row.length;
+    const deviation = Math.sqrt(variance + 1e-5);
+    return row.map((value, i) => ((value - mean) / deviation) * weight[i] + bias[i]);
+  }));
 }
 
 const add = (x, y) => x.map((value, i) => value + y[i]);
-const rowsOf = (x, size) => Array.from({ length: x.length / size }, (_, i) => x.subarray(i * size, (i + 1) * size));
+const split = (x, size) => Array.from({ length: x.length / size }, (_, i) => x.subarray(i * size, (i + 1) * size));
+const join = (rows) => {
+  const all = new Float32Array(rows.length * rows[0].length);
+  rows.forEach((row, i) => all.set(row, i * row.length));
+  return all;
+};
 
-/** Turn scores into weights that sum to 1, in place. */
+/** Scores → weights that sum to 1. */
 function softmax(scores) {
-  let largest = -Infinity, sum = 0;
-  for (const score of scores) if (score > largest) largest = score;
-  for (let i = 0; i < scores.length; i++) sum += scores[i] = Math.exp(scores[i] - largest);
-  for (let i = 0; i < scores.length; i++) scores[i] /= sum;
+  const largest = scores.reduce((a, b) => Math.max(a, b));
+  const powers = scores.map((score) => Math.exp(score - largest)), sum = powers.reduce((a, b) => a + b);
+  return powers.map((power) => power / sum);
 }
 
 /**
  * softmax(Q Kᵀ / √d_k) V in each head. q: [queries, d_model]; keys, values: a vector [d_model] for each position.
- * Head h has the numbers from h · d_k on of every vector. Returns {output: [queries, d_model], maps: [heads, queries,
- * keys]}.
+ * Head h has the numbers from h · d_k on of every vector. Returns {output: [queries, d_model], maps: each head's
+ * [queries, keys]}.
  */
-function attention(q, keys, values, heads) {
-  const size = keys[0].length, queries = q.length / size, d_k = size / heads;
-  const output = new Float32Array(q.length), maps = new Float32Array(heads * queries * keys.length);
-  for (let head = 0, map = 0; head < heads; head++) {
-    for (let query = 0; query < queries; query++, map += keys.length) {
-      const from = query * size + head * d_k;
-      const weights = maps.subarray(map, map + keys.length);
-      keys.forEach((key, j) => {
-        let score = 0;
-        for (let i = 0; i < d_k; i++) score += q[from + i] * key[head * d_k + i];
-        weights[j] = score / Math.sqrt(d_k);
-      });
-      softmax(weights);
+function attention(q, { keys, values }, heads) {
+  const size = keys[0].length, d_k = size / heads, queries = q.length / size, output = new Float32Array(q.length);
+  const maps = Array.from({ length: heads }, (_, head) => {
+    const map = new Float32Array(queries * keys.length), first = head * d_k;
+    for (let at = 0, row = 0; row < queries; at += size, row++) {
+      const weights = softmax(keys.map((key) => dot(q, at + first, key, first, d_k) / Math.sqrt(d_k)));
+      map.set(weights, row * keys.length);
       values.forEach((value, j) => {
-        for (let i = 0; i < d_k; i++) output[from + i] += weights[j] * value[head * d_k + i];
+        for (let i = first; i < first + d_k; i++) output[at + i] += weights[j] * value[i];
       });
     }
-  }
+    return map;
+  });
   return { output, maps };
 }
 
@@ -104,90 +102,78 @@ class Transformer {
     this.config = config;
     this.weights = weights;
     this.table = weights.src_embedding.tokens.table.weight; // [vocab, d_model]; both sides and the output share it
-    this.output = { weight: this.table, bias: weights.output.bias };
   }
 
   /** The embedding of a token, times √d_model, and the sines and cosines of its position: two vectors [d_model]. */
   embed(id, position) {
     const size = this.config.d_model;
     const token = this.table.slice(id * size, (id + 1) * size).map((value) => value * Math.sqrt(size));
-    const place = token.map((_, i) => {
-      const angle = position * 10_000 ** (-(i - (i % 2)) / size);
-      return i % 2 ? Math.cos(angle) : Math.sin(angle);
-    });
-    return [token, place];
+    const angle = (i) => position * 10_000 ** (-(i - (i % 2)) / size);
+    return [token, token.map((_, i) => (i % 2 ? Math.cos(angle(i)) : Math.sin(angle(i))))];
   }
 
-  /** Read the source: {memory: [src_len, d_model], maps: each layer's [heads, src_len, src_len]}. */
-  encode(ids) {
-    const { d_model, num_heads } = this.config, maps = [];
-    let x = new Float32Array(ids.length * d_model);
-    ids.forEach((id, i) => x.set(add(...this.embed(id, i)), i * d_model));
-    for (const layer of Object.values(this.weights.encoder.layers)) {
-      const { q_proj, k_proj, v_proj, out_proj } = layer.self_attn;
-      const y = layerNorm(x, layer.norm1);
-      const [keys, values] = [k_proj, v_proj].map((projection) => rowsOf(linear(y, projection), d_model));
-      const looked = attention(linear(y, q_proj), keys, values, num_heads);
-      x = add(x, linear(looked.output, out_proj));
-      x = add(x, this.feedForward(layerNorm(x, layer.norm2), layer.feed_forward));
-      maps.push(looked.maps);
-    }
-    return { memory: layerNorm(x, this.weights.encoder.norm), maps };
+  /** What positions offer to those that look at them: {keys, values}, a vector [d_model] for each row of x. */
+  offer(x, { k_proj, v_proj }) {
+    const [keys, values] = [k_proj, v_proj].map((projection) => split(linear(x, projection), this.config.d_model));
+    return { keys, values };
   }
 
   feedForward(x, { linear1, linear2 }) {
     return linear(linear(x, linear1).map((value) => Math.max(0, value)), linear2); // d_model → d_ff → d_model
   }
 
-  /** What every step needs of the memory, for each layer: {keys, values}, a vector [d_model] a source position. */
-  prepare({ memory }) {
-    return Object.values(this.weights.decoder.layers).map(({ cross_attn: { k_proj, v_proj } }) => {
-      const [keys, values] = [k_proj, v_proj].map((p) => rowsOf(linear(memory, p), this.config.d_model));
-      return { keys, values };
+  /** Read the source: {memory: [src_len, d_model], maps: in each layer, each head's [src_len, src_len]}. */
+  encode(ids) {
+    let x = join(ids.map((id, i) => add(...this.embed(id, i)))); // [src_len, d_model]
+    const maps = Object.values(this.weights.encoder.layers).map((layer) => {
+      const y = layerNorm(x, layer.norm1), q = linear(y, layer.self_attn.q_proj);
+      const { output, maps } = attention(q, this.offer(y, layer.self_attn), this.config.num_heads);
+      x = add(x, linear(output, layer.self_attn.out_proj));
+      x = add(x, this.feedForward(layerNorm(x, layer.norm2), layer.feed_forward));
+      return maps;
     });
+    return { memory: layerNorm(x, this.weights.encoder.norm), maps };
   }
 
-  /** An empty cache, for each layer: keys and values of the target so far. */
-  emptyCache() {
-    return Object.values(this.weights.decoder.layers).map(() => ({ keys: [], values: [] }));
+  /** The cache of an empty beginning: for each layer, what the source offers, and that nothing has been written yet. */
+  startCache(memory) {
+    const layers = Object.values(this.weights.decoder.layers);
+    return layers.map((layer) => ({ source: this.offer(memory, layer.cross_attn), own: { keys: [], values: [] } }));
   }
 
   /**
    * Let the decoder read one more token of each beginning, and predict what follows.
    *
-   * ids: the newest token of each row. caches: each row's cache, to which a vector is added. source: what `prepare`
-   * returned. note: is told each vector and map on the way. Returns logits, one Float32Array [vocab] a row.
+   * ids: the newest token of each beginning. caches: of each, without that token; they remain as they are. Returns for
+   * each {logits: [vocab], cache, stops: each vector [d_model] on the way, maps: in each layer, each head's [1, keys]}.
    */
-  step(ids, caches, source, note = () => {}) {
-    const { d_model, num_heads, tgt_vocab_size } = this.config;
-    let x = new Float32Array(ids.length * d_model); // [rows, d_model]
-    ids.forEach((id, row) => {
-      const [token, place] = this.embed(id, caches[row][0].keys.length);
-      x.set(add(token, place), row * d_model);
-      note("token", token), note("position", place);
+  step(ids, caches) {
+    const { d_model, num_heads } = this.config, { decoder, output } = this.weights;
+    const rows = ids.map((id, row) => {
+      const stops = this.embed(id, caches[row][0].own.keys.length);
+      return { cache: [], stops, maps: { own: [], source: [] } };
     });
-    note("sum", x);
-    Object.values(this.weights.decoder.layers).forEach((layer, l) => {
-      let y = layerNorm(x, layer.norm1);
-      const { q_proj, k_proj, v_proj, out_proj } = layer.self_attn;
-      const [q, k, v] = [q_proj, k_proj, v_proj].map((projection) => rowsOf(linear(y, projection), d_model));
-      caches.forEach((cache, row) => {
-        cache[l].keys.push(k[row]), cache[l].values.push(v[row]);
-        const own = attention(q[row], cache[l].keys, cache[l].values, num_heads); // each row has its own past …
-        y.set(own.output, row * d_model);
-        note("decoder", own.maps);
+    const note = (x) => split(x, d_model).forEach((vector, row) => rows[row].stops.push(vector.slice()));
+    let x = join(rows.map(({ stops: [token, place] }) => add(token, place))); // [rows, d_model]
+    note(x);
+    Object.values(decoder.layers).forEach((layer, l) => {
+      const look = (kind, y, weights) => {
+        const queries = split(linear(y, weights.q_proj), d_model);
+        const found = queries.map((query, row) => attention(query, rows[row].cache[l][kind], num_heads));
+        found.forEach(({ maps }, row) => rows[row].maps[kind].push(maps));
+        return linear(join(found.map(({ output }) => output)), weights.out_proj);
+      };
+      const y = layerNorm(x, layer.norm1), { keys, values } = this.offer(y, layer.self_attn);
+      rows.forEach(({ cache }, row) => {
+        const { own, source } = caches[row][l];
+        cache.push({ own: { keys: [...own.keys, keys[row]], values: [...own.values, values[row]] }, source });
       });
-      x = add(x, linear(y, out_proj));
-      note("self-attention", x);
-      y = linear(layerNorm(x, layer.norm2), layer.cross_attn.q_proj);
-      const cross = attention(y, source[l].keys, source[l].values, num_heads); // … and all have the same source
-      x = add(x, linear(cross.output, layer.cross_attn.out_proj));
-      note("cross", cross.maps), note("cross-attention", x);
-      x = add(x, this.feedForward(layerNorm(x, layer.norm3), layer.feed_forward));
-      note("feed-forward", x);
+      note((x = add(x, look("own", y, layer.self_attn))));
+      note((x = add(x, look("source", layerNorm(x, layer.norm2), layer.cross_attn))));
+      note((x = add(x, this.feedForward(layerNorm(x, layer.norm3), layer.feed_forward))));
     });
-    x = layerNorm(x, this.weights.decoder.norm);
-    note("norm", x);
-    return rowsOf(linear(x, this.output), tgt_vocab_size);
+    note((x = layerNorm(x, decoder.norm)));
+    const logits = split(linear(x, { weight: this.table, bias: output.bias }), output.bias.length); // [rows, vocab]
+    return rows.map((row, i) => ({ ...row, logits: logits[i] }));
   }
 }

@@ -1,92 +1,50 @@
-// Greedy and beam search, as in transformer_lib/inference/search.py. Both are generators: they stop after each step to
-// show where they are. `prefix` is what the translation must begin with, such as an alternative that a reader picked.
+// Beam search, as in transformer_lib/inference/search.py. With a beam of 1 it is greedy search.
 
 /** Natural logarithms of the probabilities. <pad> and <sos> are ruled out: no training target ever was one. */
-function logSoftmax(logits) {
-  logits[PAD_ID] = logits[SOS_ID] = -Infinity;
-  let largest = -Infinity, sum = 0;
-  for (const logit of logits) if (logit > largest) largest = logit;
-  for (const logit of logits) sum += Math.exp(logit - largest);
-  return logits.map((logit) => logit - largest - Math.log(sum));
-}
+const logSoftmax = (logits) =>
+  softmax(logits.map((logit, id) => (id === PAD_ID || id === SOS_ID ? -Infinity : logit))).map((p) => Math.log(p));
 
 /** The places of the largest values, the largest first. */
 function largest(values, count) {
-  const places = [];
-  for (let i = 0; i < values.length; i++) {
-    if (places.length === count && !(values[i] > values[places[count - 1]])) continue;
-    let at = places.length;
-    while (at > 0 && values[i] > values[places[at - 1]]) at--;
-    places.splice(at, 0, i);
-    places.length = Math.min(places.length, count);
-  }
-  return places;
-}
-
-/** GNMT's lp = ((5 + length) / 6)^α, which keeps beams from being terse. */
-const lengthPenaltyFactor = (length, penalty) => ((5 + length) / 6) ** penalty;
-
-/** The paper lets an output be 50 tokens longer than its input, and the model has max_len positions. */
-const lengthLimit = (model, srcIds) => Math.min(srcIds.length + 50, model.config.max_len);
-
-/** Read the source and the prefix: {source, cache, logProb: of the prefix, next: log-probabilities of what follows}. */
-function begin(model, srcIds, prefix) {
-  const source = model.prepare(model.encode(srcIds)), cache = model.emptyCache();
-  const read = (id) => logSoftmax(model.step([id], [cache], source)[0]);
-  let next = read(SOS_ID), logProb = 0;
-  for (const id of prefix) {
-    logProb += next[id];
-    if (id !== EOS_ID) next = read(id);
-  }
-  return { source, cache, logProb, next };
-}
-
-/** Take the most probable token at each step. Yields {ids} after each, and returns {ids, logProb, score}. */
-function* greedySearch(model, srcIds, prefix = []) {
-  let { source, cache, logProb, next } = begin(model, srcIds, prefix);
-  const ids = [...prefix], limit = lengthLimit(model, srcIds);
-  while (ids.at(-1) !== EOS_ID && ids.length < limit) {
-    const [id] = largest(next, 1);
-    ids.push(id);
-    logProb += next[id];
-    yield { ids: [...ids] };
-    if (id !== EOS_ID) next = logSoftmax(model.step([id], [cache], source)[0]);
-  }
-  return { ids, logProb, score: logProb };
+  const left = values.slice();
+  return Array.from({ length: count }, () => {
+    const place = left.reduce((best, value, i) => (value > left[best] ? i : best), 0);
+    left[place] = -Infinity;
+    return place;
+  });
 }
 
 /**
  * Follow the `beamSize` most probable beginnings. One that is among them and ends in <eos> is finished; the others fill
  * the beam. Done when `beamSize` are finished and one of them scores at least as well as the best open one so far.
- * Yields {open, ended} after each step, lists of {ids, logProb, score}; returns all finished ones, best first.
+ *
+ * memory: the encoder's. prefix: ids that the translation must begin with, such as an alternative that a reader picked.
+ * Yields {open, ended, finished} after each step: lists of {ids, logProb, score, steps: what the model said at each},
+ * the last of all that ended so far, best score first.
  */
-function* beamSearch(model, srcIds, beamSize, lengthPenalty, prefix = []) {
-  const { source, cache, logProb, next } = begin(model, srcIds, prefix);
-  const limit = lengthLimit(model, srcIds), finished = [];
-  const scored = (ids, logProb) => ({ ids, logProb, score: logProb / lengthPenaltyFactor(ids.length, lengthPenalty) });
-  if (prefix.at(-1) === EOS_ID || prefix.length >= limit) return [scored(prefix, logProb)];
-  let beam = [{ ids: prefix, logProb, cache, next }];
-  for (;;) {
-    // twice the beam: even if half of them end here, the other half fills it again
-    const candidates = beam.flatMap(({ ids, logProb, cache, next }) =>
-      largest(next, 2 * beamSize).map((id) => ({ ...scored([...ids, id], logProb + next[id]), cache })),
-    );
-    candidates.sort((a, b) => b.logProb - a.logProb).splice(2 * beamSize);
-    const outOfLength = candidates[0].ids.length >= limit;
-    const isEnd = ({ ids }) => ids.at(-1) === EOS_ID;
-    const ended = candidates.slice(0, beamSize).filter((one) => isEnd(one) || outOfLength);
-    const open = candidates.filter((one) => !isEnd(one)).slice(0, beamSize);
-    finished.push(...ended);
-    const plain = ({ ids, logProb, score }) => ({ ids, logProb, score });
-    yield { open: open.map(plain), ended: ended.map(plain) };
-    const best = Math.max(...finished.map(({ score }) => score));
-    if (outOfLength || (finished.length >= beamSize && best >= open[0].score)) break;
-    // two may continue the same beginning, so each gets a cache of its own; the vectors in it are shared
-    const copy = (layers) => layers.map(({ keys, values }) => ({ keys: [...keys], values: [...values] }));
-    beam = open.map((one) => ({ ...one, cache: copy(one.cache) }));
-    const logits = model.step(beam.map(({ ids }) => ids.at(-1)), beam.map(({ cache }) => cache), source);
-    beam.forEach((one, row) => (one.next = logSoftmax(logits[row])));
+function* beamSearch(model, memory, beamSize, lengthPenalty, prefix = []) {
+  const { d_model, max_len } = model.config;
+  const limit = Math.min(memory.length / d_model + 50, max_len); // as the paper has it; the model has max_len positions
+  let open = [{ ids: [], logProb: 0, cache: model.startCache(memory), steps: [] }], finished = [];
+  for (let length = 1; ; length++) {
+    const read = model.step(open.map(({ ids }) => ids.at(-1) ?? SOS_ID), open.map(({ cache }) => cache));
+    const factor = ((5 + length) / 6) ** lengthPenalty; // GNMT's lp, which keeps beams from being terse
+    const candidates = open.flatMap((beginning, row) => {
+      const { cache, ...step } = read[row], logProbs = logSoftmax(step.logits);
+      const steps = [...beginning.steps, { ...step, logProbs }];
+      // twice the beam: even if half of them end here, the other half fills it again
+      const next = length <= prefix.length ? [prefix[length - 1]] : largest(logProbs, 2 * beamSize);
+      return next.map((id) => {
+        const logProb = beginning.logProb + logProbs[id];
+        return { ids: [...beginning.ids, id], logProb, score: logProb / factor, cache, steps };
+      });
+    });
+    candidates.sort((a, b) => b.logProb - a.logProb);
+    const ends = ({ ids }) => ids.at(-1) === EOS_ID || length === limit;
+    const ended = candidates.slice(0, beamSize).filter(ends);
+    open = candidates.filter((one) => !ends(one)).slice(0, beamSize);
+    finished = [...finished, ...ended].sort((a, b) => b.score - a.score);
+    yield { open, ended, finished: finished.slice(0, beamSize) };
+    if (!open.length || (finished.length >= beamSize && finished[0].score >= open[0].score)) return;
   }
-  finished.sort((a, b) => b.score - a.score);
-  return finished.map(({ ids, logProb, score }) => ({ ids, logProb, score }));
 }

@@ -8,12 +8,12 @@ class SubwordTokenizer {
    * charsmap: bytes that say which letters are written as which others, such as "ﬁ" as "fi": the length of a trie in
    * four bytes, the trie, and the replacements, each of which ends in a zero.
    */
-  constructor(pieces, charsmap) {
+  constructor({ pieces, charsmap }) {
     this.pieces = pieces;
     this.ids = new Map(pieces.map((piece, id) => [piece, id]).slice(EOS_ID + 1)); // nobody can type a special
-    const size = new Uint32Array(charsmap.slice(0, 4).buffer)[0];
-    this.trie = new Uint32Array(charsmap.slice(4, 4 + size).buffer);
-    this.replacements = charsmap.subarray(4 + size);
+    const size = new Uint32Array(charsmap, 0, 1)[0];
+    this.trie = new Uint32Array(charsmap, 4, size / 4);
+    this.replacements = new Uint8Array(charsmap, 4 + size);
   }
 
   /** Cut a sentence into pieces: {tokens, ids}, both from <sos> to <eos>. Letters that nobody learned are <unk>. */
@@ -33,37 +33,27 @@ class SubwordTokenizer {
     return { tokens: ["<sos>", ...tokens, "<eos>"], ids: [SOS_ID, ...ids, EOS_ID] };
   }
 
-  /** Put ids together to a sentence, up to the first <eos>. */
+  /** Put ids together to a sentence. */
   decode(ids) {
-    const end = ids.indexOf(EOS_ID);
-    const written = ids.slice(0, end < 0 ? ids.length : end).filter((id) => id !== SOS_ID && id !== PAD_ID);
+    const written = ids.filter((id) => ![PAD_ID, SOS_ID, EOS_ID].includes(id));
     const text = written.map((id) => (id === UNK_ID ? " ⁇ " : this.pieces[id])).join("");
     return text.replace(/^▁+/, "").replaceAll("▁", " ");
   }
 
   /** Write a sentence with the letters of the table, one ▁ for any number of spaces, and a ▁ at its beginning. */
   normalize(sentence) {
-    const bytes = new TextEncoder().encode(sentence);
-    const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
-    let text = "▁", afterSpace = true;
+    const bytes = new TextEncoder().encode(sentence), written = [];
     for (let i = 0; i < bytes.length; ) {
-      let [end, start] = this.longestKey(bytes, i);
-      let piece;
-      if (end) {
-        piece = decoder.decode(this.replacements.subarray(start, this.replacements.indexOf(0, start)));
-      } else {
-        for (end = i + 1; (bytes[end] & 0xc0) === 0x80; ) end++; // to where the next character begins
-        piece = decoder.decode(bytes.subarray(i, end));
-      }
-      if (afterSpace) piece = piece.replace(/^ +/, "");
-      if (piece) afterSpace = piece.endsWith(" ");
-      text += piece;
-      i = end;
+      const [end, start] = this.longestKey(bytes, i);
+      if (end) written.push(...this.replacements.subarray(start, this.replacements.indexOf(0, start)));
+      else written.push(bytes[i]);
+      i = end ?? i + 1;
     }
-    return text.replaceAll(" ", "▁").replace(/▁+$/, "");
+    const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(new Uint8Array(written));
+    return `▁${text.replace(/ +/g, " ").replace(/^ /, "").replaceAll(" ", "▁")}`.replace(/▁+$/, "");
   }
 
-  /** Walk the trie along the bytes: where the longest key that begins at `i` ends, and where its replacement begins. */
+  /** Walk the trie along the bytes: [where the longest key that begins at `i` ends, where its replacement begins]. */
   longestKey(bytes, i) {
     const children = (unit) => (unit >>> 10) << ((unit & 0x200) >>> 6);
     let node = children(this.trie[0]), longest = [];
@@ -79,16 +69,11 @@ class SubwordTokenizer {
 
   /** Join the two neighbours that were learned first, the left-most of equals, until no two make a piece. */
   merge(symbols) {
-    const learned = (i) => this.ids.get(symbols[i] + symbols[i + 1]) ?? Infinity;
-    const ranks = symbols.slice(1).map((_, i) => learned(i)); // of each symbol with the next
     for (;;) {
-      let first = 0;
-      for (let i = 1; i < ranks.length; i++) if (ranks[i] < ranks[first]) first = i;
-      if (!(ranks[first] < Infinity)) return symbols;
+      const learned = symbols.slice(1).map((symbol, i) => this.ids.get(symbols[i] + symbol) ?? Infinity);
+      const first = learned.reduce((best, id, i) => (id < learned[best] ? i : best), 0);
+      if (!(learned[first] < Infinity)) return symbols;
       symbols.splice(first, 2, symbols[first] + symbols[first + 1]);
-      ranks.splice(first, 1);
-      if (first > 0) ranks[first - 1] = learned(first - 1);
-      if (first < ranks.length) ranks[first] = learned(first);
     }
   }
 }

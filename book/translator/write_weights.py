@@ -1,7 +1,9 @@
 """Write what the page "Try it" loads: the shipped model's weights as scripts, and the scripts beside this file.
 
 A page that was opened from a disk may not fetch anything, but it may load scripts. So the weights are text in scripts,
-a megabyte each, which is also how the page knows how far it has come. `make book` calls this; it needs numpy only.
+a megabyte each, which is also how the page knows how far it has come. They stay in half precision: int8 would halve
+them, but change the translations of 37 in 1,000 sentences (`python benchmarks/translator_page.py`). `make book` calls
+this; it needs numpy only.
 """
 
 import base64
@@ -66,17 +68,17 @@ def packed(path: Path) -> bytes:
     sentencepiece = fields(base64.b64decode(json.loads(about["tokenizers"])["src"]["subwords"]))
     pieces = [dict(fields(value))[1].decode() for number, value in sentencepiece if number == PIECES]
     normalizer = dict(fields(dict(sentencepiece)[NORMALIZER]))
+    charsmap = normalizer[CHARSMAP] + bytes(-len(normalizer[CHARSMAP]) % 4)  # numbers begin at multiples of 4
     header = {
         "config": json.loads(about["config"]),
         "search": json.loads(about["notes"])["search"],
         "pieces": pieces,
-        "charsmap": len(normalizer[CHARSMAP]),
-        "shapes": {name: tensor.shape for name, tensor in tensors.items()},
+        "charsmap": len(charsmap),
+        "sizes": {name: tensor.size for name, tensor in tensors.items()},
     }
     body = b"".join(tensor.tobytes() for tensor in tensors.values())
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 4)
-    charsmap = normalizer[CHARSMAP] + bytes(-len(normalizer[CHARSMAP]) % 4)  # numbers begin at multiples of 4
     return struct.pack("<I", len(text)) + text + charsmap + body
 
 
@@ -90,7 +92,7 @@ def write(folder: Path) -> None:
     for old in folder.glob("weights_*.js"):
         old.unlink()
     for number, part in enumerate(parts):
-        (folder / f"weights_{number:02}.js").write_text(f'receiveWeights({number}, "{part}");\n', encoding="ascii")
+        (folder / f"weights_{number:02}.js").write_text(f'receiveWeights("{part}");\n', encoding="ascii")
     notebook = ROOT / "transformer_lib" / "notebook"
     viewer, style = ((notebook / f"viewer.{kind}").read_text(encoding="utf-8") for kind in ("js", "css"))
     source = "\n".join((HERE / f"{name}.js").read_text(encoding="utf-8") for name in WORKER)
