@@ -1,0 +1,132 @@
+"""The workflows on GitHub do what README and Makefile say, in versions that pyproject.toml allows, with few rights."""
+
+import itertools
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+yaml = pytest.importorskip("yaml", reason="PyYAML, which comes with JupyterLab, is not installed")
+tomllib = pytest.importorskip("tomllib", reason="Python 3.10 reads no TOML")
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+# only where something is published, and in no job that runs code of ours
+MAY_WRITE = {("book", "publish"): {"pages", "id-token"}, ("release", "publish"): {"id-token"}}
+
+
+def parsed(path):
+    return yaml.load(path.read_text("utf-8"), yaml.BaseLoader)  # whose "on" and "3.10" stay what they are
+
+
+def jobs():
+    return [(path.stem, name, job) for path in WORKFLOWS for name, job in parsed(path)["jobs"].items()]
+
+
+each_job = pytest.mark.parametrize(
+    ("workflow", "name", "job"), [pytest.param(*job, id="-".join(job[:2])) for job in jobs()]
+)
+project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def commands(job):
+    """The words of each command that a job runs."""
+    text = "\n".join(step["run"] for step in job["steps"] if "run" in step).replace("\\\n", " ")
+    return [shlex.split(line) for line in text.splitlines() if line.strip()]
+
+
+def pythons(job):
+    versions = job.get("strategy", {}).get("matrix", {}).get("python", [])
+    return versions + [
+        step["with"]["python-version"]
+        for step in job["steps"]
+        if "python-version" in step.get("with", {}) and "$" not in step["with"]["python-version"]
+    ]
+
+
+def test_there_are_workflows_for_what_keeps_the_project_alive():
+    assert {path.stem for path in WORKFLOWS} == {"tests", "book", "release", "links"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: path.name)
+def test_every_file_can_be_read_and_knows_no_secret(path):
+    assert parsed(path)
+    assert not re.search(r"secrets\.|GITHUB_TOKEN|password", path.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_may_read_and_stops_what_is_out_of_date(path):
+    workflow = parsed(path)
+    assert workflow["permissions"] == {"contents": "read"}
+    assert "group" in workflow["concurrency"]
+    assert "pull_request_target" not in workflow["on"]
+
+
+@each_job
+def test_a_job_ends_has_few_rights_and_pins_what_it_uses(workflow, name, job):
+    assert int(job["timeout-minutes"]) <= 90
+    rights = job.get("permissions", {})
+    assert set(rights) == MAY_WRITE.get((workflow, name), set())
+    assert not (rights and commands(job))
+    for step in job["steps"]:
+        assert "uses" not in step or re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"])
+        if step.get("uses", "").startswith("actions/checkout@"):
+            assert step["with"]["persist-credentials"] == "false"
+
+
+@each_job
+def test_the_commands_and_files_that_a_job_names_exist(workflow, name, job):
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    for words in commands(job):
+        if words[0] == "make":
+            assert set(words[1:]) <= targets
+        for option, value in itertools.pairwise(words):
+            if option in ("--ignore", "--conf-dir") or (option == "-c" and value.endswith(".txt")):
+                assert (ROOT / value).exists()
+    for step in job["steps"]:
+        if cached := step.get("with", {}).get("cache-dependency-path"):
+            assert (ROOT / cached).is_file()
+
+
+def test_other_systems_run_what_the_readme_says_and_the_tests_that_make_test_runs():
+    job = parsed(ROOT / ".github" / "workflows" / "tests.yml")["jobs"]["systems"]
+    without_torch = [words for words in commands(job) if words[-1] != "torch"]
+    install, test = (" ".join(words[1:]) for words in without_torch)
+    readme = (ROOT / "README.md").read_text("utf-8").replace('"', "")
+    assert f".venv/bin/python {install}\n" in readme and f".venv\\Scripts\\python {install}\n" in readme
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for part in test.removeprefix("-m pytest ").split(" --nbval-lax "):
+        assert part in makefile
+
+
+def test_the_pythons_are_those_that_the_package_is_for():
+    tested = {version for _, _, job in jobs() for version in pythons(job)}
+    named = {name.split(" :: ")[-1] for name in project["classifiers"] if re.search(r":: 3\.\d+$", name)}
+    assert tested == named
+    assert min(tested, key=Version) == project["requires-python"].removeprefix(">=")
+
+
+def test_colabs_versions_are_allowed():
+    bounds = {need.name: need.specifier for need in map(Requirement, project["dependencies"])}
+    pins = [Requirement(line) for line in (ROOT / ".github" / "colab.txt").read_text("utf-8").splitlines()[1:]]
+    for pin in pins:
+        (version,) = (part.version.removesuffix(".*") for part in pin.specifier)
+        assert bounds.get(pin.name, SpecifierSet()).contains(version)
+    assert {"torch", "numpy", "spacy", "ipython", "ipywidgets"} == {pin.name for pin in pins}
+
+
+def test_the_version_is_the_same_everywhere_and_has_its_changes_listed():
+    version = project["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+    assert re.search(rf"^## {re.escape(version)}\b", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+
+
+def test_issue_forms_ask_what_runs_where():
+    forms = list((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+    assert forms
+    for path in forms:
+        assert "`transformer-lib info`" in "".join(part["attributes"]["label"] for part in parsed(path)["body"])
