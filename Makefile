@@ -32,7 +32,7 @@ define RUN_EACH
 done && printf '%-32s            %4d s\n' "in all" $$(($$(date +%s) - began))
 endef
 
-.PHONY: help notebooks book test check test-faults lab train bench lint outputs repository clean
+.PHONY: help notebooks book test check test-faults test-devices test-versions lab train bench lint outputs repository clean
 
 help:
 	@echo "make notebooks   run the whole series on the embedded corpus; a book of it in build/notebooks/book/"
@@ -40,6 +40,8 @@ help:
 	@echo "make check       run the library's own tests"
 	@echo "make test        run every test: ruff, pytest, and the notebooks through nbval"
 	@echo "make test-faults break files, disks and processes thousands of times, and print a table of what was lost"
+	@echo "make test-devices    tests, exercises and series on a stand-in for GPUs: CUDA, an old one (T4), Apple's; two tables"
+	@echo "make test-versions   tests and series with every Python there is, and the lowest, pinned and newest packages"
 	@echo "make lab         open the series in JupyterLab"
 	@echo "make train       train, score and try a small model; a picture of its attention in build/"
 	@echo "make bench       measure how fast training and translation are, on Multi30k; JSON in build/"
@@ -86,6 +88,12 @@ test: $(READY)
 test-faults: $(READY)
 	$(BIN)/python -m pytest -m faults tests
 
+test-devices: $(READY)
+	$(BIN)/python tests/project/test_devices.py
+
+test-versions: $(READY)
+	$(BIN)/python tests/project/versions.py
+
 lab: $(READY)
 	$(BIN)/jupyter lab notebooks
 
@@ -93,11 +101,12 @@ train: $(READY)
 	$(TRAIN_SMALL)
 	$(BIN)/transformer-lib translate --model $(MODEL) --beam-size 4 --attention build/attention.png "Der Mann hebt den roten Ball auf."
 
-bench: $(READY)
+bench: $(READY) book
 	$(BIN)/python benchmarks/translation.py --output build/translation.json
 	$(BIN)/python benchmarks/training.py --output build/training.json
 	$(BIN)/python benchmarks/curves.py --output build/curves.json
 	$(BIN)/python benchmarks/fast.py --output build/fast.json
+	$(BIN)/python benchmarks/translator_page.py --output build/translator_page.json
 
 lint: $(READY)
 	$(BIN)/ruff check --fix .

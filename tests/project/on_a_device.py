@@ -1,0 +1,296 @@
+"""What must hold on every kind of device; `test_devices.py` runs this file on the stand-in, as each of them."""
+
+import importlib
+import inspect
+import textwrap
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import PAIRS
+from standin_device import KIND, OPS, SEEN, SYNCS, There
+
+from transformer_lib import LanguageModelConfig, Transformer, TransformerConfig, TransformerLanguageModel
+from transformer_lib.checkpoint import load_model
+from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset, tensors_of
+from transformer_lib.data.corpora import load_corpus
+from transformer_lib.data.tokenizers import WordTokenizer
+from transformer_lib.exercises import check
+from transformer_lib.fast.attention import ReadableAttention, fused_attention_is_right
+from transformer_lib.fast.swap import parts_for, twin
+from transformer_lib.fast.worker import Worker
+from transformer_lib.inference import search, translator
+from transformer_lib.inference.kv_cache import CachedAttention, can_cache
+from transformer_lib.inference.translator import Translator
+from transformer_lib.language_model.generator import TextGenerator
+from transformer_lib.language_model.stream import StreamTokenizer, make_stream
+from transformer_lib.model import embeddings, masks
+from transformer_lib.training.device import pick_device, seed_everything
+from transformer_lib.training.loop import evaluate, train_epoch
+from transformer_lib.training.loss import sequence_loss
+from transformer_lib.training.optimizer import MovingAverage, make_optimizer
+from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import fit
+
+SENTENCES = [pair.src for pair in load_corpus("sample")["val"][:16]]
+NOTEBOOKS = [f"{number:02}" for number in range(15)]
+
+
+def make_data():
+    dataset = make_dataset(PAIRS, WordTokenizer("de"), WordTokenizer("en"))
+    build_vocabularies(dataset, min_freq=1)
+    return dataset
+
+
+def make_model(dataset, device, **changes):
+    """The same weights on every device."""
+    seed_everything(0)
+    sizes = (len(tokenizer.vocab) for tokenizer in dataset.tokenizers.values())
+    small = {"d_model": 32, "num_heads": 4, "d_ff": 64, "num_layers": 2, "dropout": 0.0, "max_len": 64, **changes}
+    return Transformer(TransformerConfig(*sizes, **small)).to(device)
+
+
+def make_generator(device):
+    tokenizer = StreamTokenizer("en")
+    tokenizer.build_vocab([make_stream([pair.tgt for pair in PAIRS], tokenizer).tokens], 1)
+    seed_everything(0)
+    config = LanguageModelConfig(len(tokenizer.vocab), d_model=16, num_heads=2, d_ff=32, max_len=9)
+    return TextGenerator(TransformerLanguageModel(config).to(device), tokenizer)
+
+
+def test_the_library_picks_it(monkeypatch):
+    assert pick_device().type == SEEN.type
+    if SEEN.type == "cuda":
+        monkeypatch.setenv("WORLD_SIZE", "2")  # and no LOCAL_RANK, as some ways to start processes leave it
+        assert pick_device() == SEEN
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_a_model_computes_what_it_computes_on_a_cpu(positions):
+    dataset = make_data()
+    (batch,) = BucketBatches(dataset, batch_size=8)
+    model, here = (make_model(dataset, device, positions=positions).eval() for device in (SEEN, "cpu"))
+    src, tgt = tensors_of(batch, ["src", "tgt"], SEEN)
+    torch.testing.assert_close(model(src, tgt).cpu(), here(*batch))
+    assert evaluate(model, [batch]) == pytest.approx(evaluate(here, [batch]), rel=1e-5)
+    for found, expected in zip(model.attention_maps(src, tgt), here.attention_maps(*batch), strict=True):
+        torch.testing.assert_close([one.cpu() for one in found], expected)
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_searches_find_what_they_find_on_a_cpu(use_cache):
+    here, there = Translator.load(), Translator.load(device=SEEN)
+    for beam_size in (1, 4):
+        found = there.translate(SENTENCES[:4], beam_size, use_cache=use_cache)
+        assert [str(one) for one in found] == here(SENTENCES[:4], beam_size)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "sgd"])
+def test_a_training_learns_what_it_learns_on_a_cpu(optimizer, tmp_path):
+    dataset, losses = make_data(), []
+    recipe = Recipe(epochs=2, batch_size=4, optimizer=optimizer, rdrop_weight=1.0, ema_decay=0.9, label_smoothing=0.1)
+    for device in (SEEN, "cpu"):
+        model = make_model(dataset, device)
+        losses += [fit(model, dataset, dataset, recipe, tmp_path / str(device), log=lambda line: None).val_loss]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    for folder in (str(SEEN), "cpu"):  # each goes on with what the other has left, and anybody can load it
+        assert not isinstance(load_model(tmp_path / folder).model.output.weight, There)
+    (tmp_path / "cpu").rename(tmp_path / "swapped")
+    model, longer = make_model(dataset, SEEN), replace(recipe, epochs=3)
+    assert len(fit(model, dataset, dataset, longer, tmp_path / "swapped", True, log=lambda line: None).val_loss) == 3
+    assert isinstance(model.output.weight, There)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "sgd"])
+@pytest.mark.skipif(KIND != "old", reason="computes in bfloat16, which does not overflow")
+def test_a_first_step_that_overflows_is_skipped_without_a_warning(optimizer):
+    dataset = make_data()
+    model = make_model(dataset, SEEN)
+    hook = model.output.bias.register_hook(lambda gradient: hook.remove() or gradient * torch.inf)
+    recipe = Recipe(epochs=1, batch_size=4, optimizer=optimizer, precision="bfloat16")
+    assert fit(model, dataset, dataset, recipe, log=lambda line: None).skipped_steps == 1
+
+
+def test_a_language_model_writes_on():
+    text = make_generator(SEEN)("A dog", 12, seed=1)
+    assert text.startswith("A dog") or text.startswith("a dog")
+
+
+def there(answer):
+    """Return an answer that is computed on the device."""
+    if isinstance(answer, torch.Tensor):
+        return answer.to(SEEN) if KIND != "mps" or answer.dtype != torch.float64 else answer
+    if type(answer) in (list, tuple):
+        return type(answer)(map(there, answer))
+    if inspect.isfunction(answer) and not inspect.isgeneratorfunction(answer):
+        return lambda *given, **named: there(answer(*given, **named))
+    return answer
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_checks_take_answers_from_the_device(notebook):
+    answers = importlib.import_module(f"exercise_answers.notebook_{notebook}")
+    for name, rights in answers.RIGHT.items():
+        for right in rights:
+            assert check(name, *map(there, right))
+    for name, wrongs in answers.WRONG.items():
+        for wrong, hint in wrongs:
+            verdict = check(name, *map(there, wrong if isinstance(wrong, tuple) else (wrong,)))
+            assert not verdict and hint in verdict.message, verdict
+
+
+def test_a_check_gives_random_numbers_back(monkeypatch):
+    backend, given_back = getattr(torch, SEEN.type), []
+    monkeypatch.setattr(backend, "set_rng_state", lambda *state: given_back.append(state))
+    check("03.1", lambda *given: None)
+    assert given_back
+
+
+def test_where_fused_attention_is_wrong_the_translations_are_right(monkeypatch):
+    assert fused_attention_is_right(SEEN) == (KIND != "mps")
+    here, translations = Translator.load()(SENTENCES), Translator.load(device=SEEN)
+    assert translations(SENTENCES) == here
+    if KIND == "mps":
+        swapped = twin(translations.model, parts_for(SEEN))
+        assert isinstance(swapped.decoder.layers[0].cross_attn, ReadableAttention) and can_cache(swapped)
+        monkeypatch.setattr(translator, "parts_for", lambda device: {})
+        assert translations(SENTENCES) != here  # or this test would show nothing
+
+
+# What makes the host wait. A wait costs some 20 µs and, worse, lets the GPU run out of work.
+
+
+def count(action):
+    SYNCS.clear(), OPS.clear()
+    action()
+    return sum(SYNCS.values()), sum(OPS.values())
+
+
+def of_one_step(action):
+    """Count the waits and launches of one more step."""
+    few, many = count(lambda: action(4)), count(lambda: action(12))
+    return [(more - less) / 8 for less, more in zip(few, many, strict=True)]
+
+
+def of_a_training(**recipe):
+    dataset, recipe = make_data(), Recipe(**recipe)
+    model = make_model(dataset, SEEN)
+    optimizer = make_optimizer(model, recipe)
+    average = MovingAverage(model, recipe.ema_decay) if recipe.ema_decay else None
+    batches = list(BucketBatches(dataset, batch_size=1, device=SEEN)) * 2
+    how = {"rdrop_weight": recipe.rdrop_weight, "average": average, "worker": Worker(model, ids_are_known=True)}
+    train_epoch(model, batches[:1], optimizer, **how)  # makes the optimiser's state
+    return of_one_step(lambda steps: train_epoch(model, batches[:steps], optimizer, **how))
+
+
+def of_a_part(name):
+    """Count for an update of the moving average, or Muon's."""
+    model = make_model(make_data(), SEEN)
+    if name == "average":
+        average = MovingAverage(model, 0.99)
+        return of_one_step(lambda steps: [average.update_parameters(model) for _ in range(steps)])
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    muon, _ = make_optimizer(model, Recipe(optimizer="muon")).optimizers
+    return of_one_step(lambda steps: [muon.step() for _ in range(steps)])
+
+
+def of_a_search(beam_size):
+    there = Translator.load(device=SEEN)
+    there(SENTENCES[:1])
+    lengths = []
+    found = count(lambda: lengths.extend(len(one.tgt_tokens) for one in there.translate(SENTENCES, beam_size)))
+    return [number / max(lengths) for number in found]
+
+
+def of_a_text():
+    generator = make_generator(SEEN)
+    return of_one_step(lambda steps: generator("A dog", steps, seed=1))
+
+
+STEPS = {  # what a step is of: how to count, and at most how many waits and launches it may have
+    "training, AdamW": (lambda: of_a_training(), 0, 600),
+    "training, Muon, R-Drop, average": (
+        lambda: of_a_training(optimizer="muon", rdrop_weight=1, ema_decay=0.9),
+        0,
+        1500,
+    ),
+    "moving average": (lambda: of_a_part("average"), 0, 90),
+    "Muon": (lambda: of_a_part("muon"), 0, 750),
+    "greedy search": (lambda: of_a_search(1), 5, 150),
+    "beam search": (lambda: of_a_search(4), 9, 190),
+    "generating": (of_a_text, 2, 35),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_makes_the_host_wait_no_more_than_it_must(name, request):
+    measure, most_waits, most_launches = STEPS[name]
+    waits, launches = measure()
+    request.node.user_properties.append((name, f"{waits:.1f}, {launches:,.0f}"))
+    assert waits <= most_waits, SYNCS
+    assert launches <= most_launches or SEEN.type == "mps", OPS  # where Adam is not fused
+
+
+# Mistakes with devices, made by hand: on a CPU nobody notices.
+
+
+@contextmanager
+def mistaken(function, right, wrong):
+    """Let a function of the library have a mistake for a while."""
+    function = inspect.unwrap(function)
+    source = textwrap.dedent(inspect.getsource(function))
+    source = source[source.index("def ") :]
+    assert right in source, "the library has changed: make this mistake elsewhere"
+    made = {}
+    exec(source.replace(right, wrong), function.__globals__, made)
+    before, function.__code__ = function.__code__, made[function.__name__].__code__
+    try:
+        yield
+    finally:
+        function.__code__ = before
+
+
+def translate(device):
+    dataset = make_data()
+    translator = Translator(make_model(dataset, device), *dataset.tokenizers.values())
+    for beam_size in (1, 3):
+        translator.translate([pair.src for pair in PAIRS], beam_size)
+
+
+def train(device):
+    dataset = make_data()
+    model, batches = make_model(dataset, device), [tuple(batch) for batch in BucketBatches(dataset, batch_size=4)]
+    train_epoch(model, batches, make_optimizer(model, Recipe()), average=MovingAverage(model, 0.9))
+    evaluate(model, batches)
+
+
+def generate(device):
+    make_generator(device)("A dog", 3, seed=1)
+
+
+MISTAKES = [
+    (masks.causal_mask, "device=device", "device=None", train),
+    (embeddings._PositionalEncoding.forward, "[:length]", "[:length].cpu()", train),
+    (train_epoch, ", device=device", "", train),
+    (evaluate, ", device=device", "", train),
+    (tensors_of, ".to(device, non_blocking=True)", "", train),
+    (sequence_loss, "targets.flatten()", "targets.flatten().cpu()", train),
+    (MovingAverage.update_parameters, "lerp_(weights", "lerp_(weights.cpu()", train),
+    (Translator._batch, ".to(self._device)", "", translate),
+    (search.greedy_search, ", device=src.device", "", translate),
+    (search.beam_search, ", device=src.device", "", translate),
+    (search._length_limits, "limits.clamp(", "limits.cpu().clamp(", translate),
+    (CachedAttention.select, "index_select(0, rows)", "index_select(0, rows.cpu())", translate),
+    (TextGenerator.__call__, ", device=device", "", generate),
+    (TextGenerator.__call__, "torch.Generator(device)", "torch.Generator()", generate),
+]
+
+
+@pytest.mark.parametrize(("function", "right", "wrong", "action"), MISTAKES)
+def test_the_stand_in_sees_mistakes_that_a_cpu_does_not(function, right, wrong, action):
+    with mistaken(function, right, wrong):
+        action("cpu")
+        with pytest.raises((RuntimeError, TypeError), match="device"):
+            action(SEEN)

@@ -1,0 +1,96 @@
+"""The library, its exercises and the series on devices that this machine lacks: `standin_device.py`, as each of three.
+
+`make test` runs a part of it; `make test-devices`, which runs this file as a program, runs all, and prints two tables.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+KINDS = {"cuda": "NVIDIA's", "old": "NVIDIA's, old (T4)", "mps": "Apple's"}
+IN_SMALL = {  # where they differ; the exercises of two notebooks stand for the others'
+    "cuda": "not checks_take or 03 or 05",
+    "old": "overflows or learns or picks",
+    "mps": "fused or random or picks or checks_take and 03 or learns and muon or generate",
+}
+ELSEWHERE = {"test_cli.py", "test_distributed.py", "test_package.py"}  # start processes, which know no stand-in
+STARTUP = "import standin_device\nstandin_device.install()\n"  # of a notebook's kernel
+
+
+def run(kind, folder, *what):
+    """Run tests and notebooks on the stand-in.
+
+    Returns:
+        What ``read_report`` does, and what was printed.
+    """
+    startup = folder / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "stand_in.py").write_text(STARTUP, encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment |= {"STANDIN": kind, "IPYTHONDIR": str(folder), "PYTHONPATH": str(ROOT / "tests")}
+    environment |= {"TRANSFORMER_LIB_FAST_DEV_RUN": "1", "OMP_NUM_THREADS": "1"}
+    report = folder / "report.xml"
+    options = ["-p", "standin_device", "--nbval-lax", "-q", f"--junitxml={report}", "-o", "junit_family=xunit1"]
+    command = [sys.executable, "-m", "pytest", *options, *map(str, what)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, encoding="utf-8")
+    return *read_report(report), done.stdout + done.stderr
+
+
+def read_report(report):
+    """Return how many tests and cells passed or not, what they noted down, and the names of those that failed."""
+    counts, notes, failures = Counter(), {}, []
+    for case in ElementTree.parse(report).iter("testcase"):
+        noted = {one.get("name"): one.get("value") for one in case.iter("property")}
+        what = "cells" if case.get("name").startswith("Cell ") else "tests"
+        failed = case.find("failure") is not None or case.find("error") is not None
+        if case.find("skipped") is None:
+            counts[what, "failed" if failed else "passed"] += 1
+            counts["used"] += not failed and noted.pop("operations", "0") != "0"
+        failures += [f"{case.get('classname')}::{case.get('name')}"] * failed
+        notes |= {name: value for name, value in noted.items() if name != "operations"}
+    return counts, notes, failures
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_works_on_a_device_like(kind, tmp_path):
+    notebook = [ROOT / "notebooks" / "06_translating.ipynb"] if kind == "cuda" else []
+    found, _, _, printed = run(kind, tmp_path, ROOT / "tests/project/on_a_device.py", *notebook, "-k", IN_SMALL[kind])
+    assert found["tests", "passed"] and not found["tests", "failed"] + found["cells", "failed"], printed
+    assert bool(notebook) == bool(found["cells", "passed"])
+
+
+def passed_of(counts, what):
+    passed = counts[what, "passed"]
+    return f"{passed:,} of {passed + counts[what, 'failed']:,}"
+
+
+def main():
+    """Run everything, and print the two tables."""
+    tests = [path for path in sorted((ROOT / "tests").glob("test_*.py")) if path.name not in ELSEWHERE]
+    tests += [ROOT / "tests/project/on_a_device.py", ROOT / "tests/project/test_exercises.py"]
+    notebooks = sorted((ROOT / "notebooks").rglob("[0-9]*.ipynb"))
+    options = ["--numprocesses", "2", "--dist", "loadfile"]
+    rows, failed, steps = [], [], {}
+    for kind, name in KINDS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            found, steps[kind], failures, _ = run(kind, Path(folder), *tests, *notebooks, *options)
+        numbers = [passed_of(found, what) for what in ("cells", "tests")]
+        rows.append(f"| {name} | {' | '.join(numbers)} | {found['used']:,} |")
+        failed += [f"{kind}  {failure}" for failure in failures]
+    print("| device | cells passed | tests passed | that computed on it |", "|---|---|---|---|", *rows, sep="\n")
+    print("\n| waits and launches a step | " + " | ".join(KINDS.values()) + " |\n|---|---|---|---|")
+    for step in steps["cuda"]:
+        print(f"| {step} | " + " | ".join(steps[kind].get(step, "") for kind in KINDS) + " |")
+    print("", *failed, sep="\n")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

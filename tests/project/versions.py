@@ -1,0 +1,88 @@
+"""The core's tests and the notebooks, in small, with every Python that there is and three sets of dependencies.
+
+`make test-versions` runs all; `python tests/project/versions.py 3.12:pinned tests/test_fast.py` one row, in part. Where
+PyPI's torch is a CUDA build of several GB, PyTorch's own index has a smaller one:
+`PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu`.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from test_devices import ROOT, passed_of, read_report
+
+BUILD = ROOT / "build" / "versions"
+SETS = {"lowest": ["--constraint", BUILD / "lowest.txt"], "pinned": ["--constraint", "constraints.txt"], "newest": []}
+ABOUT = "import sys, numpy, torch; print(sys.version.split()[0], torch.__version__, numpy.__version__, sep=' | ')"
+
+
+def pythons():
+    """Find Pythons on the path and pyenv's: the command of each, by its version."""
+    found = {}
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.*/bin/python")
+    for command in (sys.executable, *(shutil.which(f"python3.{minor}") for minor in range(10, 20)), *sorted(pyenv)):
+        asked = [command, "-c", "import sys; print(*sys.version_info[:2], sep='.')"]
+        told = subprocess.run(asked, capture_output=True, text=True) if command else None
+        if told and not told.returncode and int(told.stdout.split(".")[1]) >= 10:
+            found.setdefault(told.stdout.strip(), command)
+    return dict(sorted(found.items(), key=lambda item: int(item[0].split(".")[1])))
+
+
+def write_lowest():
+    """Write constraints that are pyproject.toml's lower bounds."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    bounds = re.findall(r'"([\w.-]+)>=([\w.]+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (BUILD / "lowest.txt").write_text("".join(f"{name}=={bound}\n" for name, bound in dict(bounds).items()))
+
+
+def cell(version, command, dependencies, *what):
+    """Return a row of the table, and the names of what failed."""
+    folder = BUILD / f"{version}-{dependencies}"
+    start, python = f"| {version} | {dependencies} |", folder / "bin" / "python"
+    if not (folder / "ready").exists():
+        subprocess.run([command, "-m", "venv", "--clear", folder], check=True)
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *SETS[dependencies]]
+        done = subprocess.run([*pip, "--editable", ".[notebooks,test]"], cwd=ROOT, capture_output=True, text=True)
+        if done.returncode:
+            return f"{start} cannot be installed: {done.stderr.strip().splitlines()[-1][:100]} |  |  |  |", []
+        (folder / "ready").touch()
+    about = subprocess.run([python, "-c", ABOUT], capture_output=True, text=True).stdout.strip()
+    report = folder / "report.xml"
+    pytest = [python, "-m", "pytest", "-q", "--nbval-lax", f"--junitxml={report}", "-o", "junit_family=xunit1"]
+    pytest += [
+        "--numprocesses",
+        "2",
+        "--dist",
+        "loadfile",
+        "--ignore",
+        "tests/project",
+        *(what or ("tests", "notebooks")),
+    ]
+    environment = {**os.environ, "TRANSFORMER_LIB_FAST_DEV_RUN": "1", "OMP_NUM_THREADS": "1"}
+    with (folder / "log").open("w") as log:
+        subprocess.run(pytest, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+    counts, _, failed = read_report(report)
+    return f"{start} {about} | {passed_of(counts, 'tests')} | {passed_of(counts, 'cells')} |", failed
+
+
+def main():
+    """Run the cells that were asked for, or all."""
+    write_lowest()
+    there = pythons()
+    asked = sys.argv[1:2] or [f"{version}:{dependencies}" for version in there for dependencies in SETS]
+    print("| Python | dependencies | exactly | torch | numpy | tests passed | cells passed |\n|" + "---|" * 7)
+    everything = []
+    for one in asked:
+        version, dependencies = one.split(":")
+        row, failed = cell(version, there[version], dependencies, *sys.argv[2:])
+        print(row, flush=True)
+        everything += [f"{one}  {name}" for name in failed]
+    print(*everything, sep="\n")
+    return bool(everything)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
