@@ -26,7 +26,13 @@ TRAINS = {
     "13_the_recipe": ("train_translator(session.corpus", "folder/runs/sample-best"),
     "14_fast": ("train_in(processes)}", "temporary/*/model"),
 }
-READERS_OWN = {"02_attention", "04_the_transformer", "05_training", "09_the_paper"}  # loops in cells keep nothing
+READERS_OWN = {  # loops in cells keep nothing
+    "02_attention",
+    "04_the_transformer",
+    "05_training",
+    "09_the_paper",
+    "15_the_clinic",
+}
 WITHOUT_TRAINING = {
     "01_from_sentences_to_batches",
     "03_masks",

@@ -1,0 +1,169 @@
+"""Notebook 15: each of its tests tells the patients that it is meant for from the healthy model, and no healthy one."""
+
+import ast
+import json
+import math
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from transformer_lib.data.batches import build_vocabularies, make_dataset
+from transformer_lib.data.corpora import load_corpus
+from transformer_lib.data.tokenizers import WordTokenizer
+from transformer_lib.exercises import notebook_15
+from transformer_lib.exercises.notebook_15 import FAULTS, Patient
+from transformer_lib.model.masks import padding_mask
+from transformer_lib.model.transformer import Transformer
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "15_the_clinic.ipynb"
+CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+NUMBER = {case.fault: number for number, case in notebook_15._CASES.items()}
+ON_WEIGHTS = [NUMBER[name] for name in ("no eval", "hasty beam")]  # their models are healthy
+
+
+def rows_of_the_closing_table():
+    """Each fault on the list in the notebook's closing table, and the name of the test that decides."""
+    text = "".join("".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "markdown")
+    table = text.split("| you see | likely cause | the test that decides |")[1].split("\n\n")[0]
+    rows = [row.split("|")[2:4] for row in table.splitlines()[2:]]
+    return [
+        (fault, test)
+        for cause, decides in rows
+        for fault in re.findall("`([^`]+)`", cause)
+        for test in re.findall(r"`(\w+_test)`", decides)
+        if fault in FAULTS
+    ]
+
+
+@pytest.fixture(scope="module")
+def clinic():
+    """The names that the notebook's tests use, on a few short sentences, and a brief training for all patients."""
+    corpus = load_corpus("sample")
+    german, english = WordTokenizer("de"), WordTokenizer("en")
+    train_set, test_set = (make_dataset(corpus[split][:300], german, english) for split in ("train", "test"))
+    build_vocabularies(train_set, min_freq=1, joint=True)
+    pairs = [pair for pair, example in zip(corpus["test"], test_set.examples, strict=False) if len(example.src) == 8]
+    names = {
+        "torch": torch, "math": math, "Patient": Patient, "german": german, "english": english,
+        "train_set": train_set, "test_set": test_set, "V": len(english.vocab), "quick": False, "few_pairs": pairs[:8],
+        "sentences": [pair.src for pair in pairs[:8]], "session": SimpleNamespace(device=torch.device("cpu")),
+    }  # fmt: skip
+    for cell in CELLS:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code" and "%pip" not in source:
+            for node in ast.parse(source).body:
+                needed = isinstance(node, ast.FunctionDef) and re.fullmatch(r"more|log_prob|(?!my_)\w+_test", node.name)
+                if needed or ast.unparse(node).startswith(("probe =", "src, tgt =")):
+                    exec(compile(ast.Module([node], []), NOTEBOOK.name, "exec"), names)
+    names["patients"] = {}
+    for number in range(11):
+        patient = names["patients"][number] = Patient(number, german, english)
+        if number in ON_WEIGHTS:
+            patient.model.load_state_dict(names["patients"][0].model.state_dict())
+        else:
+            learn(patient, names["src"], names["tgt"])
+    return SimpleNamespace(**names)
+
+
+def learn(patient, src, tgt, steps=30):
+    torch.manual_seed(1)
+    optimizer = torch.optim.Adam(patient.model.parameters(), lr=3e-3, betas=(0.9, 0.98))
+    patient.model.train()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        patient.loss(src[:8], tgt[:8]).backward()
+        optimizer.step()
+
+
+def reading(clinic, test, number):
+    """What a test reads of a patient, as numbers and words in one list."""
+    found = getattr(clinic, test)(clinic.patients[number])
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+def differs(one, other):
+    """Whether two readings differ by more than rounding; a change that should be nothing counts from 1e-5 on."""
+    if isinstance(one, float):
+        return (abs(one) < 1e-5) != (abs(other) < 1e-5) or abs(one - other) > 0.2 * max(abs(one), abs(other), 0.1)
+    return one != other
+
+
+def test_every_fault_of_a_patient_has_its_row_and_its_test():
+    assert {fault for fault, _ in rows_of_the_closing_table()} >= set(NUMBER)
+
+
+@pytest.mark.parametrize(("fault", "test"), [row for row in rows_of_the_closing_table() if row[0] in NUMBER])
+def test_the_test_that_decides_tells_the_patient_from_the_healthy_one(clinic, fault, test):
+    healthy, patient = (reading(clinic, test, number) for number in (0, NUMBER[fault]))
+    assert any(differs(*pair) for pair in zip(healthy, patient, strict=True)), (healthy, patient)
+
+
+def test_the_healthy_one_passes_every_test(clinic):
+    assert clinic.future_test(clinic.patients[0]) == "·······x"
+    assert clinic.wanted_test(clinic.patients[0]) != "<sos>"
+    assert max(map(abs, clinic.padding_test(clinic.patients[0]))) < 1e-5
+    assert min(map(abs, clinic.source_test(clinic.patients[0]))) > 1e-3
+    assert clinic.company_test(clinic.patients[0]) < 1e-4
+    assert abs(clinic.start_test(clinic.patients[0]) - math.log(clinic.V)) < 1
+    assert clinic.count_test(clinic.patients[0])[1] == "+0"
+    assert clinic.overfit_test(clinic.patients[0]) < 0.1
+    assert clinic.twice_test(clinic.patients[0]) == clinic.search_test(clinic.patients[0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "test", "place"),
+    [
+        ("padding in the loss", "padding_test", 1),
+        ("mask upside down", "padding_test", 0),
+        ("mask upside down", "source_test", 0),
+        ("mask upside down", "source_test", 1),
+        ("positions along the batch", "source_test", 0),
+    ],
+)
+def test_two_readings_of_one_test_tell_faults_apart(clinic, fault, test, place):
+    healthy, patient = (reading(clinic, test, number)[place] for number in (0, NUMBER[fault]))
+    assert (abs(healthy) < 1e-5) != (abs(patient) < 1e-5), (healthy, patient)
+
+
+class _NoCausalMask(Transformer):
+    def decode(self, tgt, memory, memory_mask):
+        return self.output(self.decoder(self.tgt_embedding(tgt), memory, padding_mask(tgt, 1), memory_mask)[0])
+
+
+class _NoSourceMask(Transformer):
+    def encode(self, src):
+        mask = torch.ones_like(src, dtype=torch.bool)[:, None, None, :]
+        return self.encoder(self.src_embedding(src), mask)[0], mask
+
+
+def test_faults_that_no_patient_has_look_as_the_list_says(clinic):
+    without = {name: Patient(0, clinic.german, clinic.english) for name in ("causal mask", "source mask", "positions")}
+    without["causal mask"].model.__class__ = _NoCausalMask
+    without["source mask"].model.__class__ = _NoSourceMask
+    for embedding in (without["positions"].model.src_embedding, without["positions"].model.tgt_embedding):
+        embedding.positions.table.zero_()
+    assert clinic.future_test(without["causal mask"]) == "xxxxxxxx"
+    by_source, by_target = map(abs, clinic.padding_test(without["source mask"]))
+    assert by_source > 1e-4 > by_target
+    by_order, by_neighbour = map(abs, clinic.source_test(without["positions"]))
+    assert by_order < 1e-5 < by_neighbour
+    assert clinic.company_test(without["positions"]) < 1e-4
+
+
+@pytest.mark.parametrize("number", notebook_15._CASES)
+def test_the_line_that_the_check_shows_is_a_line_that_runs(number):
+    source = Path(notebook_15.__file__).read_text(encoding="utf-8").split("class _Case(")[0]
+    assert notebook_15._CASES[number].line in source
+
+
+def test_patients_differ_by_their_fault_alone_and_do_not_show_it(clinic):
+    """The same seed gives the same weights, so a difference between two curves is the fault's."""
+    healthy = Patient(0, clinic.german, clinic.english).model
+    for fault, number in NUMBER.items():
+        model = Patient(number, clinic.german, clinic.english).model
+        assert str(model) == str(healthy)
+        if fault != "no root of d_model":
+            torch.testing.assert_close(model.state_dict(), healthy.state_dict(), rtol=0, atol=0)
