@@ -5,6 +5,7 @@ import codecs
 import dataclasses
 import math
 import os
+import platform
 import shlex
 import sys
 import unicodedata
@@ -29,7 +30,7 @@ from transformer_lib.language_model.texts import TEXTS, load_text
 from transformer_lib.language_model.train import train_language_model
 from transformer_lib.model.config import PRESETS, TransformerConfig
 from transformer_lib.model.transformer import Transformer
-from transformer_lib.options import EXAMPLES, parser
+from transformer_lib.options import parser
 from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device
 from transformer_lib.training.loop import evaluate, perplexity
@@ -39,11 +40,12 @@ from transformer_lib.training.train_translator import train_translator
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 1 for an error, 2 for wrong usage (``__main__``: 130 for Ctrl-C)."""
-    functions = (train, translate, train_lm, generate, evaluate_model, export, download, info)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that knows no "ä" shows "?", and nothing is lost
             stream.reconfigure(errors="replace")
-    options = parser(dict(zip(EXAMPLES, functions, strict=True))).parse_args(arguments)
+    commands = {"train": train, "translate": translate, "train-lm": train_lm, "generate": generate}
+    commands |= {"evaluate": evaluate_model, "export": export, "download": download, "info": info}
+    options = parser(commands).parse_args(arguments)
     try:
         options.run(options)
     except BrokenPipeError:  # whoever reads the output has had enough, as `head` has
@@ -185,10 +187,10 @@ def info(options: argparse.Namespace) -> None:
     """Describe this installation, or a model."""
     if options.model is None:
         print(f"transformer-lib {transformer_lib.__version__}, torch {torch.__version__}, device {pick_device()}")
-        print(f"corpora   {', '.join(dict.fromkeys((*CORPORA, *TEXTS)))}; downloads are kept in {cache_folder()}")
-        print(
-            f"language model presets {', '.join(LANGUAGE_MODEL_RECIPES)}; translators (parameters, 10,000 types a side)"
-        )
+        print(f"Python {platform.python_version()} on {platform.platform()}")
+        print(f"corpora: {', '.join(dict.fromkeys((*CORPORA, *TEXTS)))}; downloads are kept in {cache_folder()}")
+        print(f"language model presets: {', '.join(LANGUAGE_MODEL_RECIPES)}")
+        print("translator presets, with their parameters (10,000 types a side):")
         for name in PRESETS:
             with torch.device("meta"):  # shapes without numbers
                 model = Transformer(TransformerConfig.preset(name, 10_000, 10_000))
