@@ -32,7 +32,7 @@ define RUN_EACH
 done && printf '%-32s            %4d s\n' "in all" $$(($$(date +%s) - began))
 endef
 
-.PHONY: help notebooks book test check test-faults test-devices test-versions lab train bench lint outputs repository clean
+.PHONY: help notebooks book test check test-faults test-devices test-versions lab train bench bench-gpu lint outputs repository clean
 
 help:
 	@echo "make notebooks   run the whole series on the embedded corpus; a book of it in build/notebooks/book/"
@@ -45,6 +45,7 @@ help:
 	@echo "make lab         open the series in JupyterLab"
 	@echo "make train       train, score and try a small model; a picture of its attention in build/"
 	@echo "make bench       measure how fast training and translation are, on Multi30k; JSON in build/"
+	@echo "make bench-gpu   what a GPU makes of it, in eight minutes; the same command goes on; JSON in build/"
 	@echo "make lint        format the code and fix what ruff can fix"
 	@echo "make outputs     run the series in full, on Multi30k, and store the outputs in the notebooks"
 	@echo "make repository URL=https://github.com/OWNER/NAME   put your repository's address wherever it is named"
@@ -107,6 +108,9 @@ bench: $(READY) book
 	$(BIN)/python benchmarks/curves.py --output build/curves.json
 	$(BIN)/python benchmarks/fast.py --output build/fast.json
 	$(BIN)/python benchmarks/translator_page.py --output build/translator_page.json
+
+bench-gpu: $(READY)
+	$(BIN)/python benchmarks/gpu.py
 
 lint: $(READY)
 	$(BIN)/ruff check --fix .

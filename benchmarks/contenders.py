@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import multiprocessing
+import os
 import platform
 import resource
 import statistics
@@ -90,7 +91,7 @@ def matrix_rates(device: torch.device) -> dict[str, float]:
 def _matrix_rate(dtype: torch.dtype, device: torch.device, seconds: float = 0.5) -> float:
     # shapes of the models; a GPU is only busy with larger ones
     sizes = [(2048, 256, 256), (2048, 256, 512), (2048, 512, 512), (512, 256, 4096)]
-    if device.type != "cpu":
+    if device.type != "cpu" and "TRANSFORMER_LIB_STAND_IN" not in os.environ:  # gpu.py --stand-in is a CPU
         sizes = [(4096, 4096, 4096), (8192, 8192, 8192)]
     best = 0.0
     for rows, inner, columns in sizes:

@@ -16,6 +16,7 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -26,9 +27,11 @@ from torch import nn
 from transformer_lib import Transformer, TransformerConfig, Translator, WordTokenizer, load_corpus
 from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset
 from transformer_lib.fast import swap
+from transformer_lib.fast.muon import BatchedMuon
 from transformer_lib.fast.worker import Worker
 from transformer_lib.inference import translator as translating
 from transformer_lib.model.attention import MultiHeadAttention
+from transformer_lib.training import optimizer as optimizing
 from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.loop import train_epoch
 from transformer_lib.training.optimizer import make_optimizer
@@ -57,7 +60,11 @@ def training_rows(device: torch.device) -> dict[str, Pair]:
     batches = itertools.cycle(list(BucketBatches(dataset, recipe.batch_size, train=True, device=device))[:100])
 
     def steps(
-        precision: str = "float32", dropout: float = 0.1, part: type | None = None, **options
+        precision: str = "float32",
+        dropout: float = 0.1,
+        part: type | None = None,
+        muon: type | None = None,
+        **options,
     ) -> Callable[[], object]:
         model = copy.deepcopy(start)
         for module in model.modules():
@@ -67,7 +74,8 @@ def training_rows(device: torch.device) -> dict[str, Pair]:
                 module.dropout = dropout
         with without(part) if part and device.type == "cpu" else contextlib.nullcontext():
             worker = Worker(model, precision, **{"ids_are_known": True, **options})
-        optimizer = make_optimizer(model, recipe)
+        with mock.patch.object(optimizing, "BatchedMuon", muon):
+            optimizer = make_optimizer(model, replace(recipe, optimizer="muon") if muon else recipe)
         return lambda: train_epoch(model, itertools.islice(batches, STEPS), optimizer, worker=worker, progress=False)
 
     rows = {"training: bfloat16 (autocast)": (steps("bfloat16"), steps())}
@@ -84,6 +92,10 @@ def training_rows(device: torch.device) -> dict[str, Pair]:
         rows |= {
             "training: ids that are known are not checked": (steps(), steps(ids_are_known=False)),
             "training in bfloat16: compiled layers": (steps("bfloat16", compile=True), steps("bfloat16")),
+            "training with Muon: all matrices of a shape at a time": (
+                steps(muon=BatchedMuon),
+                steps(muon=torch.optim.Muon),
+            ),
         }
     return rows
 

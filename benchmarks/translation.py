@@ -5,6 +5,8 @@
 - ``nn.Transformer``: PyTorch's own layers with the same weights, in batches, and without a cache, which they lack.
 - ``this library``: one sentence at a time, in batches, and by beam search (with the model's own length penalty), each
   with a cache; then in lower precision.
+- CTranslate2, on a CPU, if it is installed (the extra ``ctranslate2``): the engine that people serve such models with,
+  as many translations side by side as there are threads.
 
 All take turns for several rounds, each in a process of its own, as people run it: in one process, each would throw out
 matrix products that PyTorch has prepared for the others, since it keeps about a thousand. The table has medians and the
@@ -22,8 +24,10 @@ search grows with the batch and with the sentences' length. Notebook 14 reads th
 
 import argparse
 import functools
+import importlib.util
 import multiprocessing
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -49,6 +53,7 @@ from transformer_lib.data.corpora import Pair, load_corpus
 from transformer_lib.inference import bleu
 from transformer_lib.inference.search import greedy_search
 from transformer_lib.inference.translator import Translation, Translator
+from transformer_lib.interop.ctranslate2 import to_ctranslate2
 from transformer_lib.model.masks import padding_mask
 from transformer_lib.model.transformer import Transformer
 from transformer_lib.training.device import pick_device
@@ -63,6 +68,7 @@ class Written(NamedTuple):
 
 Way = Callable[[list[str]], Sequence[Written | Translation]]
 TUTORIALS, TORCH, ONE_BY_ONE = "tutorials, greedy", "nn.Transformer, greedy", "one at a time, greedy"
+ENGINE = "CTranslate2"
 TURNS = 4  # in a round; see above
 
 
@@ -111,13 +117,42 @@ def names(device: torch.device) -> list[str]:
     """Name the ways to translate that there are on a device."""
     lower = ("bfloat16", "int8") if device.type == "cpu" else ("bfloat16",)
     ours = [ONE_BY_ONE, "greedy", "beam of 4"]
-    return [TUTORIALS, TORCH, *ours, *(f"{way}, {p}" for p in lower for way in ("greedy", "beam of 4"))]
+    searches = ("greedy", "beam of 4")
+    ways = [TUTORIALS, TORCH, *ours, *(f"{way}, {p}" for p in lower for way in searches)]
+    if device.type == "cpu" and importlib.util.find_spec("ctranslate2"):
+        ways += [f"{ENGINE}, {way}{precision}" for precision in ("", ", int8") for way in searches]
+    return ways
+
+
+def translate_with_the_engine(translator: Translator, beam_size: int, precision: str) -> Way:
+    """Translate with CTranslate2, which stops a beam earlier than this library does (see ``interop.ctranslate2``)."""
+    import ctranslate2
+
+    with tempfile.TemporaryDirectory() as folder:
+        to_ctranslate2(translator, folder, precision)
+        engine = ctranslate2.Translator(folder, inter_threads=torch.get_num_threads(), intra_threads=1)
+    settings = {
+        "beam_size": beam_size,
+        "length_penalty": translator.length_penalty * 16 / 21,  # captions have about 16 tokens
+        "max_batch_size": 64,
+        "min_decoding_length": 0,
+        "max_decoding_length": translator.model.config.max_len,
+    }
+
+    def translate(sentences: list[str]) -> list[Written]:
+        tokens = [translator.src_tokenizer.tokens(sentence) for sentence in sentences]
+        written = [result.hypotheses[0] for result in engine.translate_batch(tokens, **settings)]
+        return [Written(translator.tgt_tokenizer.join(tokens), tokens) for tokens in written]
+
+    return translate
 
 
 @functools.cache
 def make_way(name: str, path: str, device: torch.device) -> Way:
     """Load the model anew for a way to translate, so that none gains from another."""
     precision = next((precision for precision in ("bfloat16", "int8") if precision in name), "float32")
+    if ENGINE in name:
+        return translate_with_the_engine(Translator.load(path), 4 if "beam" in name else 1, precision)
     translator = Translator.load(path, device=device, precision=precision)
     if name == TUTORIALS:
         as_the_tutorials_do(translator.model)
@@ -226,6 +261,8 @@ def main() -> None:
     translator = Translator.load(options.model, device=device)
     pairs = choose(options.corpus, options.split, options.sentences, translator)
     sentences, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
+    if device.type == "cpu" and not importlib.util.find_spec("ctranslate2"):
+        print("without CTranslate2, which is not installed: pip install '.[export]'")
     spawn = multiprocessing.get_context("spawn")
     processes = {name: ProcessPoolExecutor(1, spawn) for name in names(device)}
 
@@ -290,12 +327,12 @@ def show(result: dict[str, Any]) -> None:
         f"{result['tokens']:,} tokens written; {result['rounds']} rounds in turn; {result['device']}, "
         f"{result['threads']} threads, torch {result['torch']}"
     )
-    print(f"{'':24}{'s':>8}{'min–max':>14}{'times':>8}{'same text':>11}{'BLEU':>7}{'of limit':>10}{'memory, MB':>12}")
+    print(f"{'':28}{'s':>8}{'min–max':>14}{'times':>8}{'same text':>11}{'BLEU':>7}{'of limit':>10}{'memory, MB':>12}")
     for row in result["ways"]:
         between = f"{row['seconds_min']:.2f}–{row['seconds_max']:.2f}"
         limit = "" if row["share_of_limit"] is None else f"{row['share_of_limit']:.0%}"
         print(
-            f"{row['way']:24}{row['seconds']:8.2f}{between:>14}{row['times_as_fast']:8.1f}{row['same_text']:11,}"
+            f"{row['way']:28}{row['seconds']:8.2f}{between:>14}{row['times_as_fast']:8.1f}{row['same_text']:11,}"
             f"{row['bleu']:7.2f}{limit:>10}{row['memory_mb']:12,.0f}"
         )
     for what, values in result["growth"].items():

@@ -233,8 +233,9 @@ def note_notebooks(app, docname, source):
 
 
 def without_fields(app, what, name, thing, skip, options):
-    """Leave out a named tuple's fields, which its docstring describes."""
-    return isinstance(thing, collections._tuplegetter) or None
+    """Leave out a named tuple's fields, which its docstring describes, and what matplotlib puts into its subclasses."""
+    is_matplotlibs = (getattr(thing, "__module__", None) or "").startswith("matplotlib.")
+    return isinstance(thing, collections._tuplegetter) or is_matplotlibs or None
 
 
 def lead(text: str, folder: str) -> str:

@@ -202,6 +202,7 @@ def install():
     answers = {name: None for name in NOTHING.split()} | {"is_available": True, "is_initialized": True}
     answers |= {"device_count": 1, "current_device": 0, "memory_allocated": 0, "max_memory_allocated": 0}
     answers |= {"get_device_capability": (7, 5) if KIND == "old" else (9, 0), "is_current_stream_capturing": False}
+    answers["is_bf16_supported"] = KIND != "old"
     for name, answer in answers.items():
         setattr(backend, name, lambda *args, answer=answer, **kwargs: answer)
     for one in (module, backend):
@@ -212,6 +213,7 @@ def install():
 
 def pytest_configure(config):
     install()
+    config.addinivalue_line("filterwarnings", "ignore:PyTorch .* computes masked attention wrongly")  # as it is to say
 
 
 def pytest_runtest_setup(item):

@@ -59,11 +59,16 @@ def test_the_page_gets_every_weight_to_three_digits_and_the_words_of_rows_and_co
         torch.testing.assert_close(shown, torch.cat(layers), rtol=0, atol=0.00051)
 
 
-def test_a_translator_and_a_sentence_are_enough(trained, translation):
-    viewer = AttentionViewer.of(trained, "Eine Katze schläft im Garten.")
-    assert viewer._repr_html_() == AttentionViewer.of_translation(translation)._repr_html_()
+def test_a_translation_without_attention_says_how_to_get_it(trained):
     with pytest.raises(ValueError, match="translate with attention=True"):
         AttentionViewer.of_translation(trained.translate(["Ein Hund."])[0])
+
+
+def test_layers_may_come_one_by_one_or_as_a_single_tensor():
+    layers = [weights(3, 2, 5) for _ in range(4)]
+    expected = AttentionViewer({"cross": layers}, list("abcde"), ["x", "y"])._repr_html_()
+    for same in (torch.stack(layers), (layer for layer in layers)):
+        assert AttentionViewer({"cross": same}, list("abcde"), ["x", "y"])._repr_html_() == expected
 
 
 @pytest.mark.parametrize("batch", [(), (1,)])
@@ -76,10 +81,29 @@ def test_any_model_of_your_own_can_be_shown(batch):
     assert kind["rows"] == kind["columns"] == ["<sos>", "a", "b"]
 
 
+def test_what_hugging_faces_models_return_can_be_shown():
+    """Their ``attentions`` are a tuple with a tensor a layer, [batch, heads, query, key], gradients and all."""
+    src, tgt = ["▁Ein", "▁Hund", "</s>"], ["▁A", "▁dog", "</s>"]
+
+    def attentions(dtype):
+        logits = torch.randn(1, 8, 3, 3, requires_grad=True)
+        return tuple((logits + layer).softmax(dim=-1).to(dtype) for layer in range(6))
+
+    for dtype in (torch.float32, torch.bfloat16):
+        encoder, decoder, cross = (attentions(dtype) for _ in range(3))
+        kinds = data(AttentionViewer({"encoder": encoder, "decoder": decoder, "cross": cross}, src, tgt))
+        assert [len(kind["layers"]) for kind in kinds.values()] == [6, 6, 6]
+        assert len(kinds["Cross-attention"]["layers"][5]) == 8
+        shown = torch.tensor(kinds["Cross-attention"]["layers"][5][7]) / 1000
+        torch.testing.assert_close(shown, cross[5][0, 7].flatten().float(), rtol=0, atol=0.00051)
+    (kind,) = data(AttentionViewer({"self": attentions(torch.float32)}, ["[CLS]", "dog", "[SEP]"])).values()
+    assert kind["name"] == "Self-attention" and kind["rows"] == kind["columns"] == ["[CLS]", "dog", "[SEP]"]
+
+
 @pytest.mark.parametrize(
     ("attention", "message"),
     [
-        ({"self": [weights(1, 2, 2)]}, r"attention has the kinds \['self'\], expected some of encoder, decoder, cross"),
+        ({"own": [weights(1, 2, 2)]}, r"the kinds \['own'\], expected some of self, encoder, decoder, cross"),
         ({}, r"attention has the kinds \[\]"),
         (
             {"cross": [weights(4, 3, 2), weights(4, 2, 3)]},
@@ -87,6 +111,11 @@ def test_any_model_of_your_own_can_be_shown(batch):
         ),
         ({"encoder": [weights(5, 2, 2, 2)]}, r"encoder, layer 1, has shape \[5, 2, 2, 2\], .* of one sentence"),
         ({"encoder": [weights(2, 2)]}, r"encoder, layer 1, has shape \[2, 2\]"),
+        ({"encoder": [weights(0, 2, 2)]}, r"encoder, layer 1, has shape \[0, 2, 2\]"),
+        ({"self": None}, "self has no weights"),
+        ({"encoder": ()}, "encoder has no weights: .* output_attentions=True"),
+        ({"cross": (None, None)}, "cross has no weights"),
+        ({"self": [weights(12, 2, 2)] * 62_501}, "has 3,000,048 weights, expected at most 3,000,000"),
         ({"encoder": [torch.full((1, 2, 2), 3.5)]}, "goes from 3.5 to 3.5, expected 0 to 1"),
         ({"encoder": [torch.full((1, 2, 2), torch.nan)]}, "goes from nan to nan"),
     ],

@@ -152,6 +152,19 @@ def test_a_sentence_that_cannot_be_used_is_named(pairs, tokenizers):
         make_dataset(pairs, *tokenizers, max_len=5)
 
 
+def test_what_cannot_be_used_may_be_left_out(pairs, tokenizers):
+    bad = [Pair("Ein Hund", ""), Pair("Ein Hund \ud83d", "A dog"), pairs[1], Pair("Hund " * 40, "dog"), ("Hund",)]
+    lines = []
+    dataset = make_dataset([*pairs, *bad], *tokenizers, max_len=20, log=lines.append)
+    assert dataset.pairs == [*pairs, pairs[1]]
+    assert dataset.examples == make_dataset(dataset.pairs, *tokenizers).examples
+    assert [line.split(": ")[0] for line in sorted(lines)] == [
+        f"1 of 13 pairs left out, {kind}" for kind in ("empty", "not text", "one column", "too long")
+    ]
+    with pytest.raises(ValueError, match=r"most pairs cannot be used: 8 of 8 pairs left out, too long: 1 .*max_len"):
+        make_dataset(pairs, *tokenizers, max_len=3, log=lines.append)
+
+
 @pytest.fixture
 def alphabet():
     """The letters A to Z on one line."""

@@ -83,6 +83,35 @@ def test_where_spacy_has_no_rules_words_are_letters(pairs):
         assert f"tok:{cut}" in bleu.score(translations, ["개"], tokenizer)[1].signature
 
 
+def test_case_counts_if_the_tokeniser_keeps_it(pairs):
+    translation = [Translation("a dog is sleeping.", [], ["▁x"], 0.0, 0.0)]
+    for lower in (True, False):
+        tokenizer = SubwordTokenizer("en", train_subwords(pairs, 80, lower), lower)
+        ours, sacre = bleu.score(translation, ["A dog is sleeping."], tokenizer)
+        assert (sacre.value == pytest.approx(100)) == (ours.value == pytest.approx(100)) == lower
+        assert ("case:lc" in sacre.signature) == lower
+        assert "tok:char" in bleu.score(translation, ["A dog is sleeping."], tokenizer, "char")[1].signature
+
+
+def test_sacrebleus_tokeniser_matters_where_there_are_no_spaces():
+    hypotheses, references = ["今天老师在公园里看书。"], ["今天老师在学校里看书。"]
+    assert bleu.sacre_bleu(hypotheses, references).value == pytest.approx(0)  # to 13a, the sentence is one word
+    assert bleu.sacre_bleu(hypotheses, references, tokenize="zh").value > 50
+    with pytest.raises(ValueError, match="tokenize is 'flores200', expected one of 13a, intl, zh"):
+        bleu.sacre_bleu(hypotheses, references, tokenize="flores200")  # which would download a model
+
+
+def test_chrf_by_hand():
+    """Letters without spaces: ab-ac share one of two 1-grams, and no 2-gram; there are no longer ones."""
+    score = bleu.chrf(["a b"], ["a c"])
+    assert score.value == pytest.approx(100 * (1 / 2 + 0) / 2) and "nc:6" in score.signature
+    assert bleu.chrf(["A"], ["a"]).value == pytest.approx(100)
+    assert bleu.chrf(["A"], ["a"], lowercase=False).value == 0
+    assert "nw:2" in bleu.chrf(["a"], ["a"], word_order=2).signature
+    with pytest.raises(ValueError, match="hypotheses is empty"):
+        bleu.chrf([], [])
+
+
 def test_different_numbers_of_sentences_are_refused():
     with pytest.raises(ValueError, match="2 hypotheses but 1 references"):
         bleu.by_definition([["a"], ["b"]], [["a"]])

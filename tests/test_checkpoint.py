@@ -7,9 +7,10 @@ import pytest
 import safetensors.torch
 import torch
 
-from transformer_lib import Transformer
+from transformer_lib import Transformer, TransformerConfig, WordTokenizer
 from transformer_lib.checkpoint import load_model, save_model
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
+from transformer_lib.data.tokenizers import Vocabulary
 from transformer_lib.files import CheckpointError, save_training_state
 from transformer_lib.inference.translator import Translator
 
@@ -199,3 +200,66 @@ def test_broken_subwords_are_named(tmp_path, pairs, tiny_config):
     save_model(tmp_path / "model", model, tokenizers)
     with pytest.raises(CheckpointError, match=r"a model that fits together \(model is not a sentencepiece"):
         load_model(tmp_path / "model")
+
+
+class SharedBuffer(Transformer):
+    """One table of positions for both sides, as a buffer that belongs to the state."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.src_embedding.register_buffer("extra", torch.randn(3))
+        self.tgt_embedding.register_buffer("extra", self.src_embedding.extra)
+
+
+def test_a_buffer_with_two_names_is_saved_once_and_comes_back_in_both_places(tmp_path, trained):
+    model = SharedBuffer(trained.model.config)
+    save_model(tmp_path / "model.safetensors", model, tokenizers_of(trained))
+    again = load_model(tmp_path, SharedBuffer).model
+    assert again.src_embedding.extra.equal(model.src_embedding.extra)
+    assert again.tgt_embedding.extra.equal(model.src_embedding.extra)
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        ["<unk>", "<pad>", "<sos>", "<eos>", "a", "a"],
+        ["<unk>", "<pad>", "<eos>", "<sos>", "a", "b"],
+        ["<unk>", "<pad>", "<sos>", "<eos>", "a", 5],
+    ],
+)
+def test_a_vocabulary_that_could_not_be_loaded_is_not_saved(tmp_path, trained, types):
+    tokenizer = WordTokenizer("de")
+    tokenizer.vocab = Vocabulary(types)
+    model = Transformer(dataclasses.replace(trained.model.config, src_vocab_size=len(types)))
+    with pytest.raises(ValueError, match="expected <unk>, <pad>, <sos>, <eos> first, and no type twice"):
+        save_model(tmp_path / "model.safetensors", model, {"src": tokenizer, "tgt": trained.tgt_tokenizer})
+    assert not any(tmp_path.iterdir())
+
+
+@dataclasses.dataclass(frozen=True)
+class Adapter:
+    width: int = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class NestedConfig(TransformerConfig):
+    adapter: Adapter = Adapter()
+
+
+class NestedModel(Transformer):
+    config_class = NestedConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.adapter = torch.nn.Linear(config.adapter.width, 2)
+
+
+def test_a_configuration_that_json_changes_too_much_is_not_saved(tmp_path, trained):
+    """JSON makes a dictionary of a configuration within a configuration."""
+    model = NestedModel(NestedConfig(**dataclasses.asdict(trained.model.config)))
+    with pytest.raises(
+        ValueError,
+        match=r"NestedConfig is not the same .* comes back from JSON .*'dict' object has no attribute 'width'",
+    ):
+        save_model(tmp_path / "model.safetensors", model, tokenizers_of(trained))
+    assert not any(tmp_path.iterdir())

@@ -319,3 +319,11 @@ def test_python_dash_m_runs_it():
         [sys.executable, "-m", "transformer_lib", "--version"], capture_output=True, text=True, check=True
     )
     assert result.stdout.startswith("transformer-lib ")
+
+
+def test_a_test_split_that_cannot_be_read_is_known_before_training(corpus_folder, tmp_path, capsys):
+    (corpus_folder / "test.de").write_bytes(b"Ein \xff\n")
+    output = tmp_path / "runs"
+    assert cli.main(["train", "--corpus", str(corpus_folder), "--epochs", "1", "--output", str(output)]) == 1
+    assert "test.de is not UTF-8" in capsys.readouterr().err
+    assert not output.exists()

@@ -4,6 +4,7 @@ import http.server
 import multiprocessing
 import os
 import pickle
+import random
 import re
 import sys
 import threading
@@ -225,7 +226,7 @@ def test_a_read_only_cache_that_has_the_files_is_enough(published, guest_folder,
 
 
 def test_unknown_names_list_the_known_ones():
-    with pytest.raises(CorpusError, match="corpus is 'multi31k', expected one of sample, multi30k, or the folder"):
+    with pytest.raises(CorpusError, match="corpus is 'multi31k', expected one of sample, multi30k, or a folder"):
         load_corpus("multi31k")
     with pytest.raises(CorpusError, match="split is 'dev', but corpus 'sample' has train, val, test"):
         load_corpus("sample")["dev"]
@@ -276,21 +277,189 @@ def test_a_text_that_cannot_be_used_is_named(tmp_path, content, message):
         read_text(path)
 
 
+def numbered(number, first=0):
+    """Pairs of sentences of many lengths."""
+    rng = random.Random(number)
+    return [
+        (f"der Satz {i}{' und so weiter' * more}", f"the sentence {i}{' and so on' * more}")
+        for i, more in ((i, rng.randrange(9)) for i in range(first, first + number))
+    ]
+
+
+def write_lines(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def everything(corpus):
+    return sorted(tuple(pair) for split in corpus.splits for pair in corpus[split])
+
+
+def write_sides(folder, pairs, name="text"):
+    return tuple(
+        write_lines(folder / f"{name}.{code}", side)
+        for code, side in zip(("de", "en"), zip(*pairs, strict=True), strict=True)
+    )
+
+
+def parts_of(corpus):
+    return {split: [tuple(pair) for pair in corpus[split]] for split in corpus.splits}
+
+
+def own_sources(folder, pairs):
+    """The same pairs, in every form that load_corpus takes."""
+    quoted = [f'"{src}","{tgt}, yes"' for src, tgt in pairs]
+    (folder / "train").mkdir()
+    write_sides(folder / "train", pairs, "train")
+    gz = folder / "packed.tsv.gz"
+    gz.write_bytes(packed("\t".join(pair) for pair in pairs))
+    return {
+        "a list": pairs,
+        "two files": write_sides(folder, pairs),
+        "a folder": folder / "train",
+        "a table": write_lines(folder / "pairs.tsv", ["\t".join(pair) for pair in pairs]),
+        "a packed table": gz,
+        "other columns": write_lines(
+            folder / "more.tsv", ["id\tEN\tde", *(f"{i}\t{b}\t{a}" for i, (a, b) in enumerate(pairs))]
+        ),
+        "with commas": write_lines(folder / "pairs.csv", [line.replace(", yes", "") for line in quoted]),
+        "with semicolons": write_lines(folder / "semi.csv", ["de;en", *(f"{a};{b}" for a, b in pairs)]),
+    }
+
+
+def test_your_own_pairs_come_in_many_forms_and_are_split_alike(tmp_path):
+    pairs = numbered(60)
+    expected = parts_of(load_corpus(pairs))
+    assert {split: len(part) for split, part in expected.items()} == {"train": 54, "val": 3, "test": 3}
+    assert sorted(pair for part in expected.values() for pair in part) == sorted(pairs)
+    for kind, source in own_sources(tmp_path, pairs).items():
+        corpus = load_corpus(source)
+        assert corpus.splits == ("train", "val", "test"), kind
+        assert parts_of(corpus) == expected, kind
+        if kind != "a list":
+            assert parts_of(load_corpus(corpus.path)) == expected, kind  # as `evaluate` finds it again
+            assert all(Path(line).is_absolute() for line in corpus.path.splitlines()), kind
+
+
+def test_commas_and_quotes_within_a_sentence(tmp_path):
+    pairs = [(f'Ein "Hund", der {i} Katzen sieht', f"A dog, who sees {i} cats; yes") for i in range(20)]
+    quoted = [",".join('"' + side.replace('"', '""') + '"' for side in pair) for pair in pairs]
+    assert everything(load_corpus(write_lines(tmp_path / "a.csv", quoted))) == sorted(pairs)
+    tabs = ["\t".join(pair) for pair in pairs]  # in which a quotation mark is a letter
+    assert everything(load_corpus(write_lines(tmp_path / "a.tsv", tabs))) == sorted(pairs)
+    quoted[3] = '"Ein Hund,A dog'  # a quotation mark that nobody closes costs its line, not all that follow
+    assert everything(load_corpus(write_lines(tmp_path / "a.csv", quoted))) == sorted([*pairs[:3], *pairs[4:]])
+
+
+def test_held_out_pairs_stay_the_same_and_are_never_trained_on(tmp_path):
+    pairs = numbered(100)
+    before = parts_of(load_corpus(pairs))
+    doubled = [*pairs[::-1], *pairs, *((src, f"{tgt} too") for src, tgt in pairs)]
+    after = parts_of(load_corpus(doubled))
+    assert set(before["val"]) < set(after["val"]) and set(before["test"]) < set(after["test"])
+    sources = [{src for src, _ in part} for part in after.values()]
+    assert sum(map(len, sources)) == len(set().union(*sources)) == 100
+    assert len(after["val"]) == len(set(after["val"])) == 10
+    more = parts_of(load_corpus([*numbered(20, first=100), *pairs]))
+    assert len(set(before["val"]) & {*more["val"], *more["test"]}) >= 4  # of five: adding lines moves few
+    assert [len(part) for part in parts_of(load_corpus(numbered(30_000))).values()] == [28_000, 1_000, 1_000]
+    with pytest.raises(CorpusError, match="'pairs': it has 3 different source sentences, expected at least 4"):
+        load_corpus(numbered(3))["train"]
+
+
+def test_only_what_is_missing_is_held_out(tmp_path):
+    write_sides(tmp_path, numbered(40), "train")
+    write_sides(tmp_path, numbered(5, first=40), "test_news")
+    corpus = load_corpus(tmp_path)
+    assert {split: len(corpus[split]) for split in corpus.splits} == {"train": 38, "val": 2, "test_news": 5}
+    write_sides(tmp_path, numbered(4, first=50), "val")
+    corpus = load_corpus(tmp_path)
+    assert {split: len(corpus[split]) for split in corpus.splits} == {"train": 40, "val": 4, "test_news": 5}
+
+
+def test_what_cannot_be_used_is_left_out_counted_and_shown(tmp_path, capsys):
+    lines = ["\t".join(pair) for pair in numbered(40)]
+    for place, line in (
+        (3, "nur deutsch"),
+        (8, "\ttwo"),
+        (9, " "),
+        (11, "\t"),
+        (12, "eins\t"),
+        (15, "ja\t" + "yes " * 20),
+    ):
+        lines[place] = line
+    corpus = load_corpus(write_lines(tmp_path / "my\x1b[2J.tsv", lines))
+    assert sum(len(corpus[split]) for split in corpus.splits) == 34
+    printed = capsys.readouterr().err.splitlines()
+    assert printed[0].endswith("5 of 40 pairs left out, one column: 4 ('nur deutsch',); 9 ('two',); 10 ('',)")
+    assert "1 of 40 pairs left out, not aligned: 16 ('ja', 'yes yes" in printed[1]
+    assert printed[2].endswith("32 pairs for train, 1 pairs for val, 1 pairs for test") and len(printed) == 3
+    assert "\x1b" not in "".join(printed)
+    pairs = [*numbered(20), ("", "x"), ["Ein Hund"], "Ein Hund", ("Ein Hund", None), ("Ein Hund", "A dog")]
+    assert sum(map(len, parts_of(load_corpus(pairs)).values())) == 21
+
+
 @pytest.mark.parametrize(
-    ("train_de", "message"),
+    ("lines", "message"),
     [
-        (b"eins\n\ndrei\n", r"train\.de has nothing in line 2: remove that line on both sides"),
-        (b"eins\n   \n", r"train\.de has nothing in line 2"),
-        (b"eins\n", r"train\.de has 1 lines but train\.en has 2: line n of one must be the translation of line n"),
+        (
+            ["Ein Hund schläft"] * 9,
+            ": 9 of 9 pairs left out, one column: 1 .*There is no second column: does the file have another",
+        ),
+        (["Ein Hund;A dog"] * 9, ": .*, one column: 1 .'Ein Hund;A dog',.*; 2 .* delimiter, or one language only"),
+        (["a\t" + "b " * 40] * 9, ": .*, not aligned: 1 .* is a line missing in a file"),
     ],
 )
-def test_sides_that_are_not_aligned_are_refused(tmp_path, train_de, message):
-    for name in ("train.en", "val.de", "val.en"):
-        (tmp_path / name).write_bytes(b"one\ntwo\n")
-    (tmp_path / "train.de").write_bytes(train_de)
-    assert len(load_corpus(tmp_path)["val"]) == 2
-    with pytest.raises(CorpusError, match=message):
-        load_corpus(tmp_path)["train"]
+def test_a_corpus_of_which_most_cannot_be_used_is_refused_with_the_likely_cause(tmp_path, lines, message):
+    with pytest.raises(CorpusError, match=f"corpus 'pairs': most pairs cannot be used{message}"):
+        load_corpus(write_lines(tmp_path / "pairs.tsv", lines))["train"]
+    with pytest.raises(CorpusError, match=r"pairs\.tsv is empty"):
+        load_corpus(write_lines(tmp_path / "pairs.tsv", [""]))["train"]
+
+
+def test_swapped_languages_are_noticed(tmp_path):
+    pairs = load_corpus("sample")["val"]
+    assert len(load_corpus(pairs)["train"]) == 450
+    for swapped in (load_corpus(pairs, "en", "de"), load_corpus(write_sides(tmp_path, pairs)[::-1], "de", "en")):
+        with pytest.raises(
+            CorpusError, match=r"the languages look swapped: src is '(de|en)', but the source side reads"
+        ):
+            swapped["train"]
+    assert len(load_corpus(pairs, "xx9", "de")["train"]) == 450  # nobody knows the words of xx9
+
+
+@pytest.mark.parametrize("place", [1, 77, 200])
+def test_a_line_too_many_is_located(tmp_path, place):
+    pairs = [tuple(pair) for pair in load_corpus("sample")["val"][:200]]
+    de, en = write_sides(tmp_path, pairs)
+    write_lines(en, [*(tgt for _, tgt in pairs[: place - 1]), "one more", *(tgt for _, tgt in pairs[place - 1 :])])
+    with pytest.raises(CorpusError, match=r"train has 201 lines in 'en' but 200 in 'de': line n of one") as error:
+        load_corpus((de, en))["train"]
+    found = re.search(r"'en' has one too many near line (\d+)", str(error.value))
+    assert abs(int(found[1]) - place) <= 2
+
+
+def test_where_lengths_say_nothing_no_line_is_named(tmp_path):
+    files = write_sides(tmp_path, [("eins zwei", "one two")] * 50)
+    write_lines(files[1], ["one two"] * 30)
+    with pytest.raises(CorpusError, match="has 50 lines in 'de' but 30 in 'en'") as error:
+        load_corpus(files)["train"]
+    assert "near line" not in str(error.value)
+
+
+def test_files_of_your_own_that_are_not_there(tmp_path):
+    for files in (
+        (tmp_path / "a.de", tmp_path / "a.en"),
+        ["a", "b", "c"],
+        ["Ein Hund\tA dog", "Eine Katze\tA cat"],
+        [],
+    ):
+        with pytest.raises(CorpusError, match="expected two files that exist, one for de and one for en"):
+            load_corpus(files)
+    assert load_corpus(["sample"]) == load_corpus("sample")  # as a command line hands it over
+    (tmp_path / "latin.tsv").write_bytes("gr\xfcn\tgreen\n".encode("latin1"))
+    with pytest.raises(CorpusError, match=r"latin\.tsv is not UTF-8: line 1 holds the byte 0xfc"):
+        load_corpus(tmp_path / "latin.tsv")["train"]
 
 
 @pytest.mark.parametrize("content", [b"not gzip", gzip.compress(b"one\ntwo\n" * 99)[:-20]], ids=["not gzip", "cut off"])
@@ -443,7 +612,12 @@ def test_one_side_of_a_parallel_corpus_is_a_text():
 def test_corpora_and_texts_can_be_pickled(tmp_path):
     novel = tmp_path / "novel.txt"
     novel.write_text("one\ntwo\n" * 20, encoding="utf-8")
-    for one in (load_corpus("sample", "en", "de"), load_text("sample", "de"), load_text(novel, "en")):
+    for one in (
+        load_corpus("sample", "en", "de"),
+        load_corpus(numbered(20)),
+        load_text("sample", "de"),
+        load_text(novel, "en"),
+    ):
         again = pickle.loads(pickle.dumps(one))
         assert (again.name, again.splits, again.path) == (one.name, one.splits, one.path)
         assert again["test"] == one["test"]
@@ -492,3 +666,13 @@ def test_a_text_may_have_empty_lines_but_not_be_empty(tmp_path):
     (tmp_path / "file").write_text(" \n\n", encoding="utf-8")
     with pytest.raises(CorpusError, match="file is empty"):
         read_text(tmp_path / "file")
+
+
+def test_a_path_is_a_folder_whatever_it_is_called(tmp_path, monkeypatch):
+    """Path("./sample") is Path("sample"): what somebody means by it is a folder of their own."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("sample", "multi30k"):
+        (tmp_path / name).mkdir()
+        for side in ("train.de", "train.en", "val.de", "val.en", "test.de", "test.en"):
+            (tmp_path / name / side).write_text(f"{name} {side}\n", encoding="utf-8")
+        assert load_corpus(Path(name))["val"][0].src == f"{name} val.de"

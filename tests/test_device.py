@@ -30,10 +30,15 @@ def test_devices():
 
 
 def test_a_gpu_that_cannot_compute_is_not_picked(monkeypatch):
-    def no_kernel(*arguments, device):
-        raise RuntimeError("CUDA error: no kernel image is available for execution on the device\nmore")
+    to = torch.Tensor.to
+
+    def no_kernel(tensor, device):
+        if device.type == "cuda":
+            raise RuntimeError("CUDA error: no kernel image is available for execution on the device\nmore")
+        return to(tensor, device)
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch, "ones", no_kernel)
-    with pytest.warns(UserWarning, match="device 'cuda', but it cannot compute: CUDA error: no kernel image"):
-        assert device._computes("cuda") is False
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    monkeypatch.setattr(torch.Tensor, "to", no_kernel)
+    with pytest.warns(UserWarning, match=r"device 'cuda', but it cannot compute: CUDA error: no kernel image.*device$"):
+        assert pick_device() == torch.device("cpu")

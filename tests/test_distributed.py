@@ -121,6 +121,15 @@ def test_one_process_alone_needs_no_group():
     assert distributed.shard(rows) is rows
 
 
+def test_a_process_without_a_number_is_told_how_to_start(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "")  # as if it were not set
+    assert distributed.is_first()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(ValueError, match="WORLD_SIZE is 2, but RANK is not set: start with torchrun"):
+        distributed.is_first()
+
+
 def test_a_device_that_cannot_be_connected_is_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with (
@@ -230,3 +239,25 @@ def test_when_one_process_is_killed_the_other_says_so_and_the_training_can_go_on
     resumed = subprocess.run(alone, capture_output=True, text=True, timeout=300)
     assert resumed.returncode == 0, resumed.stderr
     assert f"epoch {done + 1:3d}/" in resumed.stdout
+
+
+@pytest.mark.parametrize(
+    ("platform", "users", "expected"), [("win32", None, "0"), ("win32", "1", "1"), ("linux", None, None)]
+)
+def test_on_windows_processes_meet_without_libuv(platform, users, expected, monkeypatch):
+    """PyTorch's wheels for Windows are built without it, and connecting would fail at once."""
+    seen = []
+
+    def connect(backend):
+        seen.append(os.environ.get("USE_LIBUV"))
+        raise RuntimeError("nobody else is here")
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("USE_LIBUV", users or "")  # put back afterwards
+    if users is None:
+        monkeypatch.delenv("USE_LIBUV")
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(torch.distributed, "init_process_group", connect)
+    with pytest.raises(ConnectionError, match="nobody else"), distributed.process_group(torch.device("cpu")):
+        pass
+    assert seen == [expected]

@@ -70,9 +70,9 @@ def test_a_training_that_breaks_in_its_first_epoch_leaves_the_model_it_began_wit
 
 
 @pytest.mark.parametrize(("most", "steps"), [(1, 2), (3, 3), (100, 3)])
-def test_steps_are_looked_at_some_at_a_time_and_the_last_ones_too(dataset, tiny_config, monkeypatch, most, steps):
+def test_steps_are_checked_some_at_a_time_and_the_last_ones_too(dataset, tiny_config, monkeypatch, most, steps):
     """As on a GPU, which should not be waited for at every step; the message names the bad one all the same."""
-    monkeypatch.setattr(loop, "_LOOK_EVERY", {"cpu": most})
+    monkeypatch.setattr(loop, "_CHECK_EVERY", {"cpu": most})
     model = spoil(Transformer(tiny_config), 2, math.nan)
     batches, made = BucketBatches(dataset, 3), []
     with pytest.raises(FloatingPointError, match="the gradient's norm is nan in step 2 of the epoch"):
@@ -86,10 +86,13 @@ def old_gpu(monkeypatch):
     monkeypatch.setattr(worker, "half_precision", lambda device: torch.float16)
 
 
-def test_in_float16_a_gradient_that_overflows_is_skipped_and_counted(dataset, tiny_config, old_gpu, tried):
-    recipe = dataclasses.replace(RECIPE, precision="bfloat16", epochs=2)
+@pytest.mark.parametrize(("step", "optimizer"), [(1, "sgd"), (2, "adamw")])  # 1: no warning about the order of calls
+def test_in_float16_a_gradient_that_overflows_is_skipped_and_counted(
+    dataset, tiny_config, old_gpu, tried, step, optimizer
+):
+    recipe = dataclasses.replace(RECIPE, precision="bfloat16", epochs=2, optimizer=optimizer)
     seed_everything(0)
-    model, lines = spoil(Transformer(dataclasses.replace(tiny_config, dropout=0.0)), 2, math.inf), []
+    model, lines = spoil(Transformer(dataclasses.replace(tiny_config, dropout=0.0)), step, math.inf), []
     history = fit(model, dataset, dataset, recipe, log=lines.append)
     assert history.skipped_steps == 1
     assert [line.endswith("(steps skipped so far: 1)") for line in lines] == [True, True]

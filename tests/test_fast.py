@@ -10,6 +10,7 @@ from weights import shake
 from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.fast.attention import CPUAttention, fused_attention_is_right
 from transformer_lib.fast.dropout import CheapDropout
+from transformer_lib.fast.muon import BatchedMuon
 from transformer_lib.fast.swap import ON_A_CPU, parts_for, twin
 from transformer_lib.fast.threads import balanced_batches, side_by_side
 from transformer_lib.fast.worker import Worker
@@ -45,7 +46,8 @@ def test_where_the_fused_kernel_is_wrong_the_readable_path_computes(monkeypatch)
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", apples)
     fused_attention_is_right.cache_clear()
     try:
-        assert not fused_attention_is_right(cpu)
+        with pytest.warns(UserWarning, match="computes masked attention wrongly on device 'cpu'"):
+            assert not fused_attention_is_right(cpu)
         assert not torch.allclose(model(SRC, TGT), expected, atol=1e-3)  # the second sentence is padded
         torch.testing.assert_close(twin(model, parts_for(cpu))(SRC, TGT), expected)
         assert evaluate(model, [(SRC, TGT)]) == pytest.approx(loss)
@@ -161,3 +163,43 @@ def test_side_by_side_is_a_map_and_leaves_the_threads_alone():
     before = torch.get_num_threads()
     assert list(side_by_side(lambda x: x * x, range(7), workers=3)) == [x * x for x in range(7)]
     assert torch.get_num_threads() == before
+
+
+def make_matrices():
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(8, 24), (24, 8), (8, 24), (16, 16), (8, 24), (16, 16)]
+    return [nn.Parameter(torch.randn(shape, generator=generator)) for shape in shapes]
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch has Muon from 2.9 on")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_muon_in_batches_takes_pytorchs_steps(dtype, monkeypatch):
+    monkeypatch.setattr("transformer_lib.fast.muon.half_precision", lambda device: dtype)
+    ours, theirs = make_matrices(), make_matrices()
+    same = {"lr": 0.05, "weight_decay": 0.1, "adjust_lr_fn": "match_rms_adamw"}
+    optimizers = [BatchedMuon(ours, **same), torch.optim.Muon(theirs, **same)]
+    generator = torch.Generator().manual_seed(1)
+    for step in range(4):
+        before = [[matrix.detach().clone() for matrix in matrices] for matrices in (ours, theirs)]
+        if step == 2:  # each goes on with what the other has kept
+            states = [optimizer.state_dict() for optimizer in optimizers]
+            for optimizer, state in zip(optimizers, reversed(states), strict=True):
+                optimizer.load_state_dict(state)
+        for number, pair in enumerate(zip(ours, theirs, strict=True)):
+            size = 1e-6 if number == 3 else 1.0  # float16 would round most of it away
+            gradient = size * torch.randn(pair[0].shape, generator=generator)
+            for matrix in pair:
+                matrix.grad = None if number == step else gradient  # one matrix is left out
+        for optimizer in optimizers:
+            optimizer.step()
+        for number, (mine, other, mine_before, other_before) in enumerate(zip(ours, theirs, *before, strict=True)):
+            my_step, other_step = mine - mine_before, other - other_before
+            assert (number == step) == (not my_step.any())
+            assert (my_step - other_step).norm() <= 0.05 * other_step.norm(), number  # they round in another order
+
+
+def test_a_twin_has_a_mode_of_its_own_inside_pytorchs_layers_too():
+    """Evaluating in the middle of an epoch must not switch off the dropout of the rest."""
+    model = nn.Sequential(nn.TransformerEncoderLayer(16, 4, 32)).train()
+    twin(model, ON_A_CPU).eval()
+    assert all(module.training for module in model.modules())

@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from transformer_lib import files
-from transformer_lib.files import CheckpointError, load_training_state, replace_file, save_training_state
+from transformer_lib.files import CheckpointError, load_training_state, locked, replace_file, save_training_state
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="open files cannot be replaced there")
@@ -116,3 +117,37 @@ def test_a_process_that_is_killed_holds_no_lock(tmp_path):
         process.kill()
     with files.locked(tmp_path):
         pass
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows locks files in another way")
+@pytest.mark.parametrize("reason", [errno.ENOTSUP, errno.ENOLCK])
+def test_where_a_file_system_cannot_lock_training_goes_on_with_a_warning(tmp_path, monkeypatch, reason):
+    def flock(file, operation):
+        raise OSError(reason, os.strerror(reason))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.warns(UserWarning, match="cannot lock files"), locked(tmp_path / "runs"):
+        (tmp_path / "runs" / "model").touch()
+    assert os.listdir(tmp_path / "runs") == ["model"]
+
+
+HOLD_WITHOUT_FLOCK = """
+import errno, fcntl, os, pathlib, sys, warnings
+from transformer_lib.files import locked
+def flock(file, operation):
+    raise OSError(errno.ENOSYS, "no flock")
+fcntl.flock = flock
+warnings.simplefilter("ignore")
+with locked(pathlib.Path(sys.argv[1])):
+    if sys.argv[2] == "die":
+        os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows locks files in another way")
+def test_a_killed_process_holds_no_lock_on_a_file_system_without_flock_either(tmp_path):
+    for then in ("die", "end"):
+        done = subprocess.run(
+            [sys.executable, "-c", HOLD_WITHOUT_FLOCK, tmp_path, then], capture_output=True, text=True
+        )
+    assert done.returncode == 0, done.stderr

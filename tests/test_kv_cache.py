@@ -5,6 +5,7 @@ from weights import shake
 
 from transformer_lib import DecoderLayer, Transformer, TransformerConfig
 from transformer_lib.inference.kv_cache import CachedDecoder, can_cache
+from transformer_lib.inference.search import greedy_search
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.sublayers import PositionwiseFeedForward
 
@@ -112,3 +113,36 @@ def test_another_position_wise_network_is_cached():
     cache = CachedDecoder(model, *model.encode(SRC))
     steps = [cache.step(TGT[:, i : i + 1]) for i in range(4)]
     torch.testing.assert_close(torch.cat(steps, dim=1), model(SRC, TGT))
+
+
+def negated(module, arguments, output):
+    return (-output[0], *output[1:]) if isinstance(output, tuple) else -output
+
+
+def negate(module, method):
+    own = getattr(module, method)
+    setattr(module, method, lambda *arguments, **named: negated(module, arguments, own(*arguments, **named)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model.decoder.layers[0].self_attn.register_forward_hook(negated),
+        lambda model: model.decoder.layers[0].cross_attn.register_forward_pre_hook(lambda m, x: (-x[0], *x[1:])),
+        lambda model: model.tgt_embedding.register_forward_hook(negated),
+        lambda model: model.decoder.register_forward_hook(lambda m, given, output: (output[0].cumsum(1), *output[1:])),
+        lambda model: negate(model.decoder.layers[0].self_attn, "forward"),
+        lambda model: negate(model.tgt_embedding, "forward"),
+        lambda model: negate(model, "decode"),
+        lambda model: setattr(model.tgt_embedding, "dropout", nn.LayerNorm(16)),
+    ],
+)  # fmt: skip
+def test_what_is_changed_from_outside_counts_with_a_cache_as_without(change):
+    """To switch a head off, people register a hook, or replace a method of one module."""
+    model = build()
+    before = greedy_search(model, SRC, 2, 3)
+    change(model)
+    plain, cached = (greedy_search(model, SRC, 2, 3, use_cache=use_cache) for use_cache in (False, True))
+    assert [one.log_prob for one in plain] != pytest.approx([one.log_prob for one in before])
+    assert [one.ids for one in cached] == [one.ids for one in plain]
+    assert [one.log_prob for one in cached] == pytest.approx([one.log_prob for one in plain], rel=1e-4)

@@ -1,10 +1,11 @@
+import copy
 import re
 
 import pytest
 import torch
 
 from transformer_lib.inference.search import beam_search
-from transformer_lib.notebook import live_translator
+from transformer_lib.notebook import attention_viewer, live_translator
 from transformer_lib.notebook.live_translator import LiveTranslator, to_html, trace
 
 SENTENCE = "Eine Katze schläft im Garten."
@@ -54,6 +55,16 @@ def test_the_beams_are_those_of_beam_search(trained, found):
     assert [hypothesis for _, hypothesis in found.beams] == hypotheses
     assert found.beams[0][0] == trained(SENTENCE, beam_size=4)
     assert len({text for text, _ in found.beams}) == 4
+
+
+def test_dropout_is_off_whatever_mode_the_model_is_in(trained, found):
+    training = copy.deepcopy(trained)
+    training.model.train()
+    for module in training.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.5
+    assert trace(training, SENTENCE).steps == trace(training, SENTENCE).steps == found.steps
+    assert all(module.training for module in training.model.modules())  # it is the reader's
 
 
 def test_unknown_words_are_named(trained, found):
@@ -123,6 +134,13 @@ def test_a_model_that_fails_gets_a_message_without_a_stack_trace(widget, monkeyp
     assert "Traceback" not in widget.steps.value and capsys.readouterr() == ("", "")
     widget.field.value = "Ein Hund schläft"
     assert "a dog is sleeping" in widget.steps.value
+
+
+def test_where_there_is_too_much_attention_to_show_the_translation_is_shown(widget, monkeypatch):
+    monkeypatch.setattr(attention_viewer, "_MOST_WEIGHTS", 100)
+    widget.field.value = "Ein Hund schläft."
+    assert "a dog is sleeping" in widget.steps.value
+    assert "expected at most 100" in widget.attention.outputs[0]["data"]["text/html"]
 
 
 def test_where_no_widget_runs_the_same_is_shown_without_one(widget):

@@ -76,3 +76,21 @@ def test_a_step_does_not_wait_for_the_device(tiny_config):
     with pytest.raises(NotImplementedError, match="no data"):  # all losses, once at the end
         train_epoch(model, batches, optimizer, schedule, label_smoothing=0.1, rdrop_weight=1.5)
     assert schedule.last_epoch == 3
+
+
+@pytest.mark.parametrize("closed", [None, SimpleNamespace(write=len)])
+def test_without_a_standard_output_there_is_no_progress_bar(dataset, tiny_config, monkeypatch, closed):
+    """A service, or pythonw on Windows, has none; some programs put an object of their own there."""
+    monkeypatch.setattr("sys.stdout", closed)
+    assert math.isfinite(evaluate(Transformer(tiny_config), BucketBatches(dataset, 8)))
+
+
+def test_batches_without_a_token_to_predict_are_not_called_divergence(dataset, tiny_config):
+    model = Transformer(tiny_config)
+    used_up = iter(BucketBatches(dataset, 8))
+    evaluate(model, used_up)
+    for batches in ([], used_up, [(torch.ones(2, 3).long(), torch.ones(2, 3).long())]):
+        with pytest.raises(ValueError, match="batches hold no token to predict"):
+            evaluate(model, batches)
+        with pytest.raises(ValueError, match="batches hold no token to predict"):
+            train_epoch(model, batches, make_optimizer(model, Recipe()))

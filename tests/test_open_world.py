@@ -242,6 +242,26 @@ def test_statistics_that_a_model_gathers_while_it_trains_are_kept(tmp_path, chan
         assert not kept.statistics.running_mean.equal(torch.zeros(model.config.tgt_vocab_size))
 
 
+class WithOneModuleTwice(WithStatistics):
+    def __init__(self, config):
+        super().__init__(config)
+        self.the_same = self.statistics
+
+
+def test_a_module_with_two_names_is_kept_and_resumed(tmp_path, interrupted):
+    def train(folder, resume=False):
+        dataset = make_data()
+        model = make_model(WithOneModuleTwice, dataset)
+        fit(model, dataset, dataset, SHORT, folder, resume, log=silent)
+        return model
+
+    straight = train(tmp_path / "straight")
+    interrupted(train, tmp_path / "broken")
+    assert same_weights(train(tmp_path / "broken", resume=True), straight)
+    again = load_model(tmp_path / "broken", WithOneModuleTwice).model
+    assert again.the_same is again.statistics and same_weights(again, straight)
+
+
 def by_hyphen(sentence):
     return sentence.replace(" ", "-").split("-")
 

@@ -30,6 +30,7 @@ ORDER = [
     "notebook",
     "exercises",
     "options",
+    "console",
     "cli",
 ]
 # Every module by its name without "transformer_lib."; "model" itself is model/__init__.py. The package's own
@@ -212,7 +213,8 @@ from transformer_lib.data.corpora import cache_folder
 from transformer_lib.notebook.session import figure
 print(t.__file__, len(t.load_corpus()["train"]), cache_folder(), len(figure("transformer").data))
 print(SHIPPED_MODEL, t.Translator.load()("Ein Hund läuft."), sep="\\n")
-print(len(t.AttentionViewer.of(t.Translator.load(), "Ein Hund läuft.")._repr_html_()))
+found = t.Translator.load().translate(["Ein Hund läuft."], attention=True)[0]
+print(len(t.AttentionViewer.of_translation(found)._repr_html_()))
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "TRANSFORMER_LIB_DATA": ""}
     result = subprocess.run(

@@ -1,5 +1,9 @@
+import matplotlib
 import pytest
 import torch
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from matplotlib import font_manager
 
 from transformer_lib.notebook import plots
 from transformer_lib.training.loop import History
@@ -64,6 +68,81 @@ def test_the_learning_curve_marks_the_best_epoch():
     assert figure.axes[0].get_xlabel() and figure.axes[0].get_ylabel()
     never_better = History([3.0], [2.5], [1.0], first_val_loss=2.0)
     assert len(plots.learning_curve(never_better).axes[0].lines) == 2
+
+
+@pytest.fixture
+def only_matplotlibs_fonts(monkeypatch):
+    """No font but those that come with matplotlib, whatever is installed here."""
+    manager = font_manager.fontManager
+    monkeypatch.setattr(manager, "ttflist", [f for f in manager.ttflist if "mpl-data" in f.fname])
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [])
+    for cached in (plots._fonts_with, plots._hint):
+        cached.cache_clear()
+    yield
+    for cached in (plots._fonts_with, plots._hint):
+        cached.cache_clear()
+
+
+def font_with(letters, name, path):
+    """Write a font in which each of these letters is a black square."""
+    pen = TTGlyphPen(None)
+    pen.moveTo((0, 0)), pen.lineTo((0, 800)), pen.lineTo((800, 800)), pen.lineTo((800, 0)), pen.closePath()
+    builder = FontBuilder(1000)
+    builder.setupGlyphOrder([".notdef", "square"])
+    builder.setupCharacterMap({ord(letter): "square" for letter in letters})
+    builder.setupGlyf({".notdef": TTGlyphPen(None).glyph(), "square": pen.glyph()})
+    builder.setupHorizontalMetrics({".notdef": (900, 0), "square": (900, 0)})
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": name, "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    builder.save(path)
+    return str(path)
+
+
+KOREAN, CHINESE = ["고양이가", "잔다", "<eos>"], ["猫", "在睡觉", "<eos>"]
+
+
+def test_letters_that_matplotlibs_font_lacks_come_from_fonts_that_have_them(
+    only_matplotlibs_fonts, tmp_path, monkeypatch
+):
+    fonts = [
+        font_with("".join(words), name, tmp_path / name) for name, words in (("K", KOREAN[:2]), ("C", CHINESE[:2]))
+    ]
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: fonts)  # installed since matplotlib made its list
+    figure = plots.attention_map(torch.eye(3), KOREAN, CHINESE, "고양이")
+    figure.draw_without_rendering()  # a missing glyph would warn, and a warning fails
+    axes = panels(figure)[0]
+    for text in (*axes.get_xticklabels(), *axes.get_yticklabels(), axes.title):
+        assert text.get_fontfamily()[0] == "sans-serif" and {*text.get_fontfamily()[1:]} == {"K", "C"}
+    plots.save(figure, tmp_path / "map.png")
+    long = ["고양이가" * 3, *KOREAN[1:]]
+    figure = plots.matrices({"고양이가": torch.eye(3)}, long, CHINESE)  # these letters are twice as wide
+    figure.draw_without_rendering()
+    box = figure.get_tightbbox().padded(-0.01)
+    assert box.xmin >= 0 and box.xmax <= figure.get_figwidth()
+    plain = plots.attention_map(torch.eye(1), ["ein"], ["a"], "Hund")
+    plain.draw_without_rendering()
+    assert panels(plain)[0].title.get_fontfamily() == ["sans-serif"]
+
+
+def test_where_no_font_has_the_letters_one_hint_says_what_to_install(only_matplotlibs_fonts, tmp_path):
+    with pytest.warns(UserWarning) as warned:
+        for words in (KOREAN, CHINESE):
+            plots.save(plots.attention_map(torch.eye(3), words, words), tmp_path / "map.svg")
+    (hint,) = [str(one.message) for one in warned]
+    assert "no font that is installed here has them" in hint and "fonts-noto-cjk" in hint
+
+
+def test_an_old_matplotlib_says_that_it_does_not_draw_arabic_right(only_matplotlibs_fonts, monkeypatch):
+    arabic = plots.attention_map(torch.eye(2), ["قطة", "تنام"], ["a", "b"])
+    monkeypatch.setattr(matplotlib, "__version_info__", (3, 10, 8, "final", 0))
+    plots.attention_map(torch.eye(1), ["Ä"], ["a"]).draw_without_rendering()  # says nothing
+    with pytest.warns(UserWarning, match="matplotlib 3.11 or newer"):
+        arabic.draw_without_rendering()
+    monkeypatch.setattr(matplotlib, "__version_info__", (3, 11, 0, "final", 0))
+    plots._hint.cache_clear()
+    arabic.draw_without_rendering()  # says nothing
 
 
 def test_vectors_are_arrows_from_the_origin_with_their_names():
@@ -132,18 +211,6 @@ def test_no_box_of_a_beam_tree_overlaps_another_or_is_clipped():
     box = figure.get_tightbbox().padded(-0.01)
     assert box.xmin >= 0 and box.ymin >= 0
     assert box.xmax <= figure.get_figwidth() and box.ymax <= figure.get_figheight()
-
-
-def test_masks_stand_side_by_side_or_in_rows_with_their_axes_named():
-    two = {"first": torch.eye(3, dtype=torch.bool), "second": torch.ones(3, 3, dtype=torch.bool)}
-    for columns, same_row in ((2, True), (1, False)):
-        figure = plots.masks(two, list("abc"), axis_labels=("input", "output"), columns_of_panels=columns)
-        first, second = panels(figure)
-        assert (first.get_title(), second.get_title()) == ("first", "second")
-        assert (figure.get_supxlabel(), figure.get_supylabel()) == ("input", "output")
-        figure.draw_without_rendering()
-        assert (abs(first.get_position().y0 - second.get_position().y0) < 0.01) == same_row
-        assert second.images[0].get_array().all() and not first.images[0].get_array().all()
 
 
 def test_matrices_carry_their_numbers_labels_titles_and_signs():

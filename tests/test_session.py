@@ -85,6 +85,14 @@ def test_a_fast_development_run_takes_one_epoch_and_leaves_the_working_folder_al
     assert not start().fast_dev_run
 
 
+def test_what_is_trained_goes_where_the_environment_says(monkeypatch, tmp_path, capsys):
+    assert start("sample").runs == Path("runs/sample-small")
+    monkeypatch.setenv("TRANSFORMER_LIB_RUNS", str(tmp_path / "drive"))
+    assert start("sample").runs == tmp_path / "drive" / "sample-small"
+    monkeypatch.setenv("TRANSFORMER_LIB_FAST_DEV_RUN", "1")
+    assert not start("sample").runs.is_relative_to(tmp_path)
+
+
 def test_starting_seeds_the_random_numbers(capsys):
     start("sample")
     first = torch.rand(3)

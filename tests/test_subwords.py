@@ -95,6 +95,17 @@ def test_a_size_that_the_text_does_not_allow_is_named(pairs, size):
         train_subwords(pairs, size)
 
 
+def test_without_a_size_the_text_decides(pairs):
+    def pieces(pairs):
+        return len(SubwordTokenizer("de", train_subwords(pairs)).vocab)
+
+    letters = {letter for pair in pairs for letter in "".join(pair).lower()}
+    length = sum(len("".join(pair)) for pair in pairs)
+    assert pieces(pairs) == len(letters) + 2 * int(length**0.5) + 5
+    assert pieces(pairs * 100) > pieces(pairs)
+    assert pieces([("aa", "ab")] * 100) < 20  # there are no more, and that is no error
+
+
 def test_bytes_that_are_not_a_sentencepiece_model_are_refused():
     with pytest.raises(ValueError, match="model is not a sentencepiece model"):
         SubwordTokenizer("de", b"something else")

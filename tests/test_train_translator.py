@@ -1,10 +1,12 @@
 import dataclasses
+from collections import Counter
 
 import pytest
 
 from transformer_lib import load_corpus, train_translator
 from transformer_lib.checkpoint import load_model
 from transformer_lib.data.corpora import Pair
+from transformer_lib.data.tokenizers import spacy_tokenizer
 from transformer_lib.inference.bleu import by_definition
 from transformer_lib.inference.translator import Translator
 from transformer_lib.language_model.texts import load_text
@@ -32,22 +34,88 @@ def test_a_corpus_goes_in_and_a_translator_comes_out(corpus, pairs, tmp_path):
     assert any("8 pairs to train on, 8 to validate" in line for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("line", "subwords", "reason"),
-    [
-        ("a" * 1200, 0, "pair 3 cannot be used: sentence has 1,200 letters without a space"),
-        ("\u200b", 80, "the src side of pair 3 is empty"),
-        ("Hund " * 300, 0, "the src side of pair 3 has 302 tokens"),
-    ],
-)
-def test_a_line_that_cannot_be_used_is_named_with_its_split(corpus, tmp_path, line, subwords, reason):
-    for split in ("train", "val"):
-        lines = (tmp_path / f"{split}.de").read_text(encoding="utf-8").splitlines()
-        lines[2] = line if split == "val" else lines[2]
-        (tmp_path / f"{split}.de").write_text("\n".join(lines), encoding="utf-8")
-    recipe = Recipe(epochs=1, subwords=subwords)
-    with pytest.raises(ValueError, match=f"split 'val' of .*: pairs: {reason}"):
-        train_translator(corpus, "small", recipe, min_freq=1, log=lambda line: None)
+LONG = "The dog is sleeping. " * 50
+UNUSABLE = {  # a line, how many subwords there are, and why it is left out
+    "no spaces": ("a" * 1200, 0, "not text: 3 Pair(src='aaa"),
+    "nothing to be seen": ("\u200b", 80, "empty: 3 Pair(src='\\u200b'"),
+    "too long": ("Hund " * 300, 0, "too long: 3 Pair(src='Hund Hund"),
+}
+
+
+def put_line(folder, split, number, de, en):
+    for ending, line in (("de", de), ("en", en)):
+        lines = (folder / f"{split}.{ending}").read_text(encoding="utf-8").splitlines()
+        lines[number - 1] = line
+        (folder / f"{split}.{ending}").write_text("\n".join(lines), encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", UNUSABLE)
+def test_a_pair_that_cannot_be_used_is_left_out_and_shown(corpus, tmp_path, kind):
+    line, subwords, reason = UNUSABLE[kind]
+    put_line(tmp_path, "val", 3, line, "A dog." if len(line) < 9 else LONG)
+    lines = []
+    recipe = Recipe(epochs=1, subwords=subwords, beam_size=2)
+    train_translator(corpus, recipe=recipe, min_freq=1, log=lines.append)  # its beam is tuned on the rest, too
+    assert len(corpus["val"]) == 8
+    assert lines[0].startswith(f"1 of 8 pairs left out, {reason}")
+    assert any("8 pairs to train on, 7 to validate" in line for line in lines)
+
+
+def test_where_most_pairs_cannot_be_used_the_split_and_the_cause_are_named(corpus, tmp_path):
+    for number in range(1, 6):
+        put_line(tmp_path, "val", number, "Hund " * 300, LONG)
+    with pytest.raises(ValueError, match=r"split 'val' of .*most pairs .*5 of 8 .*too long: 1 .*positions \(max_len\)"):
+        train_translator(corpus, min_freq=1, log=lambda line: None)
+    with pytest.raises(ValueError, match=r"split 'train' of .*8 of 8 .*too long: 1 "):
+        train_translator(corpus, min_freq=1, max_len=4, log=lambda line: None)
+
+
+def test_files_of_your_own_become_a_translator_that_keeps_capitals_and_finds_its_test_split_again(tmp_path, pairs):
+    """Where nothing is said about tokens, they are subwords."""
+    many = [Pair(f"{a.src} {b.src}", f"{a.tgt} {b.tgt}") for a in pairs for b in pairs]
+    for side, ending in (("src", "de"), ("tgt", "en")):
+        (tmp_path / f"own.{ending}").write_text("".join(f"{getattr(p, side)}\n" for p in many), encoding="utf-8")
+    corpus = load_corpus((tmp_path / "own.de", tmp_path / "own.en"), "de", "en")
+    lines = []
+    small = {"d_model": 32, "d_ff": 64, "epochs": 30, "batch_size": 8, "learning_rate": 3e-3, "warmup_steps": 20}
+    train_translator(corpus, output=tmp_path / "run", lower=False, dropout=0.0, **small, log=lines.append)
+    saved = load_model(tmp_path / "run")
+    config = saved.model.config
+    assert (config.d_model, config.dropout, config.num_layers) == (32, 0.0, 2)  # changed, and the preset's
+    assert saved.notes["recipe"]["epochs"] == 30 and saved.notes["recipe"]["subwords"] == config.src_vocab_size > 80
+    assert any(line.startswith("subwords  ") for line in lines)
+    again = load_corpus(saved.notes["corpus"], saved.tokenizers["src"].language, saved.tokenizers["tgt"].language)
+    assert again["test"] == corpus["test"] and again["test"][0] not in corpus["train"]
+    pair = corpus["train"][0]
+    assert Translator.load(tmp_path / "run")(pair.src) == pair.tgt != pair.tgt.lower()
+
+
+def test_words_are_what_you_get_if_you_ask_for_them(corpus):
+    for options in ({"min_freq": 1}, {"subwords": 0}, {"recipe": Recipe(epochs=1)}):
+        translator = train_translator(corpus, **{"epochs": 1, **options}, lower=False, log=lambda line: None)
+        assert translator.src_tokenizer.whole_words and not translator.tgt_tokenizer.lower
+    assert not train_translator(corpus, epochs=1, log=lambda line: None).src_tokenizer.whole_words
+
+
+def test_a_change_to_nothing_is_refused(corpus):
+    with pytest.raises(
+        ValueError, match=r"changes holds 'd_modle', .* of TransformerConfig or Recipe: did you mean d_model"
+    ):
+        train_translator(corpus, d_modle=128)
+    with pytest.raises(ValueError, match="changes holds 'src_vocab_size'"):
+        train_translator(corpus, src_vocab_size=128)
+
+
+def test_a_tiny_vocabulary_is_said_or_refused(corpus):
+    lines = []
+    train_translator(corpus, min_freq=3, epochs=1, log=lines.append)
+    (line,) = [line for line in lines if line.startswith("warning   tgt: ")]
+    words = Counter(word for pair in corpus["train"] for word in spacy_tokenizer("en")(pair.tgt.lower()))
+    known = {word: count for word, count in words.items() if count >= 3}
+    unknown = 1 - sum(known.values()) / sum(words.values())
+    assert f"{len(known)} words in the vocabulary, so that {unknown:.0%} of the text is <unk>; min_freq=3" in line
+    with pytest.raises(ValueError, match="min_freq is 99, but no src word occurs so often"):
+        train_translator(corpus, min_freq=99, log=lambda line: None)
 
 
 def test_a_line_of_a_running_text_is_named_too(tmp_path):

@@ -1,15 +1,18 @@
 import dataclasses
+import enum
+import math
 import os
 
+import numpy as np
 import pytest
 import torch
 
-from transformer_lib import Transformer
+from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.checkpoint import MODEL_FILE, load_model
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.fast import worker
-from transformer_lib.files import STATE_FILE, load_training_state
+from transformer_lib.files import STATE_FILE, CheckpointError, load_training_state
 from transformer_lib.training import loop
 from transformer_lib.training.device import seed_everything
 from transformer_lib.training.loop import evaluate
@@ -155,6 +158,15 @@ def test_resuming_with_other_sentences_is_refused(pairs, dataset, tiny_config, t
     for train_set, val_set, which in ((fewer, dataset, "training"), (dataset, fewer, "validation")):
         with pytest.raises(ValueError, match=rf"was trained with another data set \(SHA-256\): {which} was"):
             fit(Transformer(tiny_config), train_set, val_set, RECIPE, tmp_path, resume=True, log=silent)
+
+
+def test_resuming_with_another_models_weights_as_the_best_is_refused(dataset, tiny_config, tmp_path):
+    one_epoch = dataclasses.replace(RECIPE, epochs=1)
+    run(dataset, tiny_config, tmp_path / "run", one_epoch)
+    run(dataset, dataclasses.replace(tiny_config, d_ff=32), tmp_path / "other", one_epoch)
+    (tmp_path / "other" / MODEL_FILE).replace(tmp_path / "run" / MODEL_FILE)
+    with pytest.raises(CheckpointError, match="holds another model's weights"):
+        run(dataset, tiny_config, tmp_path / "run", resume=True)
 
 
 def test_two_trainings_never_write_into_one_folder(dataset, tiny_config, tmp_path):
@@ -345,15 +357,7 @@ def test_every_epoch_cuts_subwords_anew(subword_dataset, subword_config, monkeyp
     assert seen[0] != [example.tgt for example in subword_dataset.examples]
 
 
-def test_ids_that_come_from_the_models_own_vocabularies_are_not_checked_at_every_step(
-    subword_dataset, subword_config, monkeypatch
-):
-    """Which would make a GPU wait; anybody else's are."""
-    in_training = []
-    monkeypatch.setattr(Transformer, "check_ids", lambda model, *ids: in_training.append(model.training))
-    run(subword_dataset, subword_config)
-    assert in_training and not any(in_training)  # evaluation does
-    monkeypatch.undo()
+def test_ids_that_do_not_come_from_the_models_own_vocabularies_are_checked(subword_dataset, subword_config):
     batch = {"src": torch.tensor([[2, 80, 3]]), "tgt": torch.tensor([[2, 5, 3]])}
     with pytest.raises(ValueError, match="src holds the id 80, expected 0 to 79"):
         fit(Transformer(subword_config), [batch], subword_dataset, RECIPE, log=silent)
@@ -363,8 +367,7 @@ ITS_OWN = pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  
 
 
 @ITS_OWN
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_a_compiled_model_learns_the_same_and_only_in_training(subword_dataset, subword_config, monkeypatch, precision):
+def test_a_compiled_model_learns_the_same_and_only_in_training(subword_dataset, subword_config, monkeypatch):
     """Without a compiler for kernels, which not every machine has: PyTorch then runs what it has recorded."""
     compiled, real = [], torch.nn.Module.compile
 
@@ -374,7 +377,7 @@ def test_a_compiled_model_learns_the_same_and_only_in_training(subword_dataset, 
 
     monkeypatch.setattr(torch.nn.Module, "compile", compile_without_kernels)
     config = dataclasses.replace(subword_config, dropout=0.0)
-    recipe = dataclasses.replace(RECIPE, epochs=2, precision=precision)
+    recipe = dataclasses.replace(RECIPE, epochs=2, precision="bfloat16")
     _, expected = run(subword_dataset, config, recipe=recipe)
     assert not compiled
     model, history = run(subword_dataset, config, recipe=dataclasses.replace(recipe, compile=True))
@@ -400,3 +403,71 @@ def test_where_nothing_can_be_compiled_one_is_told(subword_dataset, subword_conf
 def test_a_validation_set_of_other_vocabularies_is_refused(subword_dataset, subword_config, dataset):
     with pytest.raises(ValueError, match="vocabular"):
         fit(Transformer(subword_config), subword_dataset, dataset, RECIPE, log=silent)
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnConfig(TransformerConfig):
+    scale: "float | None" = None
+    sizes: tuple[int, ...] = (3, 5)
+
+
+class OwnModel(Transformer):
+    config_class = OwnConfig
+
+
+class Mode(str, enum.Enum):
+    FAST = "fast"
+
+
+@pytest.mark.parametrize("scale", [np.float64(0.5), math.nan, Mode.FAST])
+def test_whatever_a_configuration_of_ones_own_holds_a_training_resumes(dataset, tiny_config, tmp_path, scale):
+    config = OwnConfig(**dataclasses.asdict(tiny_config), scale=scale)
+    fit(OwnModel(config), dataset, dataset, RECIPE, tmp_path, log=silent)
+    longer = dataclasses.replace(RECIPE, epochs=5)
+    history = fit(OwnModel(config), dataset, dataset, longer, tmp_path, resume=True, log=silent)
+    assert len(history.val_loss) == 5
+    with pytest.raises(ValueError, match=r"another configuration: scale was .*, now it is 2"):
+        other = OwnModel(dataclasses.replace(config, scale=2))
+        fit(other, dataset, dataset, longer, tmp_path, resume=True, log=silent)
+
+
+def test_a_training_resumes_although_on_epoch_put_a_number_of_numpys_into_the_history(dataset, tiny_config, tmp_path):
+    def smooth(history):
+        history.val_loss[-1] = np.mean(history.val_loss)
+
+    run(dataset, tiny_config, tmp_path, on_epoch=smooth)
+    _, history = run(dataset, tiny_config, tmp_path, dataclasses.replace(RECIPE, epochs=5), resume=True)
+    assert len(history.val_loss) == 5
+
+
+class ExtraState(Transformer):
+    def get_extra_state(self):
+        return {"a dictionary": "is no tensor"}
+
+    def set_extra_state(self, state):
+        pass
+
+
+def test_a_model_that_cannot_be_saved_leaves_nothing_behind_whatever_the_error(dataset, tiny_config, tmp_path):
+    with pytest.raises(Exception, match="dict"):
+        fit(ExtraState(tiny_config), dataset, dataset, RECIPE, tmp_path / "new", log=silent)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("schedule", ["constant", "exponential"])
+def test_data_without_a_batch_are_refused_before_anything_is_written(dataset, tiny_config, tmp_path, schedule):
+    recipe = dataclasses.replace(RECIPE, schedule=schedule)
+    none = torch.utils.data.DataLoader(dataset, batch_size=100, drop_last=True, collate_fn=dataset.collate)
+    with pytest.raises(ValueError, match="train_set has no batches"):
+        fit(Transformer(tiny_config), none, dataset, recipe, tmp_path / "new", log=silent)
+    with pytest.raises(ValueError, match="batches hold no token to predict"):
+        fit(Transformer(tiny_config), dataset, none, recipe, tmp_path / "new", log=silent)
+    assert not (tmp_path / "new").exists()
+
+
+def test_resuming_with_another_recipe_says_so_also_where_that_needs_more_than_the_folder_has(
+    dataset, tiny_config, tmp_path
+):
+    run(dataset, tiny_config, tmp_path)
+    with pytest.raises(ValueError, match=r"another recipe: ema_decay was 0.0, now it is 0.9"):
+        run(dataset, tiny_config, tmp_path, dataclasses.replace(RECIPE, ema_decay=0.9), resume=True)

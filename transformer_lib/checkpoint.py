@@ -14,18 +14,19 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies, name_of
-from transformer_lib.files import CheckpointError, check_finite, open_tensors, replace_file
+from transformer_lib.files import CheckpointError, open_tensors, replace_file
 
 MODEL_FILE = "model.safetensors"
 SHIPPED_MODEL = Path(__file__).parent / "multi30k_best.safetensors"  # in a wheel; in the repository, it is in assets/
 if not SHIPPED_MODEL.is_file():
     SHIPPED_MODEL = Path(__file__).parent.parent / "assets" / SHIPPED_MODEL.name
-MOST_BEAMS, MOST_LENGTH_PENALTY = 16, 10  # that a model's notes may ask for; translate itself takes more beams
+MOST_BEAMS, MOST_LENGTH_PENALTY = 16, 10  # that a model's notes may ask for; ``translate`` itself takes more beams
 _MOST_LAYERS = 256
 _MODEL_FORMAT = "transformer_lib model, version 2"
-_OURS = {  # what load_model need not be given; imported by these names, never by what is in a file
+_OURS = {  # what load_model knows already: imported by these names, never by a name in a file
     "Transformer": "transformer_lib.model.transformer",
     "TransformerLanguageModel": "transformer_lib.language_model.model",
+    "FinalNormTransformer": "transformer_lib.interop.tutorials",
     "WordTokenizer": "transformer_lib.data.tokenizers",
     "SubwordTokenizer": "transformer_lib.data.subwords",
     "StreamTokenizer": "transformer_lib.language_model.stream",
@@ -34,8 +35,7 @@ _OURS = {  # what load_model need not be given; imported by these names, never b
 
 class _Tokenizers(dict[str, WordTokenizer]):
     def __missing__(self, name: str) -> WordTokenizer:
-        """Say that the model was saved without it."""
-        raise CheckpointError(f"the model was saved without the tokeniser {name!r}: hand it over, or save it as well")
+        raise CheckpointError(f"the model was saved without the tokeniser {name!r}: pass it, or save it with the model")
 
 
 class SavedModel(NamedTuple):
@@ -43,8 +43,8 @@ class SavedModel(NamedTuple):
 
     Attributes:
         model: in evaluation mode.
-        tokenizers: those that it was saved with: ``src`` and ``tgt``, or, for a language model, ``text``.
-        notes: what the person who saved it wrote down.
+        tokenizers: those that it was saved with: ``src`` and ``tgt``, or ``text`` for a language model.
+        notes: whatever was saved with it.
     """
 
     model: nn.Module
@@ -63,15 +63,15 @@ def save_model(
 
     Args:
         path: the file.
-        model: what to save: a ``Transformer`` or any other module that is built of its ``config`` alone.
+        model: a ``Transformer`` or any other module that is built from its ``config`` alone.
         tokenizers: those that the model was trained with, as in the ``tokenizers`` of a data set.
-        notes: anything that JSON can hold; ``corpus``, ``preset``, ``recipe``, ``history`` and ``search`` are as
-            ``fit`` and ``train_translator`` write them.
-        dtype: the precision of the weights in the file, if it is to be another than the model's.
+        notes: anything that JSON can hold; ``corpus``, ``preset``, ``recipe``, ``history`` and ``search`` are what
+            ``fit`` and ``train_translator`` write.
+        dtype: the floating-point type of the weights in the file; by default, the model's.
 
     Raises:
-        ValueError: ``load_model`` could not bring it back: the vocabularies are not the model's, the model is not what
-            its class makes of its config (were layers replaced?), a weight is NaN or infinite, a note of another kind.
+        ValueError: ``load_model`` could not bring it back: the vocabularies are not the model's, its layers are not
+            those that its class builds from its config, a weight is NaN or infinite, or a note is of another kind.
         TypeError: the model has no ``config``, or its class no ``config_class``.
         OSError: the file cannot be written.
     """
@@ -84,12 +84,12 @@ def save_model(
     if dtype is not None and not dtype.is_floating_point:
         raise ValueError(f"dtype is {dtype}, expected one that has fractions, such as torch.float16")
     check_vocabularies(config, tokenizers)
+    check_structure(model)
     tensors = {
         name: tensor.to("cpu", dtype if tensor.is_floating_point() else None).contiguous()
         for name, tensor in _tensors(model).items()
     }
-    _check_structure(model)
-    check_finite(tensors, torch.float64)
+    _check_finite(tensors)
     metadata = {
         "format": _MODEL_FORMAT,
         "model": _recorded_name(type(model)),
@@ -110,8 +110,8 @@ def load_model(
 
     Args:
         path: the file, or the folder that training wrote.
-        custom: what of your own the model was made with: its class, a tokeniser's class, or the function that a
-            ``WordTokenizer`` cuts sentences with.
+        custom: the classes and functions of your own that the model needs: its class, a tokeniser's class, or the
+            function that a ``WordTokenizer`` splits sentences with.
         device, dtype: where to compute, and in which precision, whatever the file's is.
 
     Raises:
@@ -135,24 +135,18 @@ def load_model(
 
 
 def load_weights(path: str | Path, model: nn.Module) -> None:
-    """Give a model the weights that ``save_model`` wrote of it.
-
-    Raises:
-        FileNotFoundError, OSError, CheckpointError: as ``load_model``.
-    """
+    """Load the weights that ``save_model`` wrote into a model of the same class and config (errors: ``load_model``)."""
     with open_tensors(path) as file:
-        shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no dictionary)
-        try:
-            _check_shapes(model, shapes)
-        except ValueError as error:
-            raise CheckpointError(f"{path} holds another model's weights ({error})") from error
-        model.load_state_dict({name: file.get_tensor(name) for name in shapes}, strict=False)
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dictionary)
+    if _shapes(tensors) != _shapes(_tensors(model)):
+        raise CheckpointError(f"{path} holds another model's weights")
+    model.load_state_dict(tensors, strict=False)  # a tied matrix has several names, of which the file holds one
 
 
 def _read_model(
     file: safetensors.safe_open, custom: dict[str, Any], device: torch.device | str, dtype: torch.dtype
 ) -> SavedModel:
-    """Do what ``load_model`` promises; no tensor is read before its shape is known to be the model's."""
+    """Build what a file describes; no tensor is read before its shape is known to be the model's."""
     metadata = file.metadata() or {}
     if metadata.get("format") != _MODEL_FORMAT:
         raise ValueError(
@@ -160,39 +154,35 @@ def _read_model(
         )
     model_class = _find(metadata["model"], "model", custom)
     config = model_class.config_class(**json.loads(metadata["config"]))
-    described = json.loads(metadata["tokenizers"])
-    tokenizers = _Tokenizers({name: _read_tokenizer(values, custom) for name, values in described.items()})
+    tokenizers = _Tokenizers()
+    for name, values in json.loads(metadata["tokenizers"]).items():
+        tokenizer_class, options = _find(values.pop("class"), "tokenizer", custom), {}
+        if "tokenize" in values:
+            options["tokenize"] = _find(values.pop("tokenize"), "tokenizer's function", custom)
+        tokenizers[name] = tokenizer_class.from_dict(values, **options)
     notes = _checked_notes(json.loads(metadata["notes"]))
     check_vocabularies(config, tokenizers)
     shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no dictionary)
     _skeleton(model_class, config, shapes)
     with torch.device("cpu"):  # whatever the default device is
         model = model_class(config).to(dtype)
-    tensors = {name: file.get_tensor(name) for name in shapes}
-    check_finite(tensors, dtype)
-    model.load_state_dict(tensors, strict=False)  # a tied matrix has several names, of which the file holds one
+    model.load_state_dict({name: file.get_tensor(name) for name in shapes}, strict=False)  # see load_weights
+    _check_finite(model.state_dict())
     return SavedModel(model.to(device).eval(), tokenizers, notes)
 
 
 def _recorded_name(cls: type) -> str:
-    """Return a class's name; with its module, unless it is ours: a reader's own may be called Transformer, too."""
+    """Return a class's name, with its module unless it is ours: a reader's class may be called Transformer, too."""
     return cls.__name__ if _OURS.get(cls.__name__) == cls.__module__ else f"{cls.__module__}.{cls.__name__}"
 
 
 def _find(name: str, what: str, custom: dict[str, Any]) -> Any:
-    """Return a class or function that a file names, if it is this library's or was handed over."""
+    """Return the class or function that a file names, if it is this library's or in ``custom``."""
     if name in _OURS:
         return getattr(importlib.import_module(_OURS[name]), name)
     if (short := name.rpartition(".")[2]) in custom:
         return custom[short]
     raise ValueError(f"its {what} is {short}, which is not this library's: load_model(path, {short}) hands it over")
-
-
-def _read_tokenizer(values: dict[str, Any], custom: dict[str, Any]) -> WordTokenizer:
-    tokenizer_class, options = _find(values.pop("class"), "tokenizer", custom), {}
-    if "tokenize" in values:
-        options["tokenize"] = _find(values.pop("tokenize"), "tokenizer's function", custom)
-    return tokenizer_class.from_dict(values, **options)
 
 
 def _checked_notes(notes: Any) -> dict[str, Any]:
@@ -214,26 +204,34 @@ def _checked_notes(notes: Any) -> dict[str, Any]:
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Return a model's parameters and the buffers that belong to its state; what has several names comes once."""
-    known = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    return {**parameters, **{name: tensor for name, tensor in model.state_dict().items() if name not in known}}
+    """Return a model's parameters and buffers; one with several names comes once."""
+    first_name: dict[Tensor, str] = {}
+    state = model.state_dict(keep_vars=True)
+    return {name: one.detach() for name, one in state.items() if first_name.setdefault(one, name) == name}
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, list[int]]:
+    return {name: list(tensor.shape) for name, tensor in tensors.items()}
+
+
+def _check_finite(tensors: Mapping[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise ValueError(f"{name} is NaN or infinite somewhere in {tensor.dtype}: has training diverged?")
 
 
 def _skeleton(model_class: type[nn.Module], config: Any, shapes: dict[str, list[int]]) -> nn.Module:
-    """Build a model without numbers, if its class lets us, so that an untrusted configuration takes no memory.
+    """Build a model without memory for its weights, if its class allows that, and compare their shapes.
 
     Raises:
-        ValueError: its weights have other shapes, or what is not in a file, its layers and positions, is too much.
+        ValueError: the shapes differ, or the configuration asks for too many layers or positions.
     """
-    found, layers = sum(map(math.prod, shapes.values())), getattr(config, "num_layers", 1)
+    size, layers = sum(map(math.prod, shapes.values())), getattr(config, "num_layers", 1)
     if layers > _MOST_LAYERS:
         raise ValueError(f"num_layers is {layers:,}, expected at most {_MOST_LAYERS}")
     ours = _recorded_name(model_class) in _OURS  # a reader's own class may have no positions
-    if ours and (table := config.max_len * config.d_model) > 2 * found + 2**18:  # sinusoids are computed, not stored
-        raise ValueError(
-            f"max_len is {config.max_len:,}, which takes {table:,} numbers: the weights are only {found:,}"
-        )
+    if ours and (table := config.max_len * config.d_model) > 2 * size + 2**18:  # sinusoids are computed, not stored
+        raise ValueError(f"max_len is {config.max_len:,}, which takes {table:,} numbers, but all weights only {size:,}")
     with torch.random.fork_rng(devices=[]):
         try:
             with torch.device("meta"):
@@ -241,15 +239,22 @@ def _skeleton(model_class: type[nn.Module], config: Any, shapes: dict[str, list[
         except (NotImplementedError, RuntimeError):
             if ours:
                 raise
-            model = model_class(config)  # it looks at numbers while it is built
-    _check_shapes(model, shapes)
+            model = model_class(config)  # its constructor reads numbers, which the meta device lacks
+    expected = _shapes(_tensors(model))
+    for name in sorted(expected | shapes):
+        if (found := shapes.get(name)) != (wanted := expected.get(name)):
+            raise ValueError(f"tensors differ, the first of them {name!r}: shape {found}, expected {wanted}")
     return model
 
 
-def _check_structure(model: nn.Module) -> None:
-    """Raise a ValueError unless a model is what its class makes of its configuration, so loading brings it back."""
-    shapes = {name: list(tensor.shape) for name, tensor in _tensors(model).items()}
-    again = _skeleton(type(model), model.config, shapes)
+def check_structure(model: nn.Module) -> None:
+    """Raise a ValueError unless a model is what its class builds from its config, so that loading brings it back."""
+    config_class = type(model.config)
+    try:
+        config = config_class(**json.loads(json.dumps(asdict(model.config))))
+        again = _skeleton(type(model), config, _shapes(_tensors(model)))
+    except (AttributeError, KeyError, TypeError) as error:  # JSON makes a dictionary of a dataclass in it, for example
+        raise ValueError(f"{config_class.__name__} is not the same when it comes back from JSON ({error})") from error
     mine, theirs = ({name: _kind(module) for name, module in one.named_modules()} for one in (model, again))
     for name in mine | theirs:
         if mine.get(name) != theirs.get(name):
@@ -260,22 +265,11 @@ def _check_structure(model: nn.Module) -> None:
 
 
 def _kind(module: nn.Module) -> str:
-    """Describe a module by its class and what it computes with, such as ``num_heads``; dropout is for training only."""
+    """Describe a module by its class and its settings, such as ``num_heads``, except for dropout's probability."""
     kind = type(module)
-    known = kind.__module__.startswith(("torch.", "transformer_lib."))  # attributes of a reader's class may be counters
+    known = kind.__module__.startswith(("torch.", "transformer_lib."))  # in a reader's class, they may be counters
     names = [name for name in vars(module) if known and name not in ("training", "p", "dropout") and name[0] != "_"]
     plain = {name: v for name in names if type(v := getattr(module, name)) in (int, float, bool, str)}
     if (activation := getattr(module, "activation", None)) and "activation" not in plain:
         plain["activation"] = getattr(activation, "__name__", type(activation).__name__)
     return f"{kind.__qualname__}({', '.join(f'{name}={value}' for name, value in plain.items())})"
-
-
-def _check_shapes(model: nn.Module, found: dict[str, list[int]]) -> None:
-    """Compare the shapes of a model's weights with those of others."""
-    expected = {name: list(tensor.shape) for name, tensor in _tensors(model).items()}
-    if different := sorted(name for name in expected | found if expected.get(name) != found.get(name)):
-        name = different[0]
-        raise ValueError(
-            f"{len(different)} tensors differ; the first is {name!r}: "
-            f"shape {found.get(name)}, expected {expected.get(name)}"
-        )

@@ -1,14 +1,11 @@
 """The command line: ``transformer-lib train · translate · train-lm · generate · evaluate · export · …``."""
 
 import argparse
-import codecs
 import dataclasses
 import math
 import os
 import platform
-import shlex
 import sys
-import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +14,16 @@ import torch
 
 import transformer_lib
 from transformer_lib.checkpoint import MODEL_FILE, SHIPPED_MODEL, SavedModel, load_model, save_model
+from transformer_lib.console import is_empty, log, one_line, standard_input, try_it
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.corpora import CORPORA, CorpusError, Pair, cache_folder, load_corpus
 from transformer_lib.data.tokenizers import UNK
 from transformer_lib.files import STATE_FILE, CheckpointError, check_writable, replace_file
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
+from transformer_lib.interop.ctranslate2 import to_ctranslate2
+from transformer_lib.interop.hub import shareable
+from transformer_lib.interop.onnx import to_onnx
 from transformer_lib.language_model.generator import TextGenerator
 from transformer_lib.language_model.model import TransformerLanguageModel
 from transformer_lib.language_model.stream import BPTTBatches, make_stream
@@ -36,6 +37,9 @@ from transformer_lib.training.device import pick_device
 from transformer_lib.training.loop import evaluate, perplexity
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
 from transformer_lib.training.train_translator import train_translator
+
+# what a user can do something about; the rest are mistakes in this library, and keep their traceback
+_ERRORS = CorpusError, CheckpointError, ValueError, OSError, ImportError, ArithmeticError, torch.OutOfMemoryError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,11 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever reads the output has had enough, as `head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (CorpusError, CheckpointError, ValueError, OSError, FloatingPointError, torch.OutOfMemoryError) as error:
+    except _ERRORS as error:
         reason = " ".join(str(error).split())
         if isinstance(error, torch.OutOfMemoryError):
             reason = f"{reason.split('. ')[0]}; try a smaller --batch-size"
-        print(_one_line(f"transformer-lib {options.command}: error: {reason}"), file=sys.stderr)
+        print(one_line(f"transformer-lib {options.command}: error: {reason}"), file=sys.stderr)
         return 1
     return 0
 
@@ -63,44 +67,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def train(options: argparse.Namespace) -> None:
     """Train a model, then score it on the corpus's first test split."""
     names = ("epochs", "batch_size", "max_tokens", "learning_rate", "precision", "compile", "subwords", "seed")
-    recipe = dataclasses.replace(RECIPES[options.preset], **_given(options, *names))
+    changes = {**_given(options, *names), **dict(options.set)}
     if options.batch_size is not None:
         _refuse(options, "says the same in another unit as --batch-size: give one of them", "max_tokens")
-        recipe = dataclasses.replace(recipe, max_tokens=0)
-    if recipe.subwords:
-        _refuse(options, f"is for words, but there will be {recipe.subwords} subwords (see --subwords)", "min_freq")
+        changes["max_tokens"] = 0
+    if subwords := changes.get("subwords", RECIPES[options.preset].subwords):
+        _refuse(options, f"is for words, but there will be {subwords} subwords (see --subwords)", "min_freq")
     for_multi30k = options.preset.startswith("multi30k_")
-    name = options.corpus or ("multi30k" if for_multi30k else "sample")
-    corpus = load_corpus(name, options.src, options.tgt)
+    corpus = load_corpus(options.corpus or ("multi30k" if for_multi30k else "sample"), options.src, options.tgt)
+    for split in corpus.splits[:3]:
+        corpus[split]  # what cannot be read is better reported before training than after it
     preset = options.preset.removeprefix("multi30k_") if corpus.name == "multi30k" else options.preset
     output = options.output or Path("runs") / f"{corpus.name}-{preset}"
     run = {"output": output, "resume": options.resume, "device": options.device, **_given(options, "min_freq")}
-    translator = train_translator(corpus, options.preset, recipe, log=_log, **run)
+    translator = train_translator(corpus, options.preset, log=log, lower=not options.cased, **run, **changes)
     if not distributed.is_first():
         return
     for split in corpus.splits[2:3]:
         pairs = corpus[split]
-        _print_scores(translator, pairs, split)
+        _print_scores(translator, pairs, split, options)
         for pair in pairs[:3]:
-            print(f"\n  {options.src}  {_one_line(pair.src)}\n  {options.tgt}  {_one_line(translator(pair.src))}")
-    _try_it("translate", output, corpus["val"][0].src)
+            print(f"\n  {options.src}  {one_line(pair.src)}\n  {options.tgt}  {one_line(translator(pair.src))}")
+    try_it("translate", output, corpus["val"][0].src)
 
 
 def translate(options: argparse.Namespace) -> None:
     """Translate the sentences given, or the lines of the standard input."""
     saved = load_model(options.model or SHIPPED_MODEL, device=pick_device(options.device))
     translator = _translator(saved, options)
-    sentences, unusable = (options.sentences, 0) if options.sentences else _standard_input(translator)
-    wanted = sentences if options.sentences else [line for line in sentences if not _is_empty(line)]
+    sentences, unusable = (options.sentences, 0) if options.sentences else standard_input(translator)
+    wanted = sentences if options.sentences else [line for line in sentences if not is_empty(line)]
     with_attention = options.attention is not None
     if with_attention and len(wanted) != 1:
         raise ValueError(f"--attention draws one sentence, but there are {len(wanted)}")
     translations = translator.translate(wanted, attention=with_attention)
     remaining = iter(translations)
     for sentence in sentences:
-        if options.sentences or not _is_empty(sentence):
+        if options.sentences or not is_empty(sentence):
             translation = next(remaining)
-            print(_one_line(translation.text) + (f"\t{translation.log_prob:.3f}" if options.scores else ""))
+            print(one_line(translation.text) + (f"\t{translation.log_prob:.3f}" if options.scores else ""))
         else:
             print()  # empty lines of the standard input stay empty
     if with_attention:
@@ -121,33 +126,34 @@ def train_lm(options: argparse.Namespace) -> None:
     for split in text.splits[:3]:
         text[split]  # a missing file is better reported before training than after it
     run = {"output": output, "resume": options.resume, "device": options.device, **_given(options, "min_freq")}
-    generator = train_language_model(text, options.preset, recipe, log=_log, **run)
+    generator = train_language_model(text, options.preset, recipe, log=log, **run)
     if not distributed.is_first():
         return
     for split in text.splits[2:3]:
         _print_perplexity(generator, text[split], f"{text.name} {split}", recipe.batch_size)
     word = next((token for token in generator.tokenizer.vocab.itos if token.isalpha()), UNK)
-    _try_it("generate", output, word)
+    try_it("generate", output, word)
 
 
 def generate(options: argparse.Namespace) -> None:
     """Continue a text."""
     generator = TextGenerator.load(options.model, device=pick_device(options.device))
     text = generator(options.prompt, options.length, options.temperature, options.top_k, options.seed)
-    print("\n".join(_one_line(line) for line in text.split("\n")))
+    print("\n".join(one_line(line) for line in text.split("\n")))
 
 
 def evaluate_model(options: argparse.Namespace) -> None:
     """Print perplexity, and of a translator BLEU, on a split that the model was not trained on."""
     saved = load_model(options.model or SHIPPED_MODEL, device=pick_device(options.device))
-    name = options.corpus or saved.notes.get("corpus", "sample")
-    if not options.corpus and name.startswith(("\\\\", "//")):  # an untrusted model must not make us log in there
+    name = saved.notes.get("corpus", "sample")  # two files are two lines
+    if not options.corpus and any(path.startswith(("\\\\", "//")) for path in name.splitlines()):
+        # an untrusted model must not make us log in there
         raise ValueError(f"the model was trained on {name!r}, which is on another machine: say so with --corpus")
     if isinstance(saved.model, TransformerLanguageModel):
-        only = ("translations", "precision", "beam_size", "length_penalty")
+        only = ("translations", "precision", "beam_size", "length_penalty", "sacrebleu_tokenize", "chrf")
         _refuse(options, "needs a translator, but this model is a language model", *only)
         tokenizer = saved.tokenizers["text"]
-        text = load_text(name, tokenizer.language)
+        text = load_text(options.corpus[0] if options.corpus else name, tokenizer.language)
         split = options.split or text.splits[2 if len(text.splits) > 2 else 1]
         batch_size = Recipe(batch_size=saved.notes.get("recipe", {}).get("batch_size", Recipe.batch_size)).batch_size
         _print_perplexity(TextGenerator(saved.model, tokenizer), text[split], f"{text.name} {split}", batch_size)
@@ -155,23 +161,29 @@ def evaluate_model(options: argparse.Namespace) -> None:
     translator = _translator(saved, options)
     if options.translations is not None:
         check_writable(options.translations)  # better known before than after
-    corpus = load_corpus(name, translator.src_tokenizer.language, translator.tgt_tokenizer.language)
+    corpus = load_corpus(options.corpus or name, translator.src_tokenizer.language, translator.tgt_tokenizer.language)
     split = options.split or corpus.splits[2 if len(corpus.splits) > 2 else 1]
-    texts = _print_scores(translator, corpus[split], f"{corpus.name} {split}")
+    texts = _print_scores(translator, corpus[split], f"{corpus.name} {split}", options)
     if options.translations is not None:
-        replace_file(options.translations, "".join(f"{_one_line(text)}\n" for text in texts).encode())
+        replace_file(options.translations, "".join(f"{one_line(text)}\n" for text in texts).encode())
 
 
 def export(options: argparse.Namespace) -> None:
-    """Write a model's weights in half precision, so that the file is half as large."""
+    """Write a model for others: in half precision, for CTranslate2, or for ONNX Runtime."""
     saved = load_model(options.model)
     file, model = options.file.resolve(), options.model.resolve()
     if file in (model, model / MODEL_FILE) or (file.parent / STATE_FILE).exists():
-        raise ValueError(f"{file} is the model itself, or a training's, which would be lost: name another file")
-    corpus = Path(saved.notes.get("corpus", "sample"))  # whoever gets the file need not know where yours is
-    notes = {**saved.notes, "corpus": f"…/{corpus.name}" if corpus.is_absolute() else str(corpus)}
-    save_model(options.file, saved.model, saved.tokenizers, notes, dtype=torch.float16)
-    print(f"{options.file}: {options.file.stat().st_size / 1e6:.1f} MB")
+        raise ValueError(f"{file} is the model itself, or a training's, which would be lost: name another")
+    if options.to != "ctranslate2":
+        _refuse(options, "is for --to ctranslate2", "quantization")
+    if options.to == "safetensors":
+        save_model(options.file, saved.model, saved.tokenizers, shareable(saved.notes), dtype=torch.float16)
+    elif options.to == "ctranslate2":
+        to_ctranslate2(saved, options.file, options.quantization or "float32")
+    else:
+        print(f"largest difference of a logit: {to_onnx(saved, options.file):.1e}")
+    files = [options.file] if options.file.is_file() else options.file.iterdir()
+    print(f"{options.file}: {sum(one.stat().st_size for one in files) / 1e6:.1f} MB")
 
 
 def download(options: argparse.Namespace) -> None:
@@ -199,9 +211,9 @@ def info(options: argparse.Namespace) -> None:
     saved = load_model(options.model)
     print(f"{saved.model.num_parameters():,} parameters")
     for section, values in (("configuration", dataclasses.asdict(saved.model.config)), *saved.notes.items()):
-        print(_one_line(section))
+        print(one_line(section))
         for key, value in values.items() if isinstance(values, dict) else [("", values)]:
-            print(_one_line(f"  {key:18} {value}"))
+            print(one_line(f"  {key:18} {value}"))
 
 
 def _translator(saved: SavedModel, options: argparse.Namespace) -> Translator:
@@ -213,20 +225,25 @@ def _translator(saved: SavedModel, options: argparse.Namespace) -> Translator:
     return translator
 
 
-def _print_scores(translator: Translator, pairs: list[Pair], name: str) -> list[str]:
-    dataset = make_dataset(pairs, translator.src_tokenizer, translator.tgt_tokenizer, translator.model.config.max_len)
+def _print_scores(translator: Translator, pairs: list[Pair], name: str, options: argparse.Namespace) -> list[str]:
+    tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
+    dataset = make_dataset(pairs, *tokenizers, translator.model.config.max_len, log)
+    pairs = dataset.pairs
     device = next(translator.model.parameters()).device
     loss = evaluate(translator.model, BucketBatches(dataset, 128, device=device))
     if not math.isfinite(loss):
         raise FloatingPointError(f"the loss is {loss}: are the model's weights damaged?")
     translations = translator.translate([pair.src for pair in pairs])
-    scores = bleu.score(translations, [pair.tgt for pair in pairs], translator.tgt_tokenizer)
+    texts, references = [translation.text for translation in translations], [pair.tgt for pair in pairs]
+    scores = bleu.score(translations, references, translator.tgt_tokenizer, options.sacrebleu_tokenize)
     beam = f"beam {translator.beam_size}, length penalty {translator.length_penalty}"
     search = "greedy" if translator.beam_size == 1 else beam
-    _log(f"{name}: {len(pairs):,} pairs, perplexity {perplexity(loss):.3f}")
+    log(f"{name}: {len(pairs):,} pairs, perplexity {perplexity(loss):.3f}")
     for score in scores:
         print(f"BLEU, {search}: {score}")
-    return [translation.text for translation in translations]
+    if options.chrf:
+        print(f"chrF, {search}: {bleu.chrf(texts, references, translator.tgt_tokenizer.lower)}")
+    return texts
 
 
 def _print_perplexity(generator: TextGenerator, lines: list[str], name: str, batch_size: int) -> None:
@@ -238,59 +255,20 @@ def _print_perplexity(generator: TextGenerator, lines: list[str], name: str, bat
     loss = evaluate(generator.model, BPTTBatches(stream, batch_size, generator.model.config.max_len, device))
     if not math.isfinite(loss):
         raise FloatingPointError(f"the loss is {loss}: are the model's weights damaged?")
-    _log(
+    log(
         f"{name}: {len(tokens):,} tokens, {unknown / len(tokens):.1%} of them {UNK}, loss {loss:.3f}, "
         f"perplexity {perplexity(loss):.2f}"
     )
 
 
-def _standard_input(translator: Translator) -> tuple[list[str], int]:
-    """Read lines, in UTF-8 whatever the locale says. Those that cannot be used are named, counted and left empty."""
-    if sys.stdin is None:
-        raise ValueError("the standard input is closed, expected sentences there, or as arguments")
-    lines, unusable = [], 0
-    for number, line in enumerate(sys.stdin.buffer.read().removeprefix(codecs.BOM_UTF8).splitlines(), start=1):
-        text = ""
-        try:
-            text = line.decode().strip()
-            if not _is_empty(text):
-                if "\0" in text:
-                    raise ValueError("it holds zero bytes, as UTF-16 does: convert it first")
-                translator.source_tokens(text)
-        except ValueError as error:
-            text, unusable = "", unusable + 1
-            reason = f"it is not UTF-8 ({error.reason}): convert it first" if hasattr(error, "reason") else error
-            print(_one_line(f"line {number}: {reason}"), file=sys.stderr)
-        lines.append(text)
-    return lines, unusable
-
-
-def _is_empty(line: str) -> bool:
-    """Say whether there is nothing in a line but spaces, and letters that nobody sees."""
-    return all(unicodedata.category(letter)[0] in "ZC" for letter in line)
-
-
-def _one_line(text: str) -> str:
-    """Return a text without control characters: an untrusted model could make a terminal do more than print."""
-    return "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in text)
-
-
 def _refuse(options: argparse.Namespace, why: str, *names: str) -> None:
     """Raise a ValueError if one of these options was given: it would have no effect."""
     for name in names:
-        if getattr(options, name) not in (None, "float32"):  # the default of --precision
+        value = getattr(options, name)
+        if not (value is None or value is False or value == "float32"):  # the default of --precision
             raise ValueError(f"--{name.replace('_', '-')} {why}")
 
 
 def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """Return those of these options that were given."""
     return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-
-
-def _try_it(command: str, output: Path, text: str) -> None:
-    """Print a command that can be pasted as it is, whatever is in the text."""
-    print("\nTry it:  ", _one_line(shlex.join(["transformer-lib", command, "--model", str(output), text])))
-
-
-def _log(line: str) -> None:
-    print(_one_line(line), flush=True)  # a folder may be called anything

@@ -7,6 +7,7 @@ import io
 import os
 import shutil
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +16,10 @@ from typing import Any
 import filelock
 import safetensors
 import torch
-from torch import Tensor
 
 STATE_FILE = "training_state.pt"
 LOCK_FILE = ".training.lock"
-_STATE_FORMAT = "transformer_lib training state, version 2"
+_STATE_FORMAT = "transformer_lib training state, version 3"
 
 
 class CheckpointError(RuntimeError):
@@ -27,39 +27,34 @@ class CheckpointError(RuntimeError):
 
 
 def save_training_state(path: str | Path, state: dict[str, Any]) -> None:
-    """Write everything that training needs to go on, or leave what was there untouched.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write everything that training needs to resume (see ``replace_file``)."""
     buffer = io.BytesIO()
     torch.save({"format": _STATE_FORMAT, **state}, buffer)
     replace_file(path, buffer.getvalue())
 
 
 def load_training_state(path: str | Path) -> dict[str, Any]:
-    """Read what ``save_training_state`` wrote, onto the CPU; only tensors and plain values: reading never runs code.
+    """Read what ``save_training_state`` wrote, onto the CPU: only tensors and plain values, so that no code runs.
 
     Raises:
         FileNotFoundError: there is no such file.
         OSError: it cannot be read.
-        CheckpointError: it is cut off, or something else.
+        CheckpointError: it is truncated, damaged or something else.
     """
-    path = Path(path)
-    if not path.is_file():
+    if not Path(path).is_file():
         raise FileNotFoundError(f"{path} does not exist: there is no training to resume")
-    with open(path, "rb"):
-        pass  # a file that may not be read is not a broken one
-    try:
-        with zipfile.ZipFile(path) as archive:  # which is what torch.save writes; torch.load checks no checksums
-            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-                raise ValueError("it is compressed, as torch.save never does")
-            if (damaged := archive.testzip()) is not None:
-                raise ValueError(f"its part {damaged} is damaged")
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch.load raises whatever its parsers stumble over
-        reason = str(error).strip().split("\n")[0]
-        raise CheckpointError(f"{path} is not a complete training state ({reason})") from error
+    with open(path, "rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:  # torch.save's format, whose checksums torch.load ignores
+                if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                    raise ValueError("it is compressed, as torch.save never does")
+                if (damaged := archive.testzip()) is not None:
+                    raise ValueError(f"its part {damaged} is damaged")
+            file.seek(0)
+            state = torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:  # torch.load raises whatever its parsers stumble over
+            reason = str(error).strip().split("\n")[0]
+            raise CheckpointError(f"{path} is not a complete training state ({reason})") from error
     if not isinstance(state, dict) or state.get("format") != _STATE_FORMAT:
         raise CheckpointError(f"{path} is not a training state of this library: another program or version wrote it")
     return state
@@ -67,13 +62,14 @@ def load_training_state(path: str | Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep every other training out of ``folder``. A process that is killed holds no lock any more.
+    """Keep every other training out of ``folder``. The lock of a killed process is released.
 
     Raises:
-        FileExistsError: another process, or another training of this one, holds the lock; the message says which.
+        FileExistsError: another process, or another training in this one, holds the lock; the message says which.
+        OSError: the folder cannot be made or written to.
     """
     path, lock, holder, is_new = folder / LOCK_FILE, filelock.FileLock(folder / LOCK_FILE), "", not folder.exists()
-    with contextlib.suppress(OSError, ValueError):  # Windows lets nobody read a file that is locked
+    with contextlib.suppress(OSError, ValueError):  # on Windows, nobody else can read a locked file
         holder = f" (process {int(path.read_text())})"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -84,18 +80,21 @@ def locked(folder: Path) -> Iterator[None]:
             "folder (--output)"
         ) from None
     except OSError as error:
-        reason = f"{error.strerror or error}; what was there before is unchanged"
-        raise OSError(error.errno, reason, str(folder)) from error
-    with contextlib.suppress(OSError):
-        path.write_text(str(os.getpid()))
+        if error.errno not in (errno.ENOTSUP, errno.ENOLCK):
+            raise _unchanged(error, folder) from error
+        reason = f"its file system cannot lock files ({error.strerror})"
+        warnings.warn(f"{folder} is open to other trainings at the same time: {reason}", stacklevel=2)
+    if not isinstance(lock, filelock.SoftFileLock):  # which a file system without flock gets, with a note of its own
+        with contextlib.suppress(OSError):
+            path.write_text(str(os.getpid()))
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # Windows keeps a file that is open; a disk may have become read-only
+        with contextlib.suppress(OSError):  # Windows keeps an open file, and the disk may have become read-only
             path.unlink()
         lock.release()
         if is_new:
-            with contextlib.suppress(OSError):  # it is not empty: something came of the training
+            with contextlib.suppress(OSError):  # not empty: the training has left something
                 folder.rmdir()
 
 
@@ -105,10 +104,10 @@ def open_tensors(path: str | Path) -> Iterator[safetensors.safe_open]:
 
     Raises:
         OSError: it cannot be read.
-        CheckpointError: it is cut off, or something else.
+        CheckpointError: it is truncated or something else.
     """
     with open(path, "rb"):
-        pass  # a file that may not be read is reported as such; to safetensors, it does not exist
+        pass  # safetensors would say that a file without read permission does not exist
     try:
         with safetensors.safe_open(path, framework="pt", device="cpu") as file:
             yield file
@@ -116,17 +115,8 @@ def open_tensors(path: str | Path) -> Iterator[safetensors.safe_open]:
         raise CheckpointError(f"{path} is not a complete safetensors file ({error})") from error
 
 
-def check_finite(tensors: dict[str, Tensor], dtype: torch.dtype) -> None:
-    """Raise a ValueError unless all numbers are finite, and still are in the precision that is wanted."""
-    for name, tensor in tensors.items():
-        if tensor.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool):
-            raise ValueError(f"{name} has dtype {tensor.dtype}, expected float64, float32, bfloat16 or float16")
-        if tensor.is_floating_point() and not tensor.to(dtype).isfinite().all():
-            raise ValueError(f"{name} is NaN or infinite somewhere in {dtype}: has training diverged?")
-
-
 def remove_unfinished(path: str | Path) -> None:
-    """Remove what ``replace_file`` had not finished for ``path`` when its process was killed."""
+    """Remove the temporary files of ``replace_file`` for ``path`` that killed processes have left."""
     path = Path(os.path.realpath(path))
     for temporary in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         temporary.unlink(missing_ok=True)
@@ -145,29 +135,32 @@ def check_writable(path: str | Path) -> None:
 def replace_file(path: str | Path, content: bytes) -> None:
     """Write a whole file under a temporary name, then rename it: ``path`` holds the old content or the new, never half.
 
-    What a link points to is replaced, and not the link. What is not a file, such as ``/dev/stdout``, is written into.
+    A link stays a link: what it points to is replaced. A pipe or a device, such as ``/dev/stdout``, is written to.
 
     Raises:
         OSError: it cannot be written (a full disk, a folder without permission); what was there before is unchanged.
     """
-    path = Path(path)
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file() and not target.is_dir():
         target.write_bytes(content)
         return
-    temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")  # no other thread's
+    temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")  # each thread has its own
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "xb") as file:  # and no link that somebody has put there
+        with open(temporary, "xb") as file:  # "x" refuses a link that somebody has put there
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())  # on the disk before the name changes, also if the power fails
+            os.fsync(file.fileno())  # on the disk before the name changes, even if the power fails
         if target.is_file():
             shutil.copymode(target, temporary)
         os.replace(temporary, target)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise OSError(error.errno, f"{reason}; what was there before is unchanged", str(path)) from error
+        raise _unchanged(error, path) from error
     finally:
-        with contextlib.suppress(OSError):  # what happened before matters more
+        with contextlib.suppress(OSError):  # the error before matters more
             temporary.unlink(missing_ok=True)
+
+
+def _unchanged(error: OSError, path: str | Path) -> OSError:
+    """Return an error of the operating system with the name of a file, saying that nothing is lost."""
+    return OSError(error.errno, f"{error.strerror or error}; what was there before is unchanged", str(path))

@@ -1,6 +1,7 @@
 """The command line's options, each with its help, and examples."""
 
 import argparse
+import ast
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import transformer_lib
 from transformer_lib.checkpoint import MODEL_FILE
 from transformer_lib.fast.precision import INFERENCE_PRECISIONS, PRECISIONS
+from transformer_lib.inference.bleu import SACRE_TOKENIZERS
+from transformer_lib.interop.ctranslate2 import QUANTIZATIONS
 from transformer_lib.language_model.texts import TEXTS
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES
 
@@ -18,7 +21,9 @@ EXAMPLES = {
   transformer-lib train --preset multi30k-best
   torchrun --nproc-per-node 2 -m transformer_lib train --preset multi30k-fast     (two processes, for cores or GPUs)
   transformer-lib train --corpus multi30k --preset tutorial --epochs 10 --output runs/tutorial
-  transformer-lib train --corpus my_folder --output runs/mine     (my_folder/train.de, train.en, val.de, val.en)
+  transformer-lib train --corpus text.de text.en --cased --output runs/mine     (line by line)
+  transformer-lib train --corpus pairs.tsv --src en --tgt ko --set d_model=128 dropout=0.3
+  transformer-lib train --corpus my_folder     (my_folder/train.de, train.en; val.de, val.en, test.de, test.en)
   transformer-lib train --output runs/tutorial --corpus multi30k --preset tutorial --resume""",
     "translate": """examples:
   transformer-lib translate "Zwei junge Männer spielen Fußball im Park."
@@ -41,7 +46,9 @@ EXAMPLES = {
   transformer-lib evaluate runs/wikitext-2-valid-tutorial-lm""",
     "export": """examples:
   transformer-lib export runs/multi30k-best my_translator.safetensors
-  transformer-lib translate --model my_translator.safetensors "Ein Kind schläft.\"""",
+  transformer-lib translate --model my_translator.safetensors "Ein Kind schläft."
+  transformer-lib export runs/multi30k-best my_folder --to ctranslate2 --quantization int8
+  transformer-lib export runs/multi30k-best my_folder --to onnx""",
     "download": """examples:
   transformer-lib download multi30k
   transformer-lib download wikitext-2
@@ -51,11 +58,25 @@ EXAMPLES = {
   transformer-lib info runs/tutorial""",
 }
 
+
+def _change(text: str) -> tuple[str, Any]:
+    """Read ``FIELD=VALUE``; what is no number, list, True or False is a word."""
+    name, _, value = text.partition("=")
+    if not (name.isidentifier() and value):
+        raise argparse.ArgumentTypeError(f"{text!r}, expected FIELD=VALUE, such as d_model=128")
+    try:
+        return name, ast.literal_eval(value)
+    except (SyntaxError, ValueError):
+        return name, value
+
+
 OPTIONS: dict[str, dict[str, Any]] = {  # each once, whichever commands take it
     "--attention": {"type": Path, "metavar": "FILE", "help": "draw the attention (.png, .svg or .pdf)"},
     "--batch-size": {"type": int, "help": "sentences in a batch; rows of text for a language model (the preset's)"},
     "--beam-size": {"type": int, "help": "1 is greedy search (what the model was tuned for, else 1)"},
     "--bptt": {"type": int, "help": "tokens that the model can look back on (the preset's)"},
+    "--cased": {"action": "store_true", "help": "keep capitals, as German nouns need them (all is lower case)"},
+    "--chrf": {"action": "store_true", "help": "also print chrF, which counts letters"},
     "--compile": {"action": argparse.BooleanOptionalAction, "help": "compile the layers first, for a GPU (no)"},
     "--device": {"default": "auto", "help": "cpu, cuda, cuda:1, mps or auto, the best there is (auto)"},
     "--epochs": {"type": int, "help": "passes over the training split (the preset's)"},
@@ -70,8 +91,17 @@ OPTIONS: dict[str, dict[str, Any]] = {  # each once, whichever commands take it
     "--min-freq": {"type": int, "help": "rarer words become <unk> (2; 1 for a language model)"},
     "--output": {"type": Path, "help": "folder for the model (runs/CORPUS-PRESET)"},
     "--resume": {"action": "store_true", "help": "continue the training in the output folder"},
+    "--sacrebleu-tokenize": {"choices": SACRE_TOKENIZERS, "help": "how sacreBLEU cuts (what suits the language)"},
     "--scores": {"action": "store_true", "help": "add the natural logarithm of the probability"},
     "--seed": {"type": int, "help": "makes a run repeatable"},
+    "--set": {
+        "type": _change,
+        "nargs": "+",
+        "action": "extend",
+        "default": [],
+        "metavar": "FIELD=VALUE",
+        "help": "any field of TransformerConfig or Recipe, such as d_model=128",
+    },
     "--split": {"help": "which part of the corpus (the first test split)"},
     "--src": {"default": "de", "help": "language to translate from (de)"},
     "--subwords": {"type": int, "help": "pieces in a joint vocabulary, 0 for words (the preset's)"},
@@ -105,11 +135,13 @@ def parser(commands_run: Mapping[str, Callable[[argparse.Namespace], None]]) -> 
             command.add_argument(f"--{option}", **OPTIONS[f"--{option}"])
         return command.add_argument
 
+    scoring = "sacrebleu-tokenize chrf"
     a_model = {"nargs": "?", "type": Path, "help": "folder or file (the model that comes with this library)"}
     training = "output resume epochs batch-size learning-rate min-freq seed device"
 
-    argument = add("train", "train a model", f"src tgt {training} max-tokens compile subwords")
-    argument("--corpus", help="sample, multi30k, or a folder of your own (multi30k for its presets, else sample)")
+    argument = add("train", "train a model", f"src tgt cased {training} max-tokens compile subwords set {scoring}")
+    corpora = "sample, multi30k; or of your own: a folder, a table (.tsv, .csv) or two files"
+    argument("--corpus", nargs="+", help=f"{corpora} (multi30k for its presets, else sample)")
     presets = {
         "type": lambda name: name.replace("-", "_"),
         "choices": sorted(RECIPES),
@@ -136,14 +168,17 @@ def parser(commands_run: Mapping[str, Callable[[argparse.Namespace], None]]) -> 
     argument("--model", type=Path, default=DEFAULT_LM, help=f"folder or file ({DEFAULT_LM})")
 
     text = "measure perplexity, and a translator's BLEU"
-    argument = add("evaluate", text, f"split translations {searching}")
+    argument = add("evaluate", text, f"split translations {searching} {scoring}")
     argument("model", **a_model)
-    argument("--corpus", help="a corpus's name, file or folder (what the model was trained on)")
+    argument("--corpus", nargs="+", help=f"{corpora} (what the model was trained on)")
     argument("--precision", **precision)
 
-    argument = add("export", "write a model in half precision, to one small file", "")
+    argument = add("export", "write a model for others to use", "")
     argument("model", type=Path, help="folder or file")
-    argument("file", type=Path, help="what to write, such as my_translator.safetensors")
+    argument("file", type=Path, help="what to write: a file, or a new folder for ctranslate2 and onnx")
+    kinds = ("safetensors", "ctranslate2", "onnx")
+    argument("--to", default=kinds[0], choices=kinds, help="for whom (safetensors: this library, in half precision)")
+    argument("--quantization", choices=QUANTIZATIONS, help="how CTranslate2 stores weights (float32)")
 
     argument = add("download", "fetch a corpus into the cache", "")
     argument("corpus", choices=["multi30k", "wikitext-2"])

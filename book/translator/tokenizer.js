@@ -27,6 +27,7 @@ class SubwordTokenizer {
       else tokens.push(piece);
       unknown = !known;
     }
+    tokens = tokens.map((token) => token.toLowerCase()); // the table makes "H" of "𝗛"
     tokens = tokens.filter((token) => this.ids.has(token) || /[^\s\x85]/.test(token)); // Python takes \x85 for a space
     if (!tokens.length) throw new Error("Please write at least one word.");
     const ids = tokens.map((token) => this.ids.get(token) ?? UNK_ID);

@@ -1,15 +1,18 @@
-"""What must hold on every kind of device; `test_devices.py` runs this file on the stand-in, as each of them."""
+"""What must hold on every kind of device; `test_devices.py` runs this file on the stand-in, as each of them.
+
+`make bench-gpu` runs it on a GPU, where nobody counts waits and launches.
+"""
 
 import importlib
 import inspect
 import textwrap
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import pytest
 import torch
 from conftest import PAIRS
-from standin_device import KIND, OPS, SEEN, SYNCS, There
+from standin_device import KIND, OPS, SEEN, SYNCS
 
 from transformer_lib import LanguageModelConfig, Transformer, TransformerConfig, TransformerLanguageModel
 from transformer_lib.checkpoint import load_model
@@ -60,7 +63,10 @@ def make_generator(device):
 
 
 def test_the_library_picks_it(monkeypatch):
-    assert pick_device().type == SEEN.type
+    fused_attention_is_right.cache_clear()
+    wrong = pytest.warns(UserWarning, match="computes masked attention wrongly on device 'mps'")
+    with wrong if KIND == "mps" else nullcontext():  # the user is told
+        assert pick_device().type == SEEN.type
     if SEEN.type == "cuda":
         monkeypatch.setenv("WORLD_SIZE", "2")  # and no LOCAL_RANK, as some ways to start processes leave it
         assert pick_device() == SEEN
@@ -72,7 +78,7 @@ def test_a_model_computes_what_it_computes_on_a_cpu(positions):
     (batch,) = BucketBatches(dataset, batch_size=8)
     model, here = (make_model(dataset, device, positions=positions).eval() for device in (SEEN, "cpu"))
     src, tgt = tensors_of(batch, ["src", "tgt"], SEEN)
-    torch.testing.assert_close(model(src, tgt).cpu(), here(*batch))
+    torch.testing.assert_close(model(src, tgt).cpu(), here(*batch), atol=1e-4, rtol=1e-4)
     assert evaluate(model, [batch]) == pytest.approx(evaluate(here, [batch]), rel=1e-5)
     for found, expected in zip(model.attention_maps(src, tgt), here.attention_maps(*batch), strict=True):
         torch.testing.assert_close([one.cpu() for one in found], expected)
@@ -95,11 +101,11 @@ def test_a_training_learns_what_it_learns_on_a_cpu(optimizer, tmp_path):
         losses += [fit(model, dataset, dataset, recipe, tmp_path / str(device), log=lambda line: None).val_loss]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
     for folder in (str(SEEN), "cpu"):  # each goes on with what the other has left, and anybody can load it
-        assert not isinstance(load_model(tmp_path / folder).model.output.weight, There)
+        assert load_model(tmp_path / folder).model.output.weight.device.type == "cpu"
     (tmp_path / "cpu").rename(tmp_path / "swapped")
     model, longer = make_model(dataset, SEEN), replace(recipe, epochs=3)
     assert len(fit(model, dataset, dataset, longer, tmp_path / "swapped", True, log=lambda line: None).val_loss) == 3
-    assert isinstance(model.output.weight, There)
+    assert model.output.weight.device.type == SEEN.type
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon", "sgd"])
@@ -214,10 +220,10 @@ STEPS = {  # what a step is of: how to count, and at most how many waits and lau
     "training, Muon, R-Drop, average": (
         lambda: of_a_training(optimizer="muon", rdrop_weight=1, ema_decay=0.9),
         0,
-        1500,
+        800,
     ),
-    "moving average": (lambda: of_a_part("average"), 0, 90),
-    "Muon": (lambda: of_a_part("muon"), 0, 750),
+    "moving average": (lambda: of_a_part("average"), 0, 2),
+    "Muon": (lambda: of_a_part("muon"), 0, 100),
     "greedy search": (lambda: of_a_search(1), 5, 150),
     "beam search": (lambda: of_a_search(4), 9, 190),
     "generating": (of_a_text, 2, 35),
@@ -277,7 +283,7 @@ MISTAKES = [
     (evaluate, ", device=device", "", train),
     (tensors_of, ".to(device, non_blocking=True)", "", train),
     (sequence_loss, "targets.flatten()", "targets.flatten().cpu()", train),
-    (MovingAverage.update_parameters, "lerp_(weights", "lerp_(weights.cpu()", train),
+    (MovingAverage.update_parameters, "[*model.parameters()]", "[p.cpu() for p in model.parameters()]", train),
     (Translator._batch, ".to(self._device)", "", translate),
     (search.greedy_search, ", device=src.device", "", translate),
     (search.beam_search, ", device=src.device", "", translate),

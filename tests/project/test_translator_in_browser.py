@@ -24,6 +24,7 @@ BOOK = ROOT / "book"
 SENTENCE, TRANSLATION = "Im Park spielen zwei Kinder Fußball.", "two children are playing soccer in the park."
 NASTIER = {  # what sentencepiece's table of letters changes, and what it leaves alone
     "one letter for two": "ﬁsch ﬀ ß ẞ ĳ Ǆ",
+    "letters of mathematics": "𝗘𝗶𝗻 𝐇𝐮𝐧𝐝 𝕊𝕔𝕙𝕝ä𝒻𝓽 𝐀𝐁.",  # the table makes plain capitals of some
     "wide letters": "ＥＩＮ　Ｈｕｎｄ！ ①② ㎏ ½",
     "letters in parts": "fu\u0308r scho\u0308n A\u030a \u1e9b\u0323",
     "lower-casing": "İSTANBUL ΣΊΣΥΦΟΣ ÄÖÜ DŽ Ω",

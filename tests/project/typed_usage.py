@@ -67,7 +67,7 @@ translator = train_translator(corpus, preset="small")
 assert_type(translator, Translator)
 assert_type(translator("Der Mann hebt den Ball auf."), str)
 assert_type(translator(["Ein Hund.", "Zwei Hunde."]), list[str])
-AttentionViewer.of(translator, "Ein Hund.")
+AttentionViewer.of_translation(translator.translate(["Ein Hund."], attention=True)[0])
 LiveTranslator(translator, "Ein Hund.")
 
 writer = train_language_model(load_text("wikitext-2"))

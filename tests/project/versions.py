@@ -1,6 +1,8 @@
 """The core's tests and the notebooks, in small, with every Python that there is and three sets of dependencies.
 
-`make test-versions` runs all; `python tests/project/versions.py 3.12:pinned tests/test_fast.py` one row, in part. Where
+A fourth, `colab`, is what Google's Colab has installed, with its Python; there, installing the library must not replace
+anything. `make test-versions` runs all; `python tests/project/versions.py 3.12:pinned tests/test_fast.py` one row, in
+part; `python tests/project/versions.py colab notebooks/05_training.ipynb` a notebook as Colab would run it. Where
 PyPI's torch is a CUDA build of several GB, PyTorch's own index has a smaller one:
 `PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu`.
 """
@@ -15,7 +17,13 @@ from pathlib import Path
 from test_devices import ROOT, passed_of, read_report
 
 BUILD = ROOT / "build" / "versions"
-SETS = {"lowest": ["--constraint", BUILD / "lowest.txt"], "pinned": ["--constraint", "constraints.txt"], "newest": []}
+SETS = {
+    "lowest": ["--constraint", BUILD / "lowest.txt", "--editable", ".[notebooks,test]"],
+    "pinned": ["--constraint", "constraints.txt", "--editable", ".[notebooks,test]"],
+    "newest": ["--editable", ".[notebooks,test]"],
+    "colab": ["--editable", ".[test]"],
+}
+COLAB = ("3.13", ["--requirement", ".github/colab.txt", "ipykernel<7"])  # its Python, and what it has installed
 ABOUT = "import sys, numpy, torch; print(sys.version.split()[0], torch.__version__, numpy.__version__, sep=' | ')"
 
 
@@ -38,29 +46,34 @@ def write_lowest():
     (BUILD / "lowest.txt").write_text("".join(f"{name}=={bound}\n" for name, bound in dict(bounds).items()))
 
 
+def pip(python, *arguments):
+    """Run pip in an environment."""
+    command = [python, "-m", "pip", "--disable-pip-version-check", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
 def cell(version, command, dependencies, *what):
     """Return a row of the table, and the names of what failed."""
     folder = BUILD / f"{version}-{dependencies}"
     start, python = f"| {version} | {dependencies} |", folder / "bin" / "python"
     if not (folder / "ready").exists():
         subprocess.run([command, "-m", "venv", "--clear", folder], check=True)
-        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *SETS[dependencies]]
-        done = subprocess.run([*pip, "--editable", ".[notebooks,test]"], cwd=ROOT, capture_output=True, text=True)
-        if done.returncode:
-            return f"{start} cannot be installed: {done.stderr.strip().splitlines()[-1][:100]} |  |  |  |", []
+        before = set()
+        for packages in [COLAB[1], SETS[dependencies]][dependencies != "colab" :]:
+            done = pip(python, "install", "--quiet", *packages)
+            if done.returncode:
+                return f"{start} cannot be installed: {done.stderr.strip().splitlines()[-1][:100]} |  |  |  |", []
+            after = set(pip(python, "freeze").stdout.splitlines())
+            if before - after:
+                replaced = ", ".join(sorted(before - after))
+                return f"{start} replaces {replaced} |  |  |  |", [replaced]
+            before = after
         (folder / "ready").touch()
     about = subprocess.run([python, "-c", ABOUT], capture_output=True, text=True).stdout.strip()
     report = folder / "report.xml"
     pytest = [python, "-m", "pytest", "-q", "--nbval-lax", f"--junitxml={report}", "-o", "junit_family=xunit1"]
-    pytest += [
-        "--numprocesses",
-        "2",
-        "--dist",
-        "loadfile",
-        "--ignore",
-        "tests/project",
-        *(what or ("tests", "notebooks")),
-    ]
+    pytest += ["--numprocesses", "2", "--dist", "loadfile"]
+    pytest += what or ("--ignore", "tests/project", "tests", "notebooks")
     environment = {**os.environ, "TRANSFORMER_LIB_FAST_DEV_RUN": "1", "OMP_NUM_THREADS": "1"}
     with (folder / "log").open("w") as log:
         subprocess.run(pytest, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
@@ -72,7 +85,8 @@ def main():
     """Run the cells that were asked for, or all."""
     write_lowest()
     there = pythons()
-    asked = sys.argv[1:2] or [f"{version}:{dependencies}" for version in there for dependencies in SETS]
+    asked = [f"{COLAB[0]}:colab" if one == "colab" else one for one in sys.argv[1:2]]
+    asked = asked or [f"{one}:{of}" for one in there for of in SETS if of != "colab" or one == COLAB[0]]
     print("| Python | dependencies | exactly | torch | numpy | tests passed | cells passed |\n|" + "---|" * 7)
     everything = []
     for one in asked:

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.data.corpora import Pair
+from transformer_lib.data.pairs import LeftOut, UnusablePair
 from transformer_lib.data.tokenizers import WordTokenizer
 
 T = TypeVar("T")
@@ -31,10 +32,22 @@ class Batch(NamedTuple):
 
 
 class PairDataset(torch.utils.data.Dataset):
-    """Tokenised sentence pairs, for ``BucketBatches`` or for a ``DataLoader`` with ``collate_fn=dataset.collate``."""
+    """Tokenised sentence pairs, for ``BucketBatches`` or for a ``DataLoader`` with ``collate_fn=dataset.collate``.
 
-    def __init__(self, examples: Sequence[Example], src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer):
-        self.examples = list(examples)
+    Attributes:
+        examples: the tokens.
+        tokenizers: of ``src`` and ``tgt``.
+        pairs: the sentences as they were written, if ``make_dataset`` made it.
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        src_tokenizer: WordTokenizer,
+        tgt_tokenizer: WordTokenizer,
+        pairs: Sequence[Pair] = (),
+    ):
+        self.examples, self.pairs = list(examples), pairs
         self.tokenizers = {"src": src_tokenizer, "tgt": tgt_tokenizer}
 
     def __len__(self) -> int:
@@ -67,32 +80,54 @@ def padded_ids(tokenizer: WordTokenizer, sentences: Iterable[Sequence[str]]) -> 
 
 
 def make_dataset(
-    pairs: Sequence[Pair], src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer, max_len: int | None = None
+    pairs: Sequence[Pair],
+    src_tokenizer: WordTokenizer,
+    tgt_tokenizer: WordTokenizer,
+    max_len: int | None = None,
+    log: Callable[[str], None] | None = None,
 ) -> PairDataset:
     """Tokenise sentence pairs; the vocabularies need not exist yet.
 
+    Args:
+        max_len: the model's number of positions, if no sentence may have more tokens with ``<sos>`` and ``<eos>``.
+        log: leave out what cannot be used, and call this with a line that says which, instead of raising an error.
+
     Raises:
-        ValueError: a sentence is empty, has more than ``max_len`` tokens with ``<sos>`` and ``<eos>`` (the model's
-            number of positions), or is not text; the message says which.
+        ValueError: a sentence is empty, too long or not text, or with ``log``, most are; the message says which.
     """
-    examples = []
+    examples, kept, left_out = [], [], LeftOut()
     for number, pair in enumerate(pairs, start=1):
-        if not (isinstance(pair, tuple | list) and len(pair) == 2):
-            raise ValueError(f"pairs: pair {number} is {pair!r}, expected a sentence and its translation")
         try:
-            example = Example(src_tokenizer.preprocess(pair[0].strip()), tgt_tokenizer.preprocess(pair[1].strip()))
-        except ValueError as error:
-            raise ValueError(f"pairs: pair {number} cannot be used: {error}") from None
-        for side, tokens in example._asdict().items():
-            if not tokens:
-                raise ValueError(f"pairs: the {side} side of pair {number} is empty")
-            if max_len is not None and len(tokens) + 2 > max_len:
-                raise ValueError(
-                    f"pairs: the {side} side of pair {number} has {len(tokens) + 2} tokens with <sos> and <eos>, "
-                    f"expected at most max_len={max_len}; shorten it, or give the model more positions"
-                )
-        examples.append(example)
-    return PairDataset(examples, src_tokenizer, tgt_tokenizer)
+            examples.append(_example(number, pair, (src_tokenizer, tgt_tokenizer), max_len or math.inf))
+        except UnusablePair as error:
+            if log is None:
+                raise
+            left_out.add(error.kind, number, pair)
+        else:
+            kept.append(pair)
+    if log is not None:
+        left_out.report(len(pairs), log)
+    return PairDataset(examples, src_tokenizer, tgt_tokenizer, kept)
+
+
+def _example(number: int, pair: Pair, tokenizers: tuple[WordTokenizer, WordTokenizer], max_len: float) -> Example:
+    if not (isinstance(pair, tuple | list) and len(pair) == 2):
+        message = f"pairs: pair {number} is {pair!r}, expected a sentence and its translation"
+        raise UnusablePair("one column", message)
+    try:
+        example = Example(*(one.preprocess(side.strip()) for one, side in zip(tokenizers, pair, strict=True)))
+    except ValueError as error:
+        raise UnusablePair("not text", f"pairs: pair {number} cannot be used: {error}") from None
+    for side, tokens in example._asdict().items():
+        if not tokens:
+            raise UnusablePair("empty", f"pairs: the {side} side of pair {number} is empty")
+        if len(tokens) + 2 > max_len:
+            raise UnusablePair(
+                "too long",
+                f"pairs: the {side} side of pair {number} has {len(tokens) + 2} tokens with <sos> and <eos>, "
+                f"expected at most max_len={max_len}; shorten it, or give the model more positions",
+            )
+    return example
 
 
 def build_vocabularies(dataset: PairDataset, min_freq: int = 2, joint: bool = False) -> None:

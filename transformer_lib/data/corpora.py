@@ -1,14 +1,18 @@
 """Where sentences and texts come from: the embedded sample corpus, Multi30k, WikiText-2, or your own files."""
 
+import csv
 import gzip
 import os
+import sys
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pooch
 
+from transformer_lib.data import pairs as own
 from transformer_lib.data.download import MULTI30K_SHA256, MULTI30K_URL, download, verify
 
 _REPOSITORY_DATA = Path(__file__).parent.parent.parent / "data"
@@ -17,6 +21,7 @@ _IN_REPOSITORY = (_REPOSITORY_DATA / "sample").is_dir() and not _INSTALLED_SAMPL
 _SAMPLE = _REPOSITORY_DATA / "sample" if _IN_REPOSITORY else _INSTALLED_SAMPLE
 
 CORPORA = ("sample", "multi30k")
+_HELD_OUT = ("val", "test")  # what is taken off a corpus that has nothing held out
 _MOST_UNPACKED = 2**26, 100  # bytes, or times its size, that a packed text may have; packed, it is a third as large
 
 
@@ -39,72 +44,176 @@ class Corpus:
         name: what messages call it.
         src, tgt: language codes, which are also the files' endings.
         splits: the training split first, then the validation split, then those for testing.
-        folder: where its files are; None if they are downloaded.
-        path: of a corpus of your own, absolute: a folder called ``sample`` is not the sample corpus.
+        source: a folder, a table, two files or a list of pairs; None if it is downloaded.
+        held_out: those of its splits that are taken off the training pairs, because they have no files.
     """
 
     name: str
     src: str
     tgt: str
     splits: tuple[str, ...]
-    folder: Path | None
-    path: str = ""
+    source: Path | tuple[Path, Path] | list[Any] | None
+    held_out: tuple[str, ...] = ()
+    _pairs: dict[str, list[Pair]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether somebody else than this library chose what is in it."""
+        return self.source not in (None, _SAMPLE)
+
+    @property
+    def path(self) -> str:
+        """What ``load_corpus`` opens files of your own by again, absolute: one path a line. Else, it is empty."""
+        if not self.is_own or isinstance(self.source, list):
+            return ""
+        return "\n".join(map(str, self.source if isinstance(self.source, tuple) else (self.source,)))
 
     def __getitem__(self, split: str) -> list[Pair]:
-        """Read the pairs of a split; raises a CorpusError as ``lines``, or if the two sides differ in length."""
-        src_lines, tgt_lines = self.lines(split, self.src), self.lines(split, self.tgt)
-        if len(src_lines) != len(tgt_lines):
-            raise CorpusError(
-                f"corpus {self.name!r}: {split}.{self.src} has {len(src_lines)} lines but {split}.{self.tgt} has "
-                f"{len(tgt_lines)}: line n of one must be the translation of line n of the other"
-            )
-        return [Pair(src, tgt) for src, tgt in zip(src_lines, tgt_lines, strict=True)]
+        """Return the pairs of a split. What cannot be used is left out; the standard error says how much, and where.
+
+        Raises:
+            CorpusError: there is no such split, its file is unavailable or not UTF-8, its two sides differ in length,
+                or most of it cannot be used.
+        """
+        self._check(split)
+        if split not in self._pairs:
+            from_train = split in ("train", *self.held_out)
+            try:
+                rows = self._rows("train" if from_train else split)
+                pairs = own.usable(rows, self._log) if self.is_own else [row for _, row in rows]
+                if self.is_own:
+                    own.check_languages(pairs, self.src, self.tgt)
+                parts = own.split_off(pairs, self.held_out) if from_train and self.held_out else {split: pairs}
+            except ValueError as error:
+                raise CorpusError(f"corpus {self.name!r}: {error}") from None
+            self._pairs.update({name: [Pair(*pair) for pair in part] for name, part in parts.items()})
+            if len(parts) > 1:
+                self._log(", ".join(f"{len(part):,} pairs for {name}" for name, part in parts.items()))
+        return list(self._pairs[split])
 
     def lines(self, split: str, ending: str) -> list[str]:
         """Read a file that belongs to a split, such as the sample corpus's ``align`` and ``tree`` files.
 
         Raises:
-            CorpusError: there is no such split, its file is unavailable or not UTF-8, or a line is empty.
+            CorpusError: there is no such split, or its file is unavailable or not UTF-8.
         """
+        self._check(split)
+        file = f"{split}.{ending}"
+        if self.source is None:
+            path = fetch("multi30k", f"{file}.gz", MULTI30K_URL, f"sha256:{MULTI30K_SHA256[f'{file}.gz']}")
+        elif isinstance(self.source, Path):
+            path = self.source / (file if (self.source / file).exists() else f"{file}.gz")
+        else:
+            path = dict(zip((self.src, self.tgt), self.source, strict=True))[ending]
+        return read_text(path)
+
+    def _check(self, split: str) -> None:
         if split not in self.splits:
             raise CorpusError(f"split is {split!r}, but corpus {self.name!r} has {', '.join(self.splits)}")
-        file = f"{split}.{ending}"
-        if self.folder is None:
-            path = fetch("multi30k", f"{file}.gz", MULTI30K_URL, f"sha256:{MULTI30K_SHA256[f'{file}.gz']}")
-        else:
-            path = self.folder / (file if (self.folder / file).exists() else f"{file}.gz")
-        lines = read_text(path)
-        if "" in lines:
-            raise CorpusError(f"{path} has nothing in line {lines.index('') + 1}: remove that line on both sides")
-        return lines
+
+    def _log(self, line: str) -> None:
+        if os.environ.get("RANK", "0") == "0":  # the first of several processes
+            print(f"corpus {self.name!r}: {line}", file=sys.stderr, flush=True)
+
+    def _rows(self, split: str) -> Iterator[tuple[int, Sequence[str]]]:
+        """Yield the number of each line, and what is in its columns."""
+        if isinstance(self.source, list):
+            return enumerate(self.source, start=1)
+        if isinstance(self.source, Path) and self.source.is_file():
+            return _table(self.source, self.src, self.tgt)
+        sides = [(self.lines(split, language), language) for language in (self.src, self.tgt)]
+        (longer, language), (shorter, other) = sorted(sides, key=lambda side: -len(side[0]))
+        if len(longer) > len(shorter):
+            line = own.where_they_part(longer, shorter)
+            raise ValueError(
+                f"{split} has {len(longer):,} lines in {language!r} but {len(shorter):,} in {other!r}: line n of one "
+                "must be the translation of line n of the other"
+                + (f". By the lengths of the lines, {language!r} has one too many near line {line}" if line else "")
+            )
+        return enumerate(zip(sides[0][0], sides[1][0], strict=True), start=1)
 
 
-def load_corpus(name: str | Path = "sample", src: str = "de", tgt: str = "en") -> Corpus:
-    """Open a corpus by name, or your own by its folder.
+def load_corpus(source: str | Path | Sequence[Any] = "sample", src: str = "de", tgt: str = "en") -> Corpus:
+    """Open a corpus by name, or your own.
+
+    Where your own has nothing held out, ``val`` and ``test`` are taken off its training pairs: the same ones each time,
+    a twentieth of the source sentences each and at most 1,000. Text is UTF-8; all files may end in ``.gz``.
 
     Args:
-        name: ``"sample"``, ``"multi30k"``, or a folder that holds ``train.<src>``, ``train.<tgt>``, ``val.<src>``,
-            ``val.<tgt>`` and, if you have them, ``test….<src>`` and ``test….<tgt>``, each also with ``.gz``.
+        source: one of
+
+            - ``"sample"``, ``"multi30k"``.
+            - a folder with ``train.<src>``, ``train.<tgt>`` and, if you have them, ``val.<src>``, ``val.<tgt>``,
+              ``test….<src>``, ``test….<tgt>``.
+            - two files, ``("text.de", "text.en")``: line n of one is the translation of line n of the other.
+            - a table with a pair in each line: ``pairs.tsv``, with a tab between the columns, or ``pairs.csv``, with
+              a comma or a semicolon. A first line with the language codes says which columns they are; without one,
+              they are the first two.
+            - a list of pairs, ``[("Ein Hund", "A dog"), …]``.
+        src, tgt: codes of the languages to translate from and to.
 
     Raises:
         CorpusError: there is no such corpus, or it does not have these languages.
     """
-    if str(name) == "multi30k":
+
+    def whole(name: str, source: Path | tuple[Path, Path] | list[Any]) -> Corpus:
+        return Corpus(name, src, tgt, ("train", *_HELD_OUT), source, _HELD_OUT)
+
+    if isinstance(source, str) and "\n" in source:  # two files, as Corpus.path writes them
+        source = source.split("\n")
+    if not isinstance(source, str | Path) and len(source) == 1 and isinstance(source[0], str | Path):
+        source = source[0]
+    if not isinstance(source, str | Path):
+        if not all(isinstance(file, str | Path) for file in source):
+            return whole("pairs", list(source))
+        if len(source) != 2 or not all(Path(file).is_file() for file in source):
+            found = ", ".join(str(file)[:60] for file in source[:3]) or "empty"
+            raise CorpusError(f"corpus is {found}, expected two files that exist, one for {src} and one for {tgt}")
+        files = Path(source[0]).resolve(), Path(source[1]).resolve()
+        return whole(files[0].name.split(".")[0], files)
+    if source == "multi30k":  # a Path of that name is a folder
         if {src, tgt} != {"de", "en"}:
             raise CorpusError(f"src={src!r} and tgt={tgt!r}, but corpus 'multi30k' has 'de' and 'en' here")
         splits = tuple(dict.fromkeys(file.split(".")[0] for file in MULTI30K_SHA256))
         return Corpus("multi30k", src, tgt, splits, None)
-    folder = _SAMPLE if str(name) == "sample" else Path(name).resolve()
-    if not folder.is_dir():
-        raise CorpusError(f"corpus is {str(name)!r}, expected one of {', '.join(CORPORA)}, or the folder of your own")
-    files = sorted({path.name.removesuffix(".gz") for path in folder.iterdir()})
+    path = _SAMPLE if source == "sample" else Path(source).resolve()
+    if path.is_file():
+        return whole(path.name.split(".")[0], path)
+    if not path.is_dir():
+        raise CorpusError(
+            f"corpus is {str(source)!r}, expected one of {', '.join(CORPORA)}, or a folder or file of your own"
+        )
+    files = sorted({file.name.removesuffix(".gz") for file in path.iterdir()})
     tests = [file.removesuffix(f".{src}") for file in files if file.startswith("test") and file.endswith(f".{src}")]
-    splits = ("train", "val", *tests)
-    for split in splits:
+    val = ["val"] if {f"val.{src}", f"val.{tgt}"} & {*files} else []
+    for split in ("train", *val, *tests):
         for language in (src, tgt):
             if f"{split}.{language}" not in files:
-                raise CorpusError(f"corpus {folder.name!r} has no {split}.{language} or {split}.{language}.gz")
-    return Corpus(folder.name, src, tgt, splits, folder, "" if folder == _SAMPLE else str(folder))
+                raise CorpusError(f"corpus {path.name!r} has no {split}.{language} or {split}.{language}.gz")
+    held_out = () if val else _HELD_OUT[:1] if tests else _HELD_OUT
+    return Corpus(path.name, src, tgt, ("train", *val, *held_out, *tests), path, held_out)
+
+
+def _table(path: Path, src: str, tgt: str) -> Iterator[tuple[int, Sequence[str]]]:
+    """Yield the number of each line of a table, and its source and target sentence."""
+    lines = read_text(path)
+    if path.name.removesuffix(".gz").endswith(".csv"):
+
+        def read(delimiter: str, number: int | None = None) -> list[list[str]]:
+            """Read each line on its own, so that a quotation mark too many costs one line."""
+            return [next(csv.reader([line], delimiter=delimiter), []) for line in lines[:number]]
+
+        try:
+            rows = read(max(",;", key=lambda one: sum(len(row) == 2 for row in read(one, 100))))
+        except csv.Error as error:
+            raise ValueError(f"{path} cannot be read as CSV ({error})") from None
+    else:
+        rows = [line.split("\t") for line in lines]
+    header, columns = [cell.strip().lower() for cell in rows[0]], [0, 1]
+    if has_header := src.lower() in header and tgt.lower() in header:
+        columns = [header.index(src.lower()), header.index(tgt.lower())]
+    for number, row in enumerate(rows[has_header:], start=1 + has_header):
+        yield number, tuple(row[column] for column in columns) if len(row) > max(columns) else tuple(row[:1])
 
 
 def cache_folder() -> Path:

@@ -4,6 +4,7 @@ import base64
 import functools
 import io
 import itertools
+import math
 import random
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -105,7 +106,7 @@ def _word_tokenizer(language: str | None) -> Callable[[str], list[str]]:
         return lambda text: [letter for letter in text if not letter.isspace()]
 
 
-def train_subwords(pairs: Iterable[Pair], size: int, lower: bool = True) -> bytes:
+def train_subwords(pairs: Iterable[Pair], size: int | None = None, lower: bool = True) -> bytes:
     """Learn one vocabulary of subwords over both languages by byte-pair encoding (Sennrich et al. 2016).
 
     Beginning with letters, the two neighbouring pieces that occur together most often become a new piece, until there
@@ -113,6 +114,9 @@ def train_subwords(pairs: Iterable[Pair], size: int, lower: bool = True) -> byte
 
     Args:
         pairs: the training split, and nothing else.
+        size: how many pieces. By default, each letter that occurs and twice the square root of the text's length in
+            letters, at most 32,000: some 4,000 for Multi30k; fewer, where a text has no more.
+        lower: as in ``SubwordTokenizer``.
 
     Returns:
         A sentencepiece model, for ``SubwordTokenizer``.
@@ -120,14 +124,16 @@ def train_subwords(pairs: Iterable[Pair], size: int, lower: bool = True) -> byte
     Raises:
         ValueError: there are too few or too many letters or words for so many pieces.
     """
-    sentences = (sentence.lower() if lower else sentence for pair in pairs for sentence in pair)
+    sentences = [sentence.lower() if lower else sentence for pair in pairs for sentence in pair]
+    letters = len(set().union(*sentences)) + 2 * math.isqrt(sum(map(len, sentences)))
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=sentences,
+            sentence_iterator=iter(sentences),
             model_writer=model,
             model_type="bpe",
-            vocab_size=size,
+            vocab_size=size or min(letters + 5, 32_000),  # with the specials, and ▁
+            hard_vocab_limit=size is not None,
             character_coverage=1.0,
             **{"unk_id": 0, "unk_piece": UNK, "pad_id": 1, "pad_piece": PAD},
             **{"bos_id": 2, "bos_piece": SOS, "eos_id": 3, "eos_piece": EOS},

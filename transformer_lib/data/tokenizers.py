@@ -64,6 +64,16 @@ def spacy_tokenizer(language: str | None) -> Callable[[str], list[str]]:
     return tokenize
 
 
+def frequent_words(language: str | None) -> set[str]:
+    """Return spaCy's stop words, which every text of a language is full of; none if it does not know the language."""
+    import spacy
+
+    try:
+        return set(spacy.util.get_lang_class(language).Defaults.stop_words) if language else set()
+    except ImportError:
+        return set()
+
+
 class WordTokenizer:
     """Sentences of one language as lower-cased spaCy tokens between ``<sos>`` and ``<eos>``.
 
@@ -169,7 +179,8 @@ class WordTokenizer:
     def to_dict(self) -> dict[str, Any]:
         """Return what ``from_dict`` needs to build this tokeniser again, as plain values."""
         custom = {"tokenize": name_of(self.tokenize)} if self.tokenize else {}
-        return {"language": self.language, "lower": self.lower, "tokens": self.vocab.itos, **custom}
+        tokens = self._checked(self.vocab.itos)
+        return {"language": self.language, "lower": self.lower, "tokens": tokens, **custom}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], tokenize: Callable[[str], list[str]] | None = None) -> "WordTokenizer":
@@ -180,12 +191,16 @@ class WordTokenizer:
         """
         options = {"tokenize": tokenize} if tokenize else {}
         tokenizer = cls(values["language"], values["lower"], **options)
-        tokens = list(values["tokens"])
+        tokenizer.vocab = Vocabulary(cls._checked(list(values["tokens"])))
+        return tokenizer
+
+    @classmethod
+    def _checked(cls, tokens: list[str]) -> list[str]:
+        """Return the types of a vocabulary if they can be saved and loaded."""
         unique = all(isinstance(token, str) for token in tokens) and len(set(tokens)) == len(tokens)
         if not unique or tuple(tokens[: len(cls.specials)]) != cls.specials:
             raise ValueError(f"tokens is not a vocabulary: expected {', '.join(cls.specials)} first, and no type twice")
-        tokenizer.vocab = Vocabulary(tokens)
-        return tokenizer
+        return tokens
 
 
 def name_of(function: Callable) -> str:

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -49,7 +50,8 @@ class ReadableAttention(MultiHeadAttention):
 def fused_attention_is_right(device: torch.device) -> bool:
     """Try PyTorch's fused kernel on two short sentences, one of them padded, against the readable function on the CPU.
 
-    On Apple's GPUs, PyTorch 2.8 to 2.12 hides from all sentences what the first one's mask hides (pytorch#184180).
+    Where they differ, a warning says so. On Apple's GPUs, PyTorch 2.8 to 2.12 hides from all sentences what the first
+    one's mask hides (pytorch#184180).
     """
     if device.type == "meta":  # has no numbers
         return True
@@ -57,4 +59,11 @@ def fused_attention_is_right(device: torch.device) -> bool:
     mask = torch.tensor([[True, True, True], [True, False, False]], device="cpu")[:, None, None]
     with torch.no_grad():
         found = F.scaled_dot_product_attention(*(x.to(device) for x in (q, k, v)), attn_mask=mask.to(device))
-        return torch.allclose(found.cpu(), scaled_dot_product_attention(q, k, v, mask)[0], atol=1e-3)
+    is_right = torch.allclose(found.cpu(), scaled_dot_product_attention(q, k, v, mask)[0], atol=1e-3)
+    if not is_right:
+        warnings.warn(
+            f"PyTorch {torch.__version__} computes masked attention wrongly on device {device.type!r}: this library "
+            "computes it step by step there, which is right but slower (a newer PyTorch may have a right kernel)",
+            stacklevel=2,
+        )
+    return is_right

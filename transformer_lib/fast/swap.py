@@ -29,15 +29,16 @@ def twin(model: nn.Module, classes: Mapping[type[nn.Module], type[nn.Module]]) -
     """
     twins: dict[nn.Module, nn.Module] = {}
 
-    def twin_of(module: nn.Module) -> nn.Module:
+    def twin_of(module: nn.Module, classes: Mapping[type[nn.Module], type[nn.Module]]) -> nn.Module:
         if module not in twins:  # one module may be in several places, such as a shared embedding
             twins[module] = copied = copy.copy(module)
             copied.__class__ = classes.get(type(module), type(module))
-            if not isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
-                copied._modules = {name: child and twin_of(child) for name, child in module._modules.items()}
+            if isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+                classes = {}
+            copied._modules = {name: child and twin_of(child, classes) for name, child in module._modules.items()}
         return twins[module]
 
-    return twin_of(model)
+    return twin_of(model, classes)
 
 
 def with_modules(module: nn.Module, **replacements: nn.Module) -> nn.Module:

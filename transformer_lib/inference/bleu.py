@@ -16,13 +16,14 @@ from transformer_lib.data.tokenizers import WITHOUT_SPACES, WordTokenizer
 from transformer_lib.inference.translator import Translation
 
 MAX_ORDER = 4
+SACRE_TOKENIZERS = ("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab")  # that download nothing
 # sacreBLEU's own for Japanese and Korean need further packages
-_SACRE_TOKENIZERS = {**dict.fromkeys(("ko", *WITHOUT_SPACES), "char"), "zh": "zh"}
+_SACRE_TOKENIZER_OF = {**dict.fromkeys(("ko", *WITHOUT_SPACES), "char"), "zh": "zh"}
 
 
 @dataclass(frozen=True)
 class Score:
-    """BLEU on the scale of 0 to 100, and how it was measured."""
+    """BLEU or chrF on the scale of 0 to 100, and how it was measured."""
 
     value: float
     signature: str
@@ -104,30 +105,55 @@ def sacre_bleu(
     """Compute sacreBLEU's measure on detokenised sentences and raw references, with its signature.
 
     Args:
-        lowercase: ignore case; models of this library write lower case.
-        tokenize: how sacreBLEU cuts sentences; ``"zh"`` or ``"char"`` where words have no spaces between them.
+        lowercase: ignore case, as a model that writes lower case needs.
+        tokenize: how sacreBLEU cuts sentences, one of ``SACRE_TOKENIZERS``: its ``"13a"`` is for words with spaces
+            between them, ``"zh"`` for Chinese; ``"char"`` counts letters; ``"ja-mecab"`` and ``"ko-mecab"`` need
+            sacreBLEU's extras.
 
-    Errors as ``by_definition``.
+    Errors as ``by_definition``; also a ValueError if there is no such ``tokenize``, or its packages are missing.
     """
-    _check(hypotheses, references, tokenised=False)
-    metric = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize)
-    value = metric.corpus_score(hypotheses, [references]).score
-    return Score(value, f"sacreBLEU {metric.get_signature()}")
+    if tokenize not in SACRE_TOKENIZERS:
+        raise ValueError(f"tokenize is {tokenize!r}, expected one of {', '.join(SACRE_TOKENIZERS)}")
+    try:
+        metric = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize)
+    except RuntimeError as error:
+        raise ValueError(f"tokenize is {tokenize!r}, which is not installed: {' '.join(str(error).split())}") from None
+    return _sacre(metric, hypotheses, references)
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = True, word_order: int = 0) -> Score:
+    """Compute sacreBLEU's chrF (Popović 2015): how many sequences of letters match, whatever words are.
+
+    Args:
+        lowercase: as in ``sacre_bleu``; errors, too.
+        word_order: 2 is chrF++, which counts words and pairs of words as well.
+    """
+    return _sacre(sacrebleu.CHRF(lowercase=lowercase, word_order=word_order), hypotheses, references)
 
 
 def score(
-    translations: Sequence[Translation], references: Sequence[str], tgt_tokenizer: WordTokenizer
+    translations: Sequence[Translation],
+    references: Sequence[str],
+    tgt_tokenizer: WordTokenizer,
+    tokenize: str | None = None,
 ) -> tuple[Score, Score]:
-    """Score translations by the tutorials' measure (BLEU-4 of lower-cased spaCy tokens), and by sacreBLEU's.
+    """Score translations by the tutorials' measure (BLEU-4 of spaCy tokens), and by sacreBLEU's.
 
-    The tokeniser cuts the raw references into words, and the translations, too, if they were written in subwords.
+    The tokeniser cuts the raw references into words, and the translations, too, if they were written in subwords. Case
+    counts if the tokeniser keeps it. sacreBLEU cuts as ``tokenize`` says, or as suits the target language.
     """
     words = [t.tokens if tgt_tokenizer.whole_words else tgt_tokenizer.words(t.text) for t in translations]
-    tokenize = _SACRE_TOKENIZERS.get(tgt_tokenizer.language, "13a")
+    tokenize = tokenize or _SACRE_TOKENIZER_OF.get(tgt_tokenizer.language, "13a")
     return (
         torchtext_bleu(words, [tgt_tokenizer.words(reference) for reference in references]),
-        sacre_bleu([t.text for t in translations], references, tokenize=tokenize),
+        sacre_bleu([t.text for t in translations], references, tgt_tokenizer.lower, tokenize),
     )
+
+
+def _sacre(metric: sacrebleu.BLEU | sacrebleu.CHRF, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    _check(hypotheses, references, tokenised=False)
+    value = metric.corpus_score(hypotheses, [references]).score
+    return Score(value, f"sacreBLEU {metric.get_signature()}")
 
 
 def _ngrams(tokens: Sequence[str], order: int) -> Counter[tuple[str, ...]]:

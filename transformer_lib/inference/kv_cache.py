@@ -57,7 +57,7 @@ class CachedAttention(nn.Module):
         return self.attention.out_proj(self.attention.join_heads(heads)).reshape(query.shape), weights
 
     def select(self, rows: Tensor) -> None:
-        """Go on with these rows, in this order."""
+        """Keep these rows, in this order."""
         # index_select copies whole rows, which is several times as fast as keys[rows]
         self.keys, self.values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
 
@@ -92,11 +92,11 @@ class CachedDecoder:
         self.length += 1
         embedding = self.model.tgt_embedding
         x = embedding.tokens(newest) + embedding.positions(self.length)[-1:]  # [rows, 1, d_model]
-        x, _, _ = self.decoder(x, None, None, self.memory_mask)
+        x, _, _ = self.decoder(embedding.dropout(x), None, None, self.memory_mask)
         return self.model.output(x)
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        """Go on with these rows of the target (one may come twice), and with these sentences' memory, in this order."""
+        """Keep these rows of the target (one may come twice) and these sentences of the memory, in this order."""
         fewer = len(sentences) < len(self.memory_mask)
         if fewer:
             self.memory_mask = self.memory_mask.index_select(0, sentences)
@@ -109,10 +109,17 @@ class CachedDecoder:
 def can_cache(model: nn.Module) -> bool:
     """Say whether caching is exact for a model: its decoder is this library's, none of its parts overridden.
 
-    Only the feed-forward network may be a subclass: it works position by position, as its name says.
+    Only the feed-forward network may be a subclass: it works position by position, as its name says. A hook, or a
+    method that was replaced on one module, may need the whole sentence.
     """
     return (
         isinstance(model, Transformer)
+        and "decode" not in vars(model)
+        and not any(
+            module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
+            for part in (model.tgt_embedding, model.decoder, model.output)
+            for module in part.modules()
+        )
         and type(model).decode is Transformer.decode
         and type(model.tgt_embedding) is InputEmbedding
         and type(model.tgt_embedding.positions) in POSITIONS.values()

@@ -174,7 +174,7 @@ class _StepDecoder:
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
-        """Go on with these rows, of these sentences, in this order."""
+        """Keep these rows, which belong to these sentences, in this order."""
         if self.cache is not None:
             self.cache.select(rows, sentences)
         elif len(sentences) < len(self.memory):

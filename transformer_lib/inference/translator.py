@@ -147,7 +147,7 @@ class Translator:
         workers = num_workers(self._device)
         batch_size = max(1, min(256, 512 // max(1, beam_size)))  # memory does not grow with the beam
         batches = balanced_batches([len(tokens) for tokens in sources], batch_size, workers)
-        model = twin(self.model, parts_for(self._device)).eval()
+        model = self.eval_model
         sos_id, eos_id = self.tgt_tokenizer.sos_id, self.tgt_tokenizer.eos_id
 
         def search(batch: list[int]) -> list[Hypothesis]:
@@ -170,6 +170,11 @@ class Translator:
     @property
     def _device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+    @property
+    def eval_model(self) -> Transformer:
+        """What computes: a twin of the model without dropout, whatever mode that is in, as its device needs it."""
+        return twin(self.model, parts_for(self._device)).eval()
 
     def source_tokens(self, sentence: str) -> list[str]:
         """Return what the model reads of a sentence: its tokens between ``<sos>`` and ``<eos>``.

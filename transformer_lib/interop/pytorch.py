@@ -24,7 +24,6 @@ ENCODER_LAYER = {
     "norm2": "norm2",
 }
 DECODER_LAYER = {**ENCODER_LAYER, "cross_attn": "multihead_attn", "norm3": "norm3"}
-_NO_SUBCLASS = "and no subclass: that may compute something else from the same weights"
 _PARTS = (MultiHeadAttention, PositionwiseFeedForward, nn.LayerNorm, nn.Linear, nn.Dropout)  # of which layers are built
 
 
@@ -55,15 +54,13 @@ def to_torch(ours: nn.Module) -> nn.Module:
         theirs.layers, theirs.num_layers = layers, len(layers)
         theirs.norm = None if isinstance(ours.norm, nn.Identity) else copy.deepcopy(ours.norm)
     elif isinstance(ours, Transformer):
-        nothing = nn.Identity()  # nn.Transformer draws new weights for whatever it is built of, so ours come after that
-        d_model, num_heads = ours.config.d_model, ours.config.num_heads
-        theirs = nn.Transformer(d_model, num_heads, custom_encoder=nothing, custom_decoder=nothing, batch_first=True)
+        sizes, nothing = (ours.config.d_model, ours.config.num_heads), nn.Identity()
+        # it draws new weights for whatever it is built of, so ours come after that
+        theirs = nn.Transformer(*sizes, custom_encoder=nothing, custom_decoder=nothing, batch_first=True)
         theirs.encoder, theirs.decoder = to_torch(ours.encoder), to_torch(ours.decoder)
     else:
-        raise TypeError(
-            f"ours is a {_name(ours)}, expected this library's MultiHeadAttention, EncoderLayer, DecoderLayer, "
-            f"Encoder, Decoder or Transformer, {_NO_SUBCLASS}"
-        )
+        known = "this library's MultiHeadAttention, EncoderLayer, DecoderLayer, Encoder, Decoder or Transformer"
+        raise TypeError(f"ours is a {_name(ours)}, expected {known}, and no subclass, which may compute otherwise")
     return theirs.train(ours.training).requires_grad_(True)
 
 
@@ -92,10 +89,8 @@ def from_torch(theirs: nn.Module) -> nn.Module | tuple[Encoder, Decoder]:
     elif isinstance(theirs, nn.Transformer):
         return from_torch(theirs.encoder), from_torch(theirs.decoder)
     else:
-        raise TypeError(
-            f"theirs is a {_name(theirs)}, expected PyTorch's MultiheadAttention, TransformerEncoderLayer, "
-            f"TransformerDecoderLayer, TransformerEncoder, TransformerDecoder or Transformer, {_NO_SUBCLASS}"
-        )
+        known = "PyTorch's MultiheadAttention or Transformer, or a layer or stack of one"
+        raise TypeError(f"theirs is a {_name(theirs)}, expected {known}, and no subclass, which may compute otherwise")
     return ours.train(theirs.training).requires_grad_(True)
 
 
@@ -179,15 +174,14 @@ def _unpack(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
     usual = theirs.in_proj_weight is not None and theirs.in_proj_bias is not None
     if not usual or theirs.bias_k is not None or theirs.add_zero_attn:
         raise ValueError(
-            "theirs is an nn.MultiheadAttention with kdim, vdim, bias=False, add_bias_kv or add_zero_attn, expected "
-            "one without: this library's attention has no such options"
+            "theirs was built with bias=False, kdim, vdim, add_bias_kv or add_zero_attn, expected none of these: this "
+            "library's attention has no such options"
         )
     ours = MultiHeadAttention(theirs.embed_dim, theirs.num_heads, theirs.dropout).to(theirs.in_proj_weight)
     projections = (ours.q_proj, ours.k_proj, ours.v_proj)
     parts = zip(projections, theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True)
     for projection, weight, bias in parts:  # [d_model, d_model] and [d_model]
-        projection.weight.copy_(weight)
-        projection.bias.copy_(bias)
+        projection.load_state_dict({"weight": weight, "bias": bias})
     ours.out_proj.load_state_dict(theirs.out_proj.state_dict())
     return ours
 
@@ -212,11 +206,7 @@ def _layer_to_torch(ours: EncoderLayer | DecoderLayer, counterpart: type, names:
 
 def _layer_from_torch(theirs: nn.Module, counterpart: type, names: dict[str, str]) -> EncoderLayer | DecoderLayer:
     attention = theirs.self_attn
-    if theirs.linear1.bias is None:
-        raise ValueError("theirs was built with bias=False, expected biases: this library's layers have them")
-    dropouts = {
-        module.p for name, module in theirs.named_children() if name.startswith("dropout") and name != "dropout"
-    }
+    dropouts = {module.p for name, module in theirs.named_children() if name in ("dropout1", "dropout2", "dropout3")}
     if len(dropouts) > 1:
         raise ValueError(f"theirs drops {sorted(dropouts)} after its sub-layers, expected one probability for all")
     ours = counterpart(
@@ -237,13 +227,12 @@ def _layer_from_torch(theirs: nn.Module, counterpart: type, names: dict[str, str
 
 def _activation_of(theirs: nn.Module) -> str:
     """Return the name of a layer's activation, a function or a module."""
-    activation, known = theirs.activation, {function: name for name, function in ACTIVATIONS.items()}
-    known |= {torch.relu: "relu", nn.ReLU: "relu", nn.SiLU: "silu", nn.GELU: "gelu"}
-    name = known.get(type(activation) if isinstance(activation, nn.Module) else activation)
+    activation, names = theirs.activation, {function: name for name, function in ACTIVATIONS.items()}
+    names |= {torch.relu: "relu", nn.ReLU: "relu", nn.SiLU: "silu", nn.GELU: "gelu"}
+    name = names.get(type(activation) if isinstance(activation, nn.Module) else activation)
     if name is None or getattr(activation, "approximate", "none") != "none":
-        found = getattr(activation, "__name__", activation)
-        expected = " or ".join(ACTIVATIONS)
-        raise ValueError(f"theirs has activation={found}, expected {expected}: this library has no other")
+        found, known = getattr(activation, "__name__", activation), " or ".join(ACTIVATIONS)
+        raise ValueError(f"theirs has activation={found}, expected {known}: this library has no other")
     return name
 
 

@@ -77,7 +77,7 @@ class TransformerLanguageModel(nn.Module):
 
     @torch.no_grad()
     def init_bias_from_unigrams(self, counts: Tensor) -> None:
-        """Let an untrained model begin by expecting every token as often as it occurs, whatever comes before it.
+        """Make an untrained model predict each token with its frequency in the text, whatever comes before it.
 
         The output's biases become the logarithms of the tokens' shares (each count raised by one, so that none is
         zero), and its weights zero. Notebook 11, section 5.
@@ -125,9 +125,9 @@ class TransformerLanguageModel(nn.Module):
         excluded: tuple[int, ...] = (),
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Go on with a text, one token at a time, each drawn from what the model expects; dropout is off.
+        """Continue a text one token at a time, each drawn from the model's distribution; dropout is off.
 
-        The model sees the last ``max_len`` tokens of what there is so far. Notebook 11, section 4.
+        The model sees the last ``max_len`` tokens so far. Notebook 11, section 4.
 
         Args:
             prompt: what the text begins with, ``[batch, prompt_len]``.

@@ -94,7 +94,7 @@ class Chunk(NamedTuple):
 class BPTTBatches:
     """Cut a running text into rows, side by side, and go along them chunk by chunk, always in the same order.
 
-    The name is torchtext's: truncated backpropagation through time, which recurrent networks were trained with so.
+    The name is torchtext's: recurrent networks are trained this way, by truncated backpropagation through time.
     Padding, which the loss does not count, fills the last row.
 
     Args:

@@ -16,7 +16,7 @@ class Text:
 
     Attributes:
         name: what messages call it.
-        language: the language that spaCy is to tokenise it as; None if tokens are between spaces already.
+        language: the language whose spaCy tokeniser it needs; None if spaces separate its tokens already.
         splits: names of the splits, the training split first, then the validation split, then one or more for testing.
         path: of a text of your own, absolute.
     """
@@ -55,7 +55,7 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
             - a folder with ``train.txt``, ``valid.txt`` and, if you have them, ``test….txt``.
 
             Your own files may end in ``.gz``.
-        language: what spaCy is to tokenise your own text as; None if tokens are between spaces already.
+        language: of your own text, whose spaCy tokeniser it needs; None if spaces separate its tokens already.
 
     Raises:
         CorpusError: there is no such text, or a file of it is missing.

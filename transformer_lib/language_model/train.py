@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -25,7 +24,6 @@ def train_language_model(
     resume: bool = False,
     device: torch.device | str = "auto",
     min_freq: int = 1,
-    notes: dict[str, Any] | None = None,
     log: Callable[[str], None] = print,
 ) -> TextGenerator:
     """Build a vocabulary from a text's training split and a language model for it, and train it.
@@ -35,7 +33,6 @@ def train_language_model(
         preset: how to train; one of ``LANGUAGE_MODEL_RECIPES``. The model is the same, with ``recipe.bptt`` positions.
         recipe: how to train, if it is to be another recipe than the preset's.
         output, resume, device, min_freq, log: as in ``train_translator``.
-        notes: anything to write down in the saved model besides the names of text and preset.
 
     Raises:
         ValueError, OSError, FloatingPointError: as ``fit``; or the preset is unknown, or the text too short.
@@ -57,6 +54,6 @@ def train_language_model(
     log(f"text      {text.name}: {len(train_set):,} tokens to train on, {len(val_set):,} to validate")
     log(f"words     {len(tokenizer.vocab):,} types")
     log_model(preset, model, output, log)
-    notes = {"corpus": text.path or text.name, "preset": preset, **(notes or {})}
+    notes = {"corpus": text.path or text.name, "preset": preset}
     fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
     return TextGenerator(model, tokenizer)

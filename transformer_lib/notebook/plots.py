@@ -1,20 +1,28 @@
 """Every picture of the series, in one style. Each function returns a matplotlib figure and shows nothing by itself."""
 
+import contextlib
+import functools
 import io
+import itertools
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+import unicodedata
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib
+import matplotlib.figure
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap
-from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Patch
+from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
@@ -25,7 +33,6 @@ from transformer_lib.training.loop import History
 
 Labels = Sequence[str]
 Beginning = tuple[str, ...]  # of a translation, as tokens
-_COLOUR_MAP = "Blues"  # white is nothing; darker is more, also in print and to colour-blind readers
 STYLE = {
     "figure.dpi": 110,
     "figure.facecolor": "white",
@@ -44,7 +51,34 @@ _TREE_LOOKS = {  # text, box, line, line width
     "kept": ("black", "white", "#31568c", 1.2),
     "cut": ("#5f5f6b", "white", "#d0d0d8", 1.0),
 }
+_NO_FONT = (
+    "Glyphs are missing, and drawn as boxes: no font that is installed here has them. For Chinese, Japanese and Korean "
+    "install Noto Sans CJK (Debian, Ubuntu, Colab: apt-get install fonts-noto-cjk), for another script the Noto Sans "
+    "of its name (fonts-noto-core has most), and restart Python"
+)
+_RIGHT_TO_LEFT = (
+    "Arabic and Hebrew words come out backwards, their letters apart: matplotlib 3.11 or newer draws them right"
+)
 _DASHES = ("-", "--", "-.", ":")  # curves can be told apart without their colours
+
+
+class Figure(matplotlib.figure.Figure):
+    """A figure that takes letters which matplotlib's own font lacks, such as Korean ones, from other fonts."""
+
+    def draw(self, renderer: Any) -> None:
+        """Choose fonts for what is written by now, and draw."""
+        ticks = [axis.get_ticklabels() for axes in self.axes for axis in (axes.xaxis, axes.yaxis)]  # writes them, too
+        texts = [*itertools.chain(*ticks), *self.findobj(Text)]
+        letters = frozenset().union(*(text.get_text() for text in texts))
+        if matplotlib.__version_info__ < (3, 11) and {"R", "AL"} & {*map(unicodedata.bidirectional, letters)}:
+            _hint(_RIGHT_TO_LEFT)
+        missing = _lacking(filter(str.isprintable, letters), font_manager.findfont(FontProperties()))
+        if missing:
+            for text in texts:
+                text.set_fontfamily(list(dict.fromkeys([*text.get_fontfamily(), *_fonts_with(missing)])))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph")  # matplotlib's, one a letter: _NO_FONT speaks for all
+            super().draw(renderer)
 
 
 def attention_map(weights: Tensor, columns: Labels, rows: Labels, title: str = "") -> Figure:
@@ -70,27 +104,6 @@ def attention_heads(translation: Translation) -> Figure:
     return _grid(weights, translation.src_tokens, translation.tgt_tokens, titles, 4, axis_labels)
 
 
-def masks(
-    masks: Mapping[str, Tensor],
-    columns: Labels,
-    axis_labels: tuple[str, str] = ("key", "query"),
-    columns_of_panels: int = 99,
-) -> Figure:
-    """Draw masks of self-attention: a filled square where the row's token may attend to the column's.
-
-    Args:
-        masks: each mask's title, and the mask, boolean, ``[seq_len, seq_len]``; True means "may attend".
-        columns: a label for each token.
-        axis_labels: what columns and rows are.
-        columns_of_panels: the most masks side by side.
-
-    Raises:
-        ValueError: the labels do not fit a mask.
-    """
-    stacked = torch.stack(list(masks.values()))  # [panels, rows, columns]
-    return _grid(stacked, columns, columns, list(masks), columns_of_panels, axis_labels, ("hidden", "seen"))
-
-
 def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = (), between: Labels = ()) -> Figure:
     """Draw small matrices side by side with their numbers: blue above zero, orange below, grey where hidden.
 
@@ -108,19 +121,19 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
         counts = f"rows has {len(rows)} labels and between {len(between)} signs"
         raise ValueError(f"{counts}, but the first of {len(panels)} matrices has {first} rows")
     figure, axes = _axes(1, 1, grid=False)
-    write = partial(axes.text, ha="center", va="center", rotation_mode="anchor", parse_math=False)
+    write = functools.partial(axes.text, ha="center", va="center", rotation_mode="anchor", parse_math=False)
     values = [matrix.detach().cpu().double().numpy() for matrix in panels.values()]
     as_text = np.vectorize(lambda v, n: f"{round(v, n) + 0.0:.{n}f}".replace("-", "−").replace("inf", "∞"))
     texts = [as_text(panel, 0 if (panel == panel.round()).all() else 2) for panel in values]
-    pitches = [0.085 * max(map(len, panel.flat)) + 0.16 for panel in texts]  # inches; rows are a third of one
+    pitches = [_width(*panel.flat) + 0.16 for panel in texts]  # inches; rows are a third of one
     labelled = [pitch for panel, pitch in zip(texts, pitches, strict=True) if panel.shape[1] == len(columns)]
-    length = 0.085 * max(map(len, columns), default=0)
+    length = _width(*columns)
     slanted = {"rotation": 60, "ha": "left"} if length > min(labelled, default=9) else {}
     ceiling = -(length * 0.87 + 0.15 if slanted else 0.25 if labelled else 0.03)
-    x = 0.085 * max(map(len, rows), default=0) + 0.15
+    x = _width(*rows) + 0.15
     for number, (title, matrix) in enumerate(panels.items()):
         panel, pitch, upper = texts[number], pitches[number], (depth - len(texts[number])) / 6
-        width = max(pitch * panel.shape[1], 0.095 * len(title))
+        width = max(pitch * panel.shape[1], 1.12 * _width(title))  # which is bold
         left = x + (width - pitch * panel.shape[1]) / 2
         hidden = values[number] == 0 if matrix.dtype == torch.bool else ~np.isfinite(values[number])
         shown = np.ma.array(values[number], mask=hidden)
@@ -237,8 +250,7 @@ def beam_tree(log_probs: Mapping[Beginning, float], kept: Collection[Beginning],
     for path in sorted(log_probs, key=lambda path: (path != best[: len(path)], -log_probs[path])):
         children[path[:-1]].append(path)
     rows = _tree_rows(children)
-    widest = max(len(token) for path in ((SOS,), *log_probs) for token in path)
-    pitch = 0.085 * widest + 0.4  # inches from one column to the next
+    pitch = _width(SOS, *itertools.chain(*log_probs)) + 0.4  # inches from one column to the next
     steps, depth = max(map(len, log_probs)), max(rows.values())
     figure, axes = _axes(pitch * (steps + 1) + 0.3, 0.5 * (depth + 1) + 0.9, grid=False)
     axes.spines.left.set_visible(False)
@@ -263,16 +275,13 @@ def beam_tree(log_probs: Mapping[Beginning, float], kept: Collection[Beginning],
 
 def learning_curve(history: History) -> Figure:
     """Draw training and validation loss over the epochs, and mark the epoch that validated best."""
-    figure, axes = _axes(6, 3.6)
+    curves = {"training": history.train_loss, "validation": history.val_loss}
     epochs = range(1, len(history.val_loss) + 1)
-    axes.plot(epochs, history.train_loss, marker="o", markersize=3, label="training")
-    axes.plot(epochs, history.val_loss, marker="s", markersize=3, label="validation")
+    figure = lines(epochs, curves, "epoch", "loss (nats per token)", log="y")
     if history.best_epoch:
         best = (history.best_epoch, history.val_loss[history.best_epoch - 1])
-        axes.plot(*best, "o", markersize=11, fillstyle="none", color="C1", label="best epoch")
-    axes.set(xlabel="epoch", ylabel="loss (nats per token)", yscale="log")
-    _label_ticks(axes, epochs, log="y")
-    axes.legend(frameon=False)
+        figure.axes[0].plot(*best, "o", markersize=11, fillstyle="none", color="C1", label="best epoch")
+        figure.axes[0].legend(frameon=False)
     return figure
 
 
@@ -289,12 +298,9 @@ def save(figure: Figure, path: str | Path) -> None:
 
 
 def _grid(
-    weights: Tensor, columns: Labels, rows: Labels, titles: Labels, across: int, axis_labels: Labels, key: Labels = ()
+    weights: Tensor, columns: Labels, rows: Labels, titles: Labels, across: int, axis_labels: tuple[str, str]
 ) -> Figure:
-    """Draw one panel for each map in ``weights``, ``[panels, rows, columns]``, all on the colour scale 0 to 1.
-
-    A ``key`` names the two colours of maps that hold nothing but 0 and 1; without it, there is a colour bar.
-    """
+    """Draw a panel for each map in ``weights``, ``[panels, rows, columns]``, all on the colour scale 0 to 1."""
     panels, num_rows, num_columns = weights.shape
     if (len(rows), len(columns)) != (num_rows, num_columns):
         given = f"rows has {len(rows)} and columns {len(columns)} labels"
@@ -304,31 +310,29 @@ def _grid(
     down = -(-panels // across)
     width = across * (num_columns * _INCHES_PER_TOKEN + 0.6) + 1.2
     height = down * (num_rows * _INCHES_PER_TOKEN + 0.7) + 0.8
-    colour_map = _MASK_COLOURS if key else _COLOUR_MAP
     figure, grid = _axes(width, height, False, down, across)
     for axes in grid.flat[panels:]:
         axes.remove()
     for axes, panel, title in zip(grid.flat, weights.detach().float().cpu().numpy(), titles, strict=False):
-        image = axes.imshow(panel, vmin=0, vmax=1, cmap=colour_map)
+        image = axes.imshow(
+            panel, vmin=0, vmax=1, cmap="Blues"
+        )  # darker is more, also in print and to the colour-blind
         axes.set_title(title, fontsize=10)
         axes.set_xticks(np.arange(num_columns), columns, rotation=60, ha="right", rotation_mode="anchor")
         axes.set_yticks(np.arange(num_rows), rows)
         axes.tick_params(length=0)
         for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
             label.set_parse_math(False)  # a $ in a sentence is a dollar
-        if key:
-            axes.set_xticks(np.arange(-0.5, num_columns), minor=True)
-            axes.set_yticks(np.arange(-0.5, num_rows), minor=True)
-            axes.grid(which="minor", color="white", linewidth=1.5)
-            axes.tick_params(which="minor", length=0)
     figure.supxlabel(axis_labels[0])
     figure.supylabel(axis_labels[1])
-    if key:
-        handles = [Patch(color=colour_map(value), label=name) for value, name in enumerate(key)]
-        figure.legend(handles=handles, loc="outside right upper", frameon=False)
-    else:
-        figure.colorbar(image, ax=figure.axes, label="attention weight", shrink=0.6, aspect=30, pad=0.01)
+    figure.colorbar(image, ax=figure.axes, label="attention weight", shrink=0.6, aspect=30, pad=0.01)
     return figure
+
+
+def _width(*texts: str) -> float:
+    """Estimate the width of the widest of these texts in inches; letters of East Asian scripts count twice."""
+    widths = (sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text) for text in texts)
+    return 0.085 * max(widths, default=0)
 
 
 def _tree_rows(children: Mapping[Beginning, Sequence[Beginning]], path: Beginning = ()) -> dict[Beginning, int]:
@@ -359,7 +363,38 @@ def _label_ticks(axes: Axes, x: Sequence[float], log: str) -> None:
 def _axes(width: float, height: float, grid: bool = True, rows: int = 0, columns: int = 1) -> tuple[Figure, Any]:
     """Return a figure of so many inches in the style of the series, and its axes: one, or ``rows`` × ``columns``."""
     with plt.rc_context({**STYLE, "axes.grid": grid}):
-        size: dict[str, Any] = {"figsize": (width, height), "layout": "constrained"}
+        size: dict[str, Any] = {"figsize": (width, height), "layout": "constrained", "FigureClass": Figure}
         figure, axes = plt.subplots(max(rows, 1), columns, sharex=True, sharey=True, squeeze=False, **size)
     plt.close(figure)  # off pyplot's list, so that a notebook shows it once: as the value of its cell
     return figure, axes if rows else axes[0, 0]
+
+
+def _lacking(letters: Iterable[str], path: str) -> frozenset[str]:
+    """Return those of the letters that a font does not have."""
+    font = font_manager.get_font(path)
+    return frozenset(letter for letter in letters if not font.get_char_index(ord(letter)))
+
+
+@functools.cache
+def _fonts_with(letters: frozenset[str]) -> list[str]:
+    """Return the installed fonts that it takes to draw these letters, as far as there are any."""
+    manager, chosen = font_manager.fontManager, []
+    for path in {*font_manager.findSystemFonts()} - {font.fname for font in manager.ttflist}:
+        with contextlib.suppress(Exception):  # installed since matplotlib made its list, or nothing that it can use
+            manager.addfont(path)
+    paths = {font.name: font.fname for font in manager.ttflist if font.style == "normal"}
+    while letters:
+        lacking = {name: _lacking(letters, path) for name, path in paths.items() if "Last Resort" not in name}
+        best = min(lacking, key=lambda name: (len(lacking[name]), name))
+        if lacking[best] == letters:
+            _hint(_NO_FONT)
+            break
+        chosen.append(best)
+        letters = lacking[best]
+    return chosen
+
+
+@functools.cache
+def _hint(message: str) -> None:
+    """Warn, but only once."""
+    warnings.warn(message, stacklevel=2)

@@ -33,8 +33,8 @@ class Session:
         preset: the model that suits the corpus: ``"tutorial"`` or ``"small"``.
         recipe: how to train it; a single epoch in a fast development run.
         test: the corpus's first test split.
-        runs: folder for what is trained on this corpus: below ``runs/``, or one that is thrown away after a fast
-            development run.
+        runs: folder for what is trained on this corpus: below ``runs/``, or what ``TRANSFORMER_LIB_RUNS`` says, such as
+            a folder of Google Drive; a temporary one in a fast development run.
         fast_dev_run: whether ``TRANSFORMER_LIB_FAST_DEV_RUN`` asks for tiny budgets, as the tests do.
     """
 
@@ -48,7 +48,7 @@ class Session:
 
 
 def start(corpus: str = "multi30k") -> Session:
-    """Seed the random numbers, pick the device, find the corpus, and print what came of it.
+    """Seed the random numbers, pick the device, find the corpus, and print the outcome.
 
     Args:
         corpus: the corpus to work with. The sample corpus takes its place in a fast development run, where
@@ -107,9 +107,5 @@ def _start(load: Callable[[str], Any], names: list[str], recipes: dict[str, Reci
     print(f"device: {device}, corpus: {found.name}" + (", fast development run" if fast_dev_run else ""))
     preset = "small" if found.name == "sample" and "small" in recipes else "tutorial"
     recipe = replace(recipes[preset], epochs=1) if fast_dev_run else recipes[preset]
-    runs = _runs(fast_dev_run) / f"{found.name}-{preset}"
-    return Session(device, found, preset, recipe, found.splits[2], runs, fast_dev_run)
-
-
-def _runs(fast_dev_run: bool) -> Path:
-    return Path(tempfile.mkdtemp()) if fast_dev_run else Path("runs")
+    runs = Path(tempfile.mkdtemp() if fast_dev_run else os.environ.get("TRANSFORMER_LIB_RUNS") or "runs").expanduser()
+    return Session(device, found, preset, recipe, found.splits[2], runs / f"{found.name}-{preset}", fast_dev_run)

@@ -7,11 +7,13 @@ import warnings
 import numpy as np
 import torch
 
+from transformer_lib.fast.attention import fused_attention_is_right
+
 _LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")  # torchrun's, srun's, mpirun's
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """Return the device of that name; for ``"auto"``, the best there is: CUDA, else Apple's MPS, else the CPU.
+    """Return the device of that name; for ``"auto"``, the best that computes: CUDA, else Apple's MPS, else the CPU.
 
     Of several processes on one machine, each gets a GPU of its own (see ``training/distributed.py``).
 
@@ -41,9 +43,13 @@ def pick_device(name: str = "auto") -> torch.device:
 
 
 def _computes(kind: str) -> bool:
-    """Say whether a device computes; this PyTorch may have no kernels for a GPU as old as Kaggle's P100."""
+    """Say whether a device computes; this PyTorch may have no kernels for a GPU as old as Kaggle's P100.
+
+    One whose fused attention is wrong computes, but its user is told (see ``ReadableAttention``).
+    """
     try:
-        return torch.ones(8, device=kind).sum().item() == 8
+        fused_attention_is_right(torch.device(kind))
+        return True
     except RuntimeError as error:
         warnings.warn(f"there is a device {kind!r}, but it cannot compute: {str(error).splitlines()[0]}", stacklevel=3)
         return False

@@ -7,6 +7,7 @@ enters; outside it, and in a process that was started alone, everything here ret
 import atexit
 import io
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -40,6 +41,8 @@ def process_group(device: torch.device) -> Iterator[None]:
         if device.type == "cuda":
             torch.cuda.set_device(device)  # objects travel by way of it
         if not dist.is_initialized():
+            if sys.platform == "win32":  # whose PyTorch lacks libuv, which older ones ask for even so
+                os.environ.setdefault("USE_LIBUV", "0")
             with _peers_reachable():
                 dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
             atexit.register(dist.destroy_process_group)  # and not at the block's end: it can be connected only once
@@ -55,7 +58,7 @@ def process_group(device: torch.device) -> Iterator[None]:
 
 
 def _are_several() -> bool:
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return int(os.environ.get("WORLD_SIZE") or 1) > 1
 
 
 @contextmanager
@@ -75,8 +78,12 @@ def _peers_reachable() -> Iterator[None]:
 
 
 def rank() -> int:
-    """Return this process's number, from 0."""
-    return int(os.environ["RANK"]) if _are_several() else 0
+    """Return this process's number, from 0; a ValueError if there are several and it has none."""
+    if not _are_several():
+        return 0
+    if "RANK" not in os.environ:
+        raise ValueError(f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but RANK is not set: start with torchrun")
+    return int(os.environ["RANK"])
 
 
 def is_first() -> bool:

@@ -1,7 +1,7 @@
 """The training loop: one epoch, and evaluation (section 5). Notebook 05.
 
-Any model can be trained that has a ``config`` and one method, ``logits_and_targets``. Its arguments are the tensors
-that it needs of a batch, by their names (``src`` and ``tgt``, or whatever yours are called); it returns logits,
+Any model can be trained that has a ``config`` and one method, ``logits_and_targets``. The names of its arguments say
+which tensors of a batch it takes (``src`` and ``tgt``, or whatever yours are called); it returns logits,
 ``[batch, seq_len, vocab_size]``, and the tokens that should have been predicted, ``[batch, seq_len]``. Targets equal
 to ``config.pad_id`` (−100 if there is none) do not count. To be saved, its class needs a ``config_class`` as well.
 """
@@ -28,11 +28,15 @@ from transformer_lib.training.loss import rdrop_loss, sequence_loss
 from transformer_lib.training.optimizer import MovingAverage
 
 DIVERGED = "training has diverged; try a lower learning rate or a longer warm-up"
-_LOOK_EVERY = {"cpu": 1}  # so many steps; on other devices a hundred
+_NO_TOKENS = (
+    "batches hold no token to predict: is the data set empty, has its iterator been used up, or did a DataLoader with "
+    "drop_last=True drop the only batch?"
+)
+_CHECK_EVERY = {"cpu": 1}  # steps; on other devices 100, since reading a number there makes the CPU wait
 
 
 class TrainedEpoch(NamedTuple):
-    """What ``train_epoch`` returns: its mean loss per target token, in nats, and what ``History`` says."""
+    """The mean training loss, in nats per target token, and the number of skipped steps (see ``History``)."""
 
     loss: float
     skipped_steps: int
@@ -40,14 +44,14 @@ class TrainedEpoch(NamedTuple):
 
 @dataclass
 class History:
-    """What happened in each epoch so far: loss in nats per token, time in seconds.
+    """What happened in each epoch so far.
 
     Attributes:
-        train_loss: mean over the epoch, dropout (and label smoothing and R-Drop, if any) included.
+        train_loss: mean over the epoch, in nats per target token, with dropout, label smoothing and R-Drop.
         val_loss: after the epoch, without these.
-        seconds: time that the epoch took, evaluation included.
-        skipped_steps: how many steps of all epochs changed nothing, since their gradients overflowed in float16.
-        first_val_loss: of the model that the training started from.
+        seconds: how long the epoch took, validation included.
+        skipped_steps: steps of all epochs that changed nothing, because their gradients overflowed in float16.
+        first_val_loss: validation loss before the first epoch.
     """
 
     train_loss: list[float] = field(default_factory=list)
@@ -58,7 +62,7 @@ class History:
 
     @property
     def best_epoch(self) -> int:
-        """The number of the epoch with the lowest validation loss; 0 if the model was never better than before."""
+        """The epoch with the lowest validation loss, counted from 1; 0 if the initial model was never beaten."""
         losses = [self.first_val_loss, *self.val_loss]
         return min(range(len(losses)), key=losses.__getitem__)
 
@@ -79,30 +83,30 @@ def train_epoch(
 
     Args:
         model: any model that this module's docstring describes; it is left in training mode.
-        batches: of any kind: ``BucketBatches``, a ``DataLoader``, a list (see ``tensors_of``).
-        optimizer, schedule: what updates the model, and its learning rate after each step.
+        batches: ``BucketBatches``, a ``DataLoader``, a list: any iterable of batches (see ``tensors_of``).
+        optimizer, schedule: update the model, and the learning rate, at each step.
         max_grad_norm: gradients with a larger norm are scaled down to it.
         label_smoothing, rdrop_weight: see ``sequence_loss`` and ``rdrop_loss``.
-        worker: what computes, in half precision or compiled; by default, in the model's own precision.
-        average: of the model's weights, to be updated after each step.
+        worker: computes in mixed precision, or compiled; by default, in the model's own precision.
+        average: moving average of the weights, updated at each step.
         progress: show a progress bar; by default, on a terminal and in a notebook.
 
     Raises:
-        FloatingPointError: a loss or a gradient is NaN or infinite, and then the weights probably are, too.
-        ValueError: a batch lacks a tensor that the model asks for.
+        FloatingPointError: a loss or a gradient is NaN or infinite, and so, probably, are the weights.
+        ValueError: a batch lacks a tensor that the model asks for, or there is no token to predict.
     """
     model.train()
     worker = worker or Worker(model)
     if not worker.compile:
-        worker.make_twin()  # what has been changed since the last epoch counts
+        worker.make_twin()  # the model may have been changed since the last epoch
     worker.twin.train()
     device, pad_id, names = next(model.parameters()).device, getattr(model.config, "pad_id", -100), input_names(model)
-    totals = torch.zeros(2, device=device)  # loss and tokens; to read numbers at each step would force a GPU sync
-    unseen, most_unseen, skipped_steps = [], _LOOK_EVERY.get(device.type, 100), 0
+    totals = torch.zeros(2, device=device)  # loss and tokens; reading them at each step would force a GPU sync
+    unchecked, skipped_steps = [], 0
     for number, batch in enumerate(_progress_bar(batches, "training", progress), start=1):
         whole = tensors_of(batch, names, device)
         tensors = [distributed.shard(tensor) for tensor in whole]
-        if rdrop_weight:  # every sentence goes through the model twice, side by side
+        if rdrop_weight:  # every sentence goes through the model twice, in one batch
             logits, targets = worker.logits_and_targets([torch.cat([tensor, tensor]) for tensor in tensors])
             targets = targets.chunk(2)[0]
             loss = rdrop_loss(logits, targets, pad_id, label_smoothing, rdrop_weight)
@@ -118,15 +122,17 @@ def train_epoch(
         norm = worker.step(optimizer, max_grad_norm)
         shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in zip(names, whole, strict=True))
         where = f"step {number} of the epoch (learning rate {optimizer.param_groups[0]['lr']:.3g}, batch {shapes})"
-        unseen.append((where, torch.stack([sums[0] / all_tokens, norm])))
-        if len(unseen) == most_unseen:
-            skipped_steps += _look_at(unseen, worker.scaler.is_enabled())
+        unchecked.append((where, torch.stack([sums[0] / all_tokens, norm])))
+        if len(unchecked) == _CHECK_EVERY.get(device.type, 100):
+            skipped_steps += _check_finite(unchecked, worker.scaler.is_enabled())
         if schedule is not None:
             schedule.step()
         if average is not None:
             average.update_parameters(model)
-    skipped_steps += _look_at(unseen, worker.scaler.is_enabled())
-    return TrainedEpoch((totals[0] / totals[1]).item(), skipped_steps)
+    skipped_steps += _check_finite(unchecked, worker.scaler.is_enabled())
+    if math.isnan(loss := (totals[0] / totals[1]).item()):  # 0 / 0, since each step's loss is finite
+        raise ValueError(_NO_TOKENS)
+    return TrainedEpoch(loss, skipped_steps)
 
 
 @torch.no_grad()
@@ -134,6 +140,9 @@ def evaluate(model: nn.Module, batches: Iterable[Any], progress: bool | None = N
     """Return the mean loss per target token, in nats, with dropout off (see ``perplexity``).
 
     The model keeps the mode (training or evaluation) that it was in.
+
+    Raises:
+        ValueError: a batch lacks a tensor that the model asks for, or there is no token to predict.
     """
     device, pad_id, names = next(model.parameters()).device, getattr(model.config, "pad_id", -100), input_names(model)
     model = twin(model, parts_for(device)).eval()
@@ -143,37 +152,31 @@ def evaluate(model: nn.Module, batches: Iterable[Any], progress: bool | None = N
         logits, targets = model.logits_and_targets(*tensors)
         sums += torch.stack([sequence_loss(logits, targets, pad_id, reduction="sum"), (targets != pad_id).sum()])
     loss, tokens = distributed.all_reduce_sum(sums)
+    if not tokens:
+        raise ValueError(_NO_TOKENS)
     return (loss / tokens).item()
 
 
 def perplexity(loss: float) -> float:
-    """Return e to the power of a loss in nats: among how many tokens the model might as well have guessed."""
+    """Return e to the power of a loss in nats: the model is as unsure as if it guessed among so many tokens."""
     return math.exp(loss) if loss < 700 else math.inf
 
 
 def input_names(model: nn.Module) -> list[str]:
-    """Return the names of the tensors that a model asks for: the arguments of its ``logits_and_targets``.
-
-    Raises:
-        TypeError: it has no such method.
-    """
+    """Return the names of the tensors that a model asks for: the arguments of its ``logits_and_targets``."""
     if not hasattr(model, "logits_and_targets"):
         raise TypeError(
-            f"model is a {type(model).__name__} without logits_and_targets, the method that says how a batch becomes "
-            "predictions and targets: see transformer_lib/training/loop.py"
+            f"model is a {type(model).__name__} without logits_and_targets, the method that turns a batch into logits "
+            "and targets: see transformer_lib/training/loop.py"
         )
     return list(inspect.signature(model.logits_and_targets).parameters)
 
 
-def _look_at(steps: list[tuple[str, Tensor]], skips_overflow: bool) -> int:
-    """Raise a FloatingPointError at the first of these steps whose loss or gradient is NaN or infinite.
+def _check_finite(steps: list[tuple[str, Tensor]], skips_overflow: bool) -> int:
+    """Raise a FloatingPointError at the first step whose loss or gradient is NaN or infinite, and empty the list.
 
-    Args:
-        steps: for each, where it was, its loss and its gradient's norm before clipping, ``[2]``; it is emptied.
-        skips_overflow: whether a step whose gradient is infinite changes nothing, as in float16 with scaled gradients.
-
-    Returns:
-        How many steps changed nothing.
+    Each step has a description, and its loss and gradient norm, ``[2]``. With ``skips_overflow``, as in float16, a step
+    whose norm is not finite has changed nothing; the number of these is returned.
     """
     skipped = 0
     numbers = torch.stack([pair for _, pair in steps]).tolist() if steps else []
@@ -189,14 +192,15 @@ def _look_at(steps: list[tuple[str, Tensor]], skips_overflow: bool) -> int:
 
 
 def _progress_bar(batches: Iterable[Any], what: str, progress: bool | None) -> tqdm:
-    """Run through batches, and show how far. Ours are made in a thread while the one before is used.
+    """Iterate over batches, and show how far. A thread makes each of ``BucketBatches`` while the last one is used.
 
-    Others might draw random numbers there, and then chance would decide whether they or dropout come first.
+    Other batches might draw random numbers, which that thread and dropout would then take in an unforeseeable order.
     """
     if progress is None:
         ipython = sys.modules.get("IPython")
         in_notebook = ipython is not None and ipython.get_ipython() is not None
-        progress = (sys.stdout.isatty() or in_notebook) and distributed.is_first()
+        on_terminal = getattr(sys.stdout, "isatty", bool)()  # a service may have no standard output, or one of its own
+        progress = (on_terminal or in_notebook) and distributed.is_first()
     total = operator.length_hint(batches) or None
     batches = prefetch(batches) if isinstance(batches, BucketBatches) else batches
     return tqdm(batches, what, total, unit="batch", leave=False, disable=not progress, file=sys.stdout)

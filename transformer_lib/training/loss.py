@@ -17,14 +17,10 @@ def sequence_loss(
         label_smoothing: share of the probability that is spread evenly over all tokens (section 5.4).
         reduction: ``"mean"`` over the tokens that are not padding, or their ``"sum"``.
     """
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # sums of many halves would overflow
-    total = F.cross_entropy(
-        logits.flatten(0, 1),  # [batch · tgt_len, tgt_vocab_size]
-        targets.flatten(),
-        ignore_index=pad_id,
-        label_smoothing=label_smoothing,
-        reduction="sum",
-    )
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # a sum of float16 would overflow
+    logits = logits.flatten(0, 1)  # [batch · tgt_len, tgt_vocab_size]
+    how = {"ignore_index": pad_id, "label_smoothing": label_smoothing, "reduction": "sum"}
+    total = F.cross_entropy(logits, targets.flatten(), **how)
     if reduction == "sum":
         return total
     return total / (targets != pad_id).sum().clamp(min=1)  # one of several processes may have no tokens
@@ -33,16 +29,15 @@ def sequence_loss(
 def rdrop_loss(
     logits: Tensor, targets: Tensor, pad_id: int, label_smoothing: float = 0.0, rdrop_weight: float = 0.0
 ) -> Tensor:
-    """Compute R-Drop's loss (Liang et al. 2021, equation 4, halved) of two passes that dropout has made different.
+    """Compute R-Drop's loss (Liang et al. 2021, equation 4, halved) of two passes that differ by their dropout.
 
     It is the mean of both passes' ``sequence_loss``, plus ``rdrop_weight`` (half of the paper's α) times the mean of
-    the two Kullback-Leibler divergences between what the passes predict. Notebook 13, section 5.
+    the two Kullback-Leibler divergences between their predictions. Notebook 13, section 5.
 
     Args:
-        logits: of both passes, one below the other, ``[2 · batch, tgt_len, tgt_vocab_size]``.
-        targets: the tokens that should have been predicted, ``[batch, tgt_len]``.
-        pad_id, label_smoothing: as in ``sequence_loss``.
-        rdrop_weight: weight of the disagreement.
+        logits: the first pass's, then the second's, ``[2 · batch, tgt_len, tgt_vocab_size]``.
+        targets, pad_id, label_smoothing: as in ``sequence_loss``, for one pass.
+        rdrop_weight: weight of the divergences.
     """
     cross_entropy = sequence_loss(logits, targets.repeat(2, 1), pad_id, label_smoothing)
     wide = torch.promote_types(logits.dtype, torch.float32)

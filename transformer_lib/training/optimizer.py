@@ -7,8 +7,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
-from torch.optim.swa_utils import AveragedModel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from transformer_lib.fast.muon import BatchedMuon
 from transformer_lib.training.recipe import Recipe
 
 
@@ -47,10 +48,9 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
     adam = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9, fused=fused)
     if not matrices:
         return adam
-    muon = torch.optim.Muon(
-        matrices, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, adjust_lr_fn="match_rms_adamw"
-    )
-    return _Combined(muon, adam)
+    muon = torch.optim.Muon if matrices[0].device.type == "cpu" else BatchedMuon
+    scaled = {"weight_decay": recipe.weight_decay, "adjust_lr_fn": "match_rms_adamw"}
+    return _Combined(muon(matrices, lr=recipe.learning_rate, **scaled), adam)
 
 
 class _Combined(Optimizer):
@@ -124,8 +124,7 @@ class MovingAverage(AveragedModel):
         """Take in the weights of ``model`` after a step; the first ones are copied."""
         updates = self.n_averaged.item()
         keep = min(self.decay, (1 + updates) / (10 + updates)) if updates else 0.0
-        for average, weights in zip(self.module.parameters(), model.parameters(), strict=True):
-            average.lerp_(weights, 1 - keep)
+        get_ema_multi_avg_fn(keep)([*self.module.parameters()], [*model.parameters()], updates)
         for kept, buffer in zip(self.module.buffers(), model.buffers(), strict=True):  # a norm's statistics, say
             kept.copy_(buffer)
         self.n_averaged += 1

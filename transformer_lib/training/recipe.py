@@ -1,9 +1,7 @@
-"""How to train: the numbers that a training run is made of, and named sets of them (sections 5.3 and 5.4)."""
+"""How to train: all hyperparameters of a training, and named sets of them (sections 5.3 and 5.4)."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from transformer_lib.checkpoint import MOST_BEAMS
 from transformer_lib.fast.precision import PRECISIONS
@@ -15,36 +13,34 @@ OPTIMIZERS = ("adamw", "muon", "sgd")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train. The defaults are what the well-known tutorials do; ``RECIPES`` names what suits each preset.
+    """How to train. The defaults are the well-known tutorials'; ``RECIPES`` has one for each preset.
 
     Attributes:
         epochs: passes over the training split.
         batch_size: sentences in a batch; for a language model, rows of text.
-        max_tokens: positions in a batch, padding included, on its larger side, instead of a number of sentences
-            (section 5.1: 25,000); 0 for none.
-        bptt: tokens of each row in a batch, for a language model.
-        optimizer: ``"adamw"``, whose ε is the paper's 1e-9; ``"muon"`` (see ``make_optimizer``); or ``"sgd"``.
-        learning_rate: the optimizer's, at its highest.
-        warmup_steps: steps over which the learning rate grows to its highest.
+        max_tokens: if not 0, it replaces ``batch_size``: the most positions that a batch has on its longer side, with
+            padding (section 5.1: 25,000).
+        bptt: for a language model, tokens of each row in a batch.
+        optimizer: ``"adamw"``, with the paper's ε of 1e-9; ``"muon"`` (see ``make_optimizer``); or ``"sgd"``.
+        learning_rate: the optimizer's, at its peak.
+        warmup_steps: steps over which the learning rate rises to its peak.
         schedule, lr_decay: what follows the warm-up: ``"constant"``, ``"inverse_sqrt"`` (falls with the inverse square
             root of the step, section 5.3), ``"linear"`` (falls in a straight line to zero at the end of the last epoch)
             or ``"exponential"`` (is multiplied by ``lr_decay`` after each epoch).
         betas: decay rates of Adam's two moving averages (section 5.3: 0.9 and 0.98).
-        weight_decay: share of each weight, times the learning rate, that Adam and Muon take off at every step.
+        weight_decay: share of each weight, times the learning rate, that AdamW and Muon subtract at each step.
         max_grad_norm: gradients with a larger norm are scaled down to it.
         label_smoothing: share of the probability that is spread evenly over all tokens (section 5.4).
         rdrop_weight: of how much two passes of a sentence differ (see ``rdrop_loss``); 0 for one pass.
-        ema_decay: keep a moving average of the weights: the highest decay rate, per step, of the old average (see
-            ``MovingAverage``); 0 for none. (Section 6.1 averages the last checkpoints, to the same end.)
-        init_bias_from_unigrams: let a language model begin as a table of the tokens' frequencies.
-        precision: what matrices are multiplied in, ``"float32"`` or ``"bfloat16"`` (see ``Worker``); weights and loss
-            stay in float32.
-        compile: let ``torch.compile`` make kernels for the layers first, which takes about a minute; for GPUs.
-        subwords: pieces in a vocabulary of subwords, one for both languages; 0 for words. See ``SubwordTokenizer``.
-        subword_dropout: share of the merges that are left out, at random and anew in every epoch, when subwords are
-            made of a sentence (BPE-dropout).
-        beam_size: after training, find the length penalty with which a beam of this size translates the validation
-            split best, and translate with both from then on; 1 for greedy search.
+        ema_decay: if not 0, keep an exponential moving average of the weights with at most this decay rate per step
+            (see ``MovingAverage``). Section 6.1 averages the last checkpoints, to the same end.
+        init_bias_from_unigrams: start a language model with the frequencies of the tokens.
+        precision: of matrix products, ``"float32"`` or ``"bfloat16"`` (see ``Worker``); weights stay in float32.
+        compile: compile the layers with ``torch.compile``, which takes about a minute; for GPUs.
+        subwords: size of a subword vocabulary for both languages (see ``SubwordTokenizer``); 0 for words.
+        subword_dropout: probability of leaving out a merge when a sentence is split, anew each epoch (BPE-dropout).
+        beam_size: if above 1, find the length penalty with which a beam of this size translates the validation split
+            best after training, and translate with both from then on.
         seed: decides the initial weights, dropout and the order of the sentences.
     """
 
@@ -74,25 +70,26 @@ class Recipe:
     def __post_init__(self):
         make_plain(self)
         object.__setattr__(self, "betas", tuple(float(beta) for beta in self.betas))
-        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas is {self.betas!r}, expected two numbers from 0 to below 1")
-
-        def check(names: str, is_possible: Callable[[Any], bool], expected: str) -> None:
+        for names, is_possible, expected in _POSSIBLE:
             for name in names.split():
                 if not is_possible(value := getattr(self, name)):
                     raise ValueError(f"{name} is {value!r}, expected {expected}")
-
-        check("epochs batch_size bptt", lambda n: n >= 1, "a positive whole number")
-        check("beam_size", lambda n: 1 <= n <= MOST_BEAMS, f"a whole number from 1 to {MOST_BEAMS}")
-        check("learning_rate max_grad_norm lr_decay", lambda x: 0 < x < math.inf, "a positive number")
-        check("warmup_steps max_tokens subwords weight_decay rdrop_weight", lambda x: 0 <= x < math.inf, "0 or more")
-        check("label_smoothing ema_decay subword_dropout", lambda x: 0 <= x < 1, "a number from 0 to below 1")
-        check("seed", lambda n: 0 <= n < 2**31, "0 to 2,147,483,647")  # to which each epoch's number is added
-        choices_of = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "precision": PRECISIONS}
-        for name, choices in choices_of.items():
-            check(name, choices.__contains__, f"one of {', '.join(choices)}")
         if self.subword_dropout and not self.subwords:
             raise ValueError(f"subword_dropout is {self.subword_dropout!r}, but subwords is 0: words have no parts")
+
+
+_POSSIBLE = (  # names of fields, whether a value is possible, and what is expected
+    ("epochs batch_size bptt", lambda n: n >= 1, "a positive whole number"),
+    ("beam_size", lambda n: 1 <= n <= MOST_BEAMS, f"a whole number from 1 to {MOST_BEAMS}"),
+    ("learning_rate max_grad_norm lr_decay", lambda x: 0 < x < math.inf, "a positive number"),
+    ("warmup_steps max_tokens subwords weight_decay rdrop_weight", lambda x: 0 <= x < math.inf, "0 or more"),
+    ("label_smoothing ema_decay subword_dropout", lambda x: 0 <= x < 1, "a number from 0 to below 1"),
+    ("betas", lambda b: len(b) == 2 and all(0 <= x < 1 for x in b), "two numbers from 0 to below 1"),
+    ("seed", lambda n: 0 <= n < 2**31, "0 to 2,147,483,647"),  # each epoch's number is added to it
+    ("optimizer", OPTIMIZERS.__contains__, f"one of {', '.join(OPTIMIZERS)}"),
+    ("schedule", SCHEDULES.__contains__, f"one of {', '.join(SCHEDULES)}"),
+    ("precision", PRECISIONS.__contains__, f"one of {', '.join(PRECISIONS)}"),
+)
 
 
 _MULTI30K = Recipe(
@@ -113,7 +110,7 @@ _MULTI30K = Recipe(
 _PAPER = {"warmup_steps": 4000, "schedule": "inverse_sqrt", "betas": (0.9, 0.98), "label_smoothing": 0.1}
 
 RECIPES = {
-    # sentences of similar length share a batch, so batches are smaller, and averaging evens out their differences
+    # sentences of similar length share a batch, so batches differ: small ones, and an average, even that out
     "tutorial": Recipe(batch_size=64, learning_rate=6e-4, warmup_steps=200, label_smoothing=0.1, ema_decay=0.998),
     "small": Recipe(
         epochs=12, batch_size=64, learning_rate=2e-3, warmup_steps=200, schedule="inverse_sqrt", betas=(0.9, 0.98)
@@ -130,7 +127,7 @@ LANGUAGE_MODEL_RECIPES = {
     "tutorial": Recipe(
         epochs=3, batch_size=20, optimizer="sgd", learning_rate=5.0, schedule="exponential", max_grad_norm=0.5
     ),
-    # Adam, from the tokens' frequencies on; it overfits where SGD has only just begun, so two epochs are enough
+    # AdamW, starting from the tokens' frequencies; it overfits long before SGD does, so two epochs are enough
     "tuned": Recipe(
         epochs=2,
         batch_size=20,

@@ -1,13 +1,15 @@
 """A corpus in, a translator out: the whole way in one call. It also tunes the search on the validation split."""
 
+import difflib
 from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
 from transformer_lib.checkpoint import MODEL_FILE, load_model, save_model
-from transformer_lib.data.batches import build_vocabularies, make_dataset
+from transformer_lib.data.batches import PairDataset, build_vocabularies, make_dataset
 from transformer_lib.data.corpora import Corpus, Pair
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.tokenizers import WordTokenizer
@@ -30,44 +32,59 @@ def train_translator(
     output: str | Path | None = None,
     resume: bool = False,
     device: torch.device | str = "auto",
-    min_freq: int = 2,
+    min_freq: int | None = None,
     notes: dict[str, Any] | None = None,
     log: Callable[[str], None] = print,
+    lower: bool = True,
+    **changes: Any,
 ) -> Translator:
     """Build vocabularies from a corpus's training split and a model for them, and train it.
+
+    Pairs that cannot be used are left out: those with too many tokens for the model, for example; ``log`` hears of it.
 
     Args:
         corpus: with the splits ``train`` and ``val``.
         preset: the model; one of ``PRESETS``.
-        recipe: how to train; by default, the one that is named like the preset.
+        recipe: how to train; by default, the one that is named like the preset. For a corpus of your own that is in
+            subwords, as many as ``train_subwords`` chooses, unless ``subwords`` or ``min_freq`` is given.
         output, resume: as in ``fit``.
         device: where to train; see ``pick_device``.
-        min_freq: a word must occur this often in the training split to get an id of its own.
+        min_freq: a word must occur this often in the training split to get an id of its own (2).
         notes: anything to write down in the saved model besides the names of corpus and preset.
         log: called with a line for each thing that happens, in the first of several processes.
+        lower: make everything lower case; German nouns, for example, need their capitals.
+        changes: fields of the preset's ``TransformerConfig`` or ``Recipe`` that are to be different, such as
+            ``d_model=128`` or ``epochs=3``.
 
     Raises:
-        ValueError, OSError, FloatingPointError: as ``fit``; or a sentence does not fit the model.
+        ValueError, OSError, FloatingPointError: as ``fit``; or most sentences do not fit the model, or one of
+            ``changes`` is no such field.
         CorpusError: the corpus is unavailable.
     """
-    shape = TransformerConfig.preset(preset, 2, 2)  # how large the vocabularies will be is not known yet
-    recipe = recipe or RECIPES[preset]
+    config_changes, recipe_changes = _sorted_changes(changes)
+    shape = TransformerConfig.preset(preset, 2, 2, **config_changes)  # how large the vocabularies will be is not known
+    has_tokens = recipe is not None or min_freq is not None or "subwords" in changes
+    recipe = replace(recipe or RECIPES[preset], **recipe_changes)
     log = log if distributed.is_first() else lambda line: None
     device = pick_device(str(device))
     seed_everything(recipe.seed)
-    if recipe.subwords:
-        pieces = train_subwords(corpus["train"], recipe.subwords)
-        src_tokenizer, tgt_tokenizer = SubwordTokenizer(corpus.src, pieces), SubwordTokenizer(corpus.tgt, pieces)
+    chosen = corpus.is_own and not has_tokens and not recipe.subwords
+    if recipe.subwords or chosen:
+        pieces = train_subwords(corpus["train"], None if chosen else recipe.subwords, lower)
+        src_tokenizer, tgt_tokenizer = (SubwordTokenizer(code, pieces, lower) for code in (corpus.src, corpus.tgt))
+        recipe = replace(recipe, subwords=len(src_tokenizer.vocab))
     else:
-        src_tokenizer, tgt_tokenizer = WordTokenizer(corpus.src), WordTokenizer(corpus.tgt)
+        src_tokenizer, tgt_tokenizer = WordTokenizer(corpus.src, lower), WordTokenizer(corpus.tgt, lower)
+    tokenizers = src_tokenizer, tgt_tokenizer
     train_set, val_set = (
-        dataset_of_split(corpus, split, lambda pairs: make_dataset(pairs, src_tokenizer, tgt_tokenizer, shape.max_len))
+        dataset_of_split(corpus, split, lambda pairs: make_dataset(pairs, *tokenizers, shape.max_len, log))
         for split in ("train", "val")
     )
     if not recipe.subwords:
-        build_vocabularies(train_set, min_freq, joint=shape.tie_embeddings)
+        build_vocabularies(train_set, min_freq or 2, joint=shape.tie_embeddings)
+        _check_words(train_set, min_freq or 2, log)
     types = len(src_tokenizer.vocab), len(tgt_tokenizer.vocab)
-    model = Transformer(TransformerConfig.preset(preset, *types)).to(device)
+    model = Transformer(TransformerConfig.preset(preset, *types, **config_changes)).to(device)
     log(f"corpus    {corpus.name}: {len(train_set):,} pairs to train on, {len(val_set):,} to validate")
     if recipe.subwords:
         log(f"subwords  {types[0]:,} types, for {corpus.src} and {corpus.tgt}")
@@ -78,7 +95,7 @@ def train_translator(
     fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
     translator = Translator(model, src_tokenizer, tgt_tokenizer)
     if recipe.beam_size > 1:
-        scores = tune_length_penalty(translator, corpus["val"], recipe.beam_size)
+        scores = tune_length_penalty(translator, val_set.pairs, recipe.beam_size)
         tried = ", ".join(f"{length_penalty} {value:.2f}" for length_penalty, value in scores.items())
         log(f"beam {recipe.beam_size}, BLEU on val by length penalty: {tried}")
         if output is not None and distributed.is_first():
@@ -126,3 +143,33 @@ def log_model(preset: str, model: torch.nn.Module, output: str | Path | None, lo
     log(f"model     {preset}: {model.num_parameters():,} parameters, on {next(model.parameters()).device}")
     if output is not None:
         log(f"output    {output}")
+
+
+def _sorted_changes(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tell the configuration's fields from the recipe's."""
+    names = [{field.name for field in fields(kind)} for kind in (TransformerConfig, Recipe)]
+    names[0] -= {"src_vocab_size", "tgt_vocab_size", "pad_id"}  # they follow from the corpus
+    for name in changes:
+        if not any(name in known for known in names):
+            close = difflib.get_close_matches(name, names[0] | names[1], 1)
+            hint = f": did you mean {close[0]}?" if close else ""
+            raise ValueError(f"changes holds {name!r}, expected fields of TransformerConfig or Recipe{hint}")
+    config, recipe = ({name: value for name, value in changes.items() if name in known} for known in names)
+    return config, recipe
+
+
+def _check_words(dataset: PairDataset, min_freq: int, log: Callable[[str], None]) -> None:
+    """Say if a vocabulary is so small that little can be learned."""
+    for side, tokenizer in dataset.tokenizers.items():
+        words = len(tokenizer.vocab) - len(tokenizer.specials)
+        tokens = [token for example in dataset.examples for token in getattr(example, side)]
+        if not words:
+            raise ValueError(
+                f"min_freq is {min_freq}, but no {side} word occurs so often: give a lower one, or more text"
+            )
+        unknown = sum(token not in tokenizer.vocab for token in tokens) / len(tokens)
+        if words < 50 or unknown > 0.2:
+            log(
+                f"warning   {side}: {words:,} words in the vocabulary, so that {unknown:.0%} of the text is <unk>; "
+                f"min_freq={min_freq} decides, or subwords"
+            )

@@ -1,4 +1,4 @@
-"""A whole training that survives interruptions (section 5)."""
+"""A whole training, which survives interruptions (section 5)."""
 
 import contextlib
 import copy
@@ -51,30 +51,29 @@ def fit(
     that was never interrupted. Notebook 05, section 7.
 
     Args:
-        model: any model that ``loop.py`` describes, on the device to train on; its initial weights, which are yours
-            to seed (``seed_everything``), are the first candidate for the best.
+        model: any model that ``loop.py`` describes, on the device to train on. You seed its initial weights
+            (``seed_everything``); they are the first candidate for the best.
         train_set, val_set: what ``make_dataset`` (``make_stream`` for a language model) returned, with the vocabularies
             that the model was built for; or a ``DataLoader`` or any other sized iterable of batches, used as it is. Its
             generator is seeded and its sampler's ``set_epoch`` called before each epoch.
         recipe: how to train.
-        output: folder to write to, if anything is to be kept.
-        resume: continue what ``output`` holds. ``recipe.epochs`` may have grown since, unless the schedule is
-            ``"linear"``, which ends where it was told to end.
-        notes: anything to write down in the saved model, such as the corpus's name. To fine-tune a model, hand over
-            those that it came with, and it will go on searching as it did.
+        output: folder to write to; by default, nothing is written.
+        resume: continue what ``output`` holds. ``recipe.epochs`` may have grown, unless the schedule is ``"linear"``.
+        notes: anything to save with the model, such as the corpus's name. When fine-tuning, pass the notes that the
+            model came with, and it keeps its search settings.
         tokenizers: to be saved with the model; by default, those of ``train_set``, if it has any.
         progress: show progress bars; by default, on a terminal and in a notebook.
-        on_epoch: called with the history after each epoch, in each of several processes.
-        log: called with a line for each epoch, in the first of several processes.
+        on_epoch: called with the history after each epoch, in every process.
+        log: called with a line for each epoch, in the first process.
 
     Raises:
         FileExistsError: ``output`` holds a training already, and ``resume`` is False; or another process trains there.
         TypeError, ValueError: the model cannot be trained or saved (see ``save_model``); the training to resume had
-            another configuration, vocabulary, data or recipe; or torch.compile is asked for, but does not work here.
+            another configuration, vocabulary, data or recipe; or ``torch.compile`` does not work here.
         FloatingPointError: a loss or a gradient is NaN or infinite; the message says at which step.
         OSError: the folder cannot be written to, or is gone, or another process has stopped (see ``distributed.py``).
-        KeyboardInterrupt: as always. After any of the last three, the model has the best weights so far, and the
-            folder what it held after the epoch before.
+        KeyboardInterrupt: after this or the two before, the model has the best weights so far, and the folder holds
+            what it held after the last complete epoch.
     """
     log = log if distributed.is_first() else lambda line: None
     output = None if output is None else Path(output)
@@ -104,18 +103,14 @@ def fit(
             run.check_folder()
         except (KeyboardInterrupt, OSError):
             if output is not None and (output / STATE_FILE).is_file():
-                log(
-                    f"interrupted in epoch {run.saved_epochs + 1}; "
-                    f"the epochs before it are in {output}, resume=True (--resume) continues from there"
-                )
+                where = f"in epoch {run.saved_epochs + 1}; the epochs before it are in {output}"
+                log(f"interrupted {where}, resume=True (--resume) continues from there")
             raise
         except Exception as error:
             if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
                 raise
             reason = " ".join(str(error).splitlines()[:2])
-            raise ValueError(
-                f"recipe.compile is True (--compile), but torch.compile does not work here: {reason}"
-            ) from error
+            raise ValueError(f"recipe.compile is True, but torch.compile does not work here: {reason}") from error
         finally:
             model.load_state_dict(run.best_weights)
     return history
@@ -123,7 +118,7 @@ def fit(
 
 @contextlib.contextmanager
 def _open(output: Path, resume: bool) -> Iterator[None]:
-    """Lock the output folder, and remove what a process has left there that was killed in the middle of writing."""
+    """Lock the output folder, and remove the temporary files that killed processes have left in it."""
     with locked(output):
         for name, what in ((STATE_FILE, "a training: resume it (--resume), or"), (MODEL_FILE, "a model:")):
             if not resume and (output / name).exists():
@@ -136,45 +131,60 @@ class _Run:
     """The state of one training, in memory and on disk; see ``fit``, whose arguments these are."""
 
     def __init__(self, model, train_set, val_set, recipe, output, notes, tokenizers, progress):
-        loop.input_names(model)  # says so if there are none
-        self.model, self.recipe, self.output, self.progress = model, recipe, output, progress
-        self.train_set, self.notes = train_set, notes or {}
+        loop.input_names(model)  # raises an error if there are none
+        self.model, self.train_set, self.recipe = model, train_set, recipe
+        self.output, self.notes, self.progress = output, notes or {}, progress
         self.tokenizers = tokenizers or getattr(train_set, "tokenizers", {})
         for known in (self.tokenizers, getattr(val_set, "tokenizers", {})):
             check_vocabularies(model.config, known)
-        data = {"training": train_set, "validation": val_set}  # a loader's order is its own, and it may be endless
-        self.digests = {name: _digest([*part]) for name, part in data.items() if hasattr(part, "batches_for")}
         self.train_batches, self.val_batches = self.batches(train_set, train=True), self.batches(val_set, train=False)
         self.optimizer = make_optimizer(model, recipe)
-        steps = recipe.epochs * len(self.train_batches)
+        if not (steps := recipe.epochs * len(self.train_batches)):
+            raise ValueError("train_set has no batches: is it empty, or smaller than one batch (drop_last=True)?")
         self.schedule = learning_rate_schedule(
             self.optimizer, recipe.schedule, recipe.warmup_steps, steps, recipe.epochs, recipe.lr_decay
         )
         ids_are_known = hasattr(train_set, "batches_for")  # a data set's come from its vocabularies
         self.worker = Worker(model, recipe.precision, recipe.compile, ids_are_known)
-        self.average = MovingAverage(model, recipe.ema_decay) if recipe.ema_decay else None
+        self.parts = {"model": model, "optimizer": self.optimizer, "schedule": self.schedule}  # what is resumed
+        self.parts["scaler"] = self.worker.scaler  # whose state is empty, except in float16
+        self.average = None
+        if recipe.ema_decay:
+            self.average = self.parts["average"] = MovingAverage(model, recipe.ema_decay)
         self.eval_model = self.average.module if self.average else model  # what is validated and kept
-        self.parts = {  # what is resumed
-            "model": model,
-            "optimizer": self.optimizer,
-            "schedule": self.schedule,
-            "scaler": self.worker.scaler,  # whose state is empty, except in float16
-            **({"average": self.average} if self.average else {}),
-        }
+        self.identity = self.describe(val_set)
         self.history = loop.History()
         self.saved_epochs = 0
         self.best_weights: dict[str, Tensor] = {}
 
     def batches(self, data: Any, train: bool, epoch: int = 1) -> Any:
-        """Return what makes an epoch's batches: a data set cuts them as the recipe says; batches stay as they are."""
+        """Return an epoch's batches: a data set makes them as the recipe says; other batches stay as they are."""
         if not hasattr(data, "batches_for"):
             return data
         max_len = getattr(self.model.config, "max_len", math.inf)
         return data.batches_for(self.recipe, next(self.model.parameters()).device, train, epoch, max_len)
 
+    def describe(self, val_set: Any) -> dict[str, dict[str, str]]:
+        """Return what must be the same for a resumed training to be the same training."""
+        recipe = asdict(self.recipe)
+        del recipe["compile"]  # another way to compute the same, which may change from run to run
+        if recipe["schedule"] != "linear":
+            del recipe["epochs"]  # there may be more, since the learning rate does not depend on when it ends
+        data = {"training": self.train_set, "validation": val_set}
+        # a loader is left out: its order is its own, and it may be endless
+        data = {name: part for name, part in data.items() if hasattr(part, "batches_for")}
+        identity = {
+            "configuration": {"model": type(self.model).__name__, **asdict(self.model.config)},
+            "recipe": recipe,
+            "vocabulary (SHA-256)": {side: _digest(one.to_dict()) for side, one in self.tokenizers.items()},
+            "data set (SHA-256)": {name: _digest([*part]) for name, part in data.items()},
+        }
+        # as text, which any value has, and in which NaN equals NaN
+        return {name: {key: json.dumps(one, default=repr) for key, one in p.items()} for name, p in identity.items()}
+
     def start(self) -> None:
-        """Write the untrained model down, so that an interruption in the first epoch loses nothing either."""
-        if distributed.broadcast(self.identity) != self.identity():
+        """Validate and save the untrained model, so that an interruption in the first epoch loses nothing either."""
+        if distributed.broadcast(lambda: self.identity) != self.identity:
             raise ValueError("the first process has another configuration, recipe, vocabulary or data")
         self.model.load_state_dict(distributed.broadcast(self.model.state_dict))
         if self.recipe.init_bias_from_unigrams:
@@ -184,29 +194,30 @@ class _Run:
         self.save_state()
         try:
             self.keep_best()
-        except (TypeError, ValueError):  # a model that cannot be saved leaves no training behind
-            (self.output / STATE_FILE).unlink()
+        except Exception as error:
+            if self.output is not None and not isinstance(error, OSError):
+                (self.output / STATE_FILE).unlink()  # a model that cannot be saved leaves no training behind
             raise
 
     def restore(self) -> None:
         """Continue where the folder's training stopped."""
-        path, identity = self.output / STATE_FILE, self.identity()
+        path = self.output / STATE_FILE
         state = distributed.broadcast(lambda: load_training_state(path))
-        if lacking := [name for name in (*identity, *self.parts, "history") if not isinstance(state.get(name), dict)]:
-            raise CheckpointError(f"{path} has no {lacking[0]}: it is not a complete training state")
-        for name, mine in identity.items():
+        for name in (*self.identity, "history"):
+            if not isinstance(state.get(name), dict):
+                raise CheckpointError(f"{path} has no {name}: it is not a complete training state")
+        for name, mine in self.identity.items():
             for key in sorted({**state[name], **mine}):
                 if (before := state[name].get(key)) != (now := mine.get(key)):
-                    raise ValueError(
-                        f"{self.output} was trained with another {name}: {key} was {before!r}, now it is {now!r}"
-                    )
+                    change = f"{key} was {before}, now it is {now}"
+                    raise ValueError(f"{self.output} was trained with another {name}: {change}")
         try:
             for name, part in self.parts.items():
                 if state[name]:
                     part.load_state_dict(state[name])
             for optimizer in getattr(self.optimizer, "optimizers", [self.optimizer]):
                 for weights, kept in optimizer.state.items():
-                    for name, numbers in kept.items():  # it would write beyond the end of what is too small
+                    for name, numbers in kept.items():  # a fused optimizer would write beyond the end of a shorter one
                         if isinstance(numbers, Tensor) and numbers.dim() and numbers.shape != weights.shape:
                             raise ValueError(f"{name} has shape {[*numbers.shape]}, expected {[*weights.shape]}")
             self.history = loop.History(**state["history"])
@@ -217,44 +228,37 @@ class _Run:
             best = copy.deepcopy(self.eval_model)
             load_weights(self.output / MODEL_FILE, best)
             self.best_weights = best.state_dict()
-        else:  # it may have been interrupted between the first two files
+        else:  # it may have been interrupted between writing the first two files
             self.keep_best()
 
     def epoch(self) -> None:
-        """Train one epoch, evaluate, and write down what came of it."""
-        recipe, number = self.recipe, self.saved_epochs + 1
+        """Train one epoch, validate, and save."""
+        recipe, history, number = self.recipe, self.history, self.saved_epochs + 1
         started = time.perf_counter()
         if recipe.subword_dropout:
             self.train_batches = self.batches(self.train_set, train=True, epoch=number)
         self.choose_order(number)
-        seed_everything(recipe.seed + number + 1_000_000 * distributed.rank())  # each process its own dropout
+        seed_everything(recipe.seed + number + 1_000_000 * distributed.rank())  # each process has its own dropout
+        updates = self.optimizer, self.schedule, recipe.max_grad_norm
+        losses = recipe.label_smoothing, recipe.rdrop_weight
         trained = loop.train_epoch(
-            self.model,
-            self.train_batches,
-            self.optimizer,
-            self.schedule,
-            recipe.max_grad_norm,
-            recipe.label_smoothing,
-            recipe.rdrop_weight,
-            self.worker,
-            self.average,
-            self.progress,
+            self.model, self.train_batches, *updates, *losses, self.worker, self.average, self.progress
         )
         val_loss = loop.evaluate(self.eval_model, self.val_batches, self.progress)
         if not math.isfinite(val_loss):
             raise FloatingPointError(f"the validation loss is {val_loss}: {loop.DIVERGED}")
         self.check_folder()
-        self.history.train_loss.append(trained.loss)
-        self.history.val_loss.append(val_loss)
-        self.history.seconds.append(time.perf_counter() - started)
-        self.history.skipped_steps += trained.skipped_steps
-        if self.history.best_epoch == number:
+        history.train_loss.append(trained.loss)
+        history.val_loss.append(val_loss)
+        history.seconds.append(time.perf_counter() - started)
+        history.skipped_steps += trained.skipped_steps
+        if history.best_epoch == number:
             self.keep_best()
         self.save_state()
         self.saved_epochs = number
 
     def choose_order(self, epoch: int) -> None:
-        """Let the order of the batches follow from the epoch, so that a resumed training sees them in the same one."""
+        """Let the epoch's number decide the order of the batches, so that a resumed training sees the same one."""
         samplers = (getattr(self.train_batches, name, None) for name in ("sampler", "batch_sampler"))  # a DataLoader's
         for part in (self.train_batches, *samplers):
             if hasattr(part, "set_epoch"):
@@ -263,36 +267,24 @@ class _Run:
                 part.generator.manual_seed(self.recipe.seed + epoch)
 
     def keep_best(self) -> None:
-        """Put the present weights aside as the best so far."""
+        """Keep the present weights as the best so far."""
         self.best_weights = copy.deepcopy(self.eval_model.state_dict())
         if self.output is not None and distributed.is_first():
             notes = {**self.notes, "recipe": asdict(self.recipe), "history": asdict(self.history)}
             save_model(self.output / MODEL_FILE, self.eval_model, self.tokenizers, notes)
 
     def save_state(self) -> None:
-        """Write down everything that ``restore`` needs."""
+        """Write everything that ``restore`` needs."""
         if self.output is not None and distributed.is_first():
             state = {name: part.state_dict() for name, part in self.parts.items()}
-            state |= {"history": asdict(self.history), **self.identity()}
+            history = json.loads(json.dumps(asdict(self.history), default=float))  # ``on_epoch`` may have changed it
+            state |= {"history": history, **self.identity}
             save_training_state(self.output / STATE_FILE, state)
 
     def check_folder(self) -> None:
-        """Say so if the output folder is not there any more: a new one would lack the best model."""
+        """Raise an error if the output folder has gone: a new one would lack the best model."""
         if distributed.is_first() and self.output is not None and not self.output.is_dir():
             raise FileNotFoundError(f"{self.output} is gone: was it removed, or unmounted, during the training?")
-
-    def identity(self) -> dict[str, dict[str, Any]]:
-        """Say what must be the same for a resumed training to be the same training."""
-        recipe = asdict(self.recipe)
-        del recipe["compile"]  # another way to compute the same, which may change from run to run
-        if self.recipe.schedule != "linear":
-            del recipe["epochs"]  # more may be added, since the learning rate does not depend on when it ends
-        return {
-            "configuration": {"model": type(self.model).__name__, **asdict(self.model.config)},
-            "recipe": recipe,
-            "vocabulary (SHA-256)": {side: _digest(one.to_dict()) for side, one in self.tokenizers.items()},
-            "data set (SHA-256)": self.digests,
-        }
 
 
 def _digest(values: Any) -> str:

@@ -1,0 +1,66 @@
+"""The book's page for those who come from a tutorial: its names exist, its links lead there, its code runs."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from test_tutorials import HEADS, seq2seq
+from test_where_tutorials_break import ROOT, headings, links_of
+
+import transformer_lib
+
+PAGE = "from_tutorials.md"
+TEXT = (ROOT / "book" / PAGE).read_text(encoding="utf-8")
+NAMES = re.findall(r"^\| (.+?) \| (.+?) \| .*\|$", TEXT.partition("## Names\n")[2].partition("\n## ")[0], re.M)[2:]
+
+
+def test_links_lead_to_the_headings_that_they_name():
+    assert len(links_of(PAGE)) > 40
+    for text, notebook, anchor in links_of(PAGE):
+        found = headings(notebook)
+        title = found[anchor][0] if anchor else next(iter(found.values()))[0].partition(" · ")[2]
+        assert text == f"{Path(notebook).name[:2]} · {title}"
+
+
+@pytest.mark.parametrize("name", sorted({name for _, here in NAMES for name in re.findall(r"`([^`]+)`", here)}))
+def test_every_name_of_this_library_exists(name):
+    first, *rest = name.split(".")
+    if first in transformer_lib.__all__:
+        thing = getattr(transformer_lib, first)
+    else:
+        thing, rest = importlib.import_module(f"transformer_lib.{first}.{rest[0]}"), rest[1:]
+        assert rest
+    for part in rest:
+        thing = getattr(thing, part)
+    assert callable(thing)
+
+
+def test_the_page_has_all_names_that_people_look_for():
+    there = {name for names, _ in NAMES for name in re.findall(r"`(\w+)", names)}
+    assert there >= {
+        *("SRC", "TRG", "MultiHeadAttentionLayer", "PositionwiseFeedforwardLayer", "translate_sentence"),
+        *("display_attention", "calculate_bleu", "count_parameters", "initialize_weights", "init_weights", "batchify"),
+        *("get_batch", "PositionalEncoding", "pos_encoder", "split_head", "create_padding_mask"),
+        *("create_look_ahead_mask", "create_masks"),
+    }
+
+
+def test_the_code_runs_with_a_file_and_fields_of_the_tutorial(tmp_path, monkeypatch, capsys):
+    data = pytest.importorskip("torchtext.data")
+    monkeypatch.chdir(tmp_path)
+    fields = {}
+    for name, words in (
+        ("SRC", "ein hund schläft im garten . eine katze läuft"),
+        ("TRG", "a dog sleeps in the garden ."),
+    ):
+        fields[name] = data.Field(init_token="<sos>", eos_token="<eos>", lower=True, batch_first=True)
+        fields[name].build_vocab([words.split()])
+    assert [len(fields[name].vocab) for name in ("SRC", "TRG")] == [13, 11]
+    torch.save(seq2seq()[1], "tut6-model.pt")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", TEXT, re.M | re.S)
+    names = dict(fields)
+    exec(compile(code.replace("num_heads=8", f"num_heads={HEADS}"), PAGE, "exec"), names)
+    assert capsys.readouterr().out.strip() == str(names["translator"]("Ein Hund schläft im Garten.", beam_size=4))
+    assert Path("model.safetensors").is_file()

@@ -1,0 +1,217 @@
+"""CTranslate2 against this library: it writes the same tokens with the same probabilities, from the same weights."""
+
+import importlib.util
+import re
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import PAIRS
+from own_models import ScaledLogits
+from torch import nn
+from weights import shake
+
+from transformer_lib import Transformer, TransformerConfig, Translator, load_corpus, load_model
+from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel
+from transformer_lib.data.tokenizers import WordTokenizer
+from transformer_lib.files import CheckpointError
+from transformer_lib.interop import ctranslate2 as ours
+from transformer_lib.interop import folders
+from transformer_lib.interop.ctranslate2 import to_ctranslate2
+
+SENTENCES = [pair.src for pair in PAIRS]
+needs_ctranslate2 = pytest.mark.skipif(
+    importlib.util.find_spec("ctranslate2") is None,
+    reason="ctranslate2 is not installed: pip install '.[export]'",
+)
+
+
+def make_translator(tokenizers, model_class=Transformer, **changes):
+    """A random model whose outputs are far from each other; both sides have one vocabulary if it is tied."""
+    src, tgt = tokenizers
+    if changes.get("tie_embeddings"):
+        joint = sorted({*src.vocab.itos, *tgt.vocab.itos} - {*WordTokenizer.specials})
+        for tokenizer in tokenizers:
+            tokenizer.build_vocab([joint])
+    sizes = {"d_model": 16, "num_heads": 4, "d_ff": 32, "num_layers": 2, "max_len": 20}
+    torch.manual_seed(1)
+    model = model_class(TransformerConfig(len(src.vocab), len(tgt.vocab), **sizes, **changes))
+    shake(model)
+    with torch.no_grad():
+        model.output.bias[3] -= 1.0  # <eos>, so that translations have some length
+    return Translator(model, src, tgt)
+
+
+def greedily(translator, folder, sentences=SENTENCES, **options):
+    """CTranslate2's tokens and their log-probabilities."""
+    import ctranslate2
+
+    tokens = [translator.src_tokenizer.tokens(sentence) for sentence in sentences]
+    options = {"beam_size": 1, "length_penalty": 0, "min_decoding_length": 0, "max_decoding_length": 20} | options
+    results = ctranslate2.Translator(str(folder), intra_threads=1).translate_batch(
+        tokens, return_end_token=True, return_scores=True, max_input_length=0, **options
+    )
+    return [result.hypotheses[0] for result in results], [result.scores[0] for result in results]
+
+
+def assert_equal_translations(translator, folder):
+    expected = translator.translate(SENTENCES, beam_size=1)
+    assert sum(len(one.tgt_tokens) for one in expected) > 5 * len(SENTENCES)
+    tokens, log_probs = greedily(translator, folder)
+    assert tokens == [one.tgt_tokens for one in expected]
+    assert log_probs == pytest.approx([one.log_prob for one in expected], abs=1e-4)
+
+
+@needs_ctranslate2
+@pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
+@pytest.mark.parametrize("tie_embeddings", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+@pytest.mark.parametrize("norm_first", [False, True], ids=["post-LN", "pre-LN"])
+def test_every_configuration_writes_the_same_tokens(
+    tokenizers, tmp_path, norm_first, positions, tie_embeddings, activation
+):
+    changes = {"norm_first": norm_first, "positions": positions, "activation": activation}
+    translator = make_translator(tokenizers, tie_embeddings=tie_embeddings, **changes)
+    to_ctranslate2(translator, tmp_path / "engine")
+    assert_equal_translations(translator, tmp_path / "engine")
+
+
+@needs_ctranslate2
+def test_padding_and_the_start_are_never_written_and_take_no_probability(tokenizers, tmp_path):
+    translator = make_translator(tokenizers)
+    with torch.no_grad():
+        translator.model.output.bias[[1, 2]] = 50.0  # <pad> and <sos>
+    to_ctranslate2(translator, tmp_path / "engine")
+    assert_equal_translations(translator, tmp_path / "engine")
+
+
+@needs_ctranslate2
+def test_a_trained_model_of_words_writes_what_it_learnt(trained, tmp_path):
+    saved = SavedModel(trained.model, {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer}, {})
+    to_ctranslate2(saved, tmp_path / "engine")
+    tokens, _ = greedily(trained, tmp_path / "engine", max_decoding_length=40)
+    assert [trained.tgt_tokenizer.join(one[:-1]) for one in tokens] == [pair.tgt.lower() for pair in PAIRS]
+
+
+@needs_ctranslate2
+def test_the_docstrings_lines_translate_as_the_shipped_model_does(tmp_path):
+    translator = Translator.load()
+    to_ctranslate2(load_model(SHIPPED_MODEL), tmp_path / "engine")
+    sentences = [pair.src for pair in load_corpus("sample")["test"][:20]]
+    code = re.search(r"::\n\n((?:    .*\n|\n)+)", ours.__doc__)[1]
+    names = {"folder": str(tmp_path / "engine"), "sentences": sentences}
+    exec(textwrap.dedent(code), names)
+    assert names["texts"] == translator(sentences, beam_size=1)
+
+
+@needs_ctranslate2
+def test_a_sentence_with_too_many_tokens_is_refused_and_not_cut_off(tokenizers, tmp_path):
+    translator = make_translator(tokenizers, positions="sinusoidal")
+    to_ctranslate2(translator, tmp_path / "engine")
+    fits, too_long = " ".join(["Hund"] * 18), " ".join(["Hund"] * 19)  # with <sos> and <eos>, 20 and 21
+    greedily(translator, tmp_path / "engine", [fits])
+    with pytest.raises(RuntimeError, match="position 20"):
+        greedily(translator, tmp_path / "engine", [too_long])
+
+
+@needs_ctranslate2
+@pytest.mark.parametrize("quantization", ["int8", "int16", "float16"])
+def test_fewer_bits_take_less_space_and_leave_the_model_alone(tokenizers, tmp_path, quantization):
+    translator = make_translator(tokenizers)
+    before = {name: tensor.clone() for name, tensor in translator.model.state_dict().items()}
+    to_ctranslate2(translator, tmp_path / "full")
+    to_ctranslate2(translator, tmp_path / "fewer", quantization)
+    full, fewer = ((tmp_path / name / "model.bin").stat().st_size for name in ("full", "fewer"))
+    assert fewer < 0.75 * full
+    for name, tensor in translator.model.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+    tokens, _ = greedily(translator, tmp_path / "fewer")
+    assert all(token in translator.tgt_tokenizer.vocab for sentence in tokens for token in sentence)
+
+
+@needs_ctranslate2
+def test_a_model_in_bfloat16_is_written_as_it_is(tokenizers, tmp_path):
+    translator = make_translator(tokenizers)
+    translator.model.bfloat16()
+    to_ctranslate2(translator, tmp_path / "engine")
+    translator.model.float()  # the same numbers
+    assert_equal_translations(translator, tmp_path / "engine")
+
+
+@needs_ctranslate2
+def test_what_computes_something_else_is_refused(tokenizers, tmp_path):
+    with pytest.raises(TypeError, match="model is a ScaledLogits, expected this library's Transformer and no subclass"):
+        to_ctranslate2(make_translator(tokenizers, ScaledLogits), tmp_path / "engine")
+    translator = make_translator(tokenizers)
+    translator.model.encoder.layers[1].feed_forward.activation = "gelu"
+    with pytest.raises(ValueError, match=re.escape("encoder.layers.1.feed_forward is PositionwiseFeedForward(activa")):
+        to_ctranslate2(translator, tmp_path / "engine")
+    translator = make_translator(tokenizers)
+    translator.model.decoder.norm = nn.LayerNorm(16)
+    with pytest.raises(ValueError, match=r"decoder\.norm"):
+        to_ctranslate2(translator, tmp_path / "engine")
+    translator = make_translator(tokenizers)
+    with pytest.raises(ValueError, match="quantization is 'int4', expected one of float32, float16"):
+        to_ctranslate2(translator, tmp_path / "engine", "int4")
+    with pytest.raises(CheckpointError, match="it holds a language model, expected a translator"):
+        to_ctranslate2(SavedModel(nn.Identity(), {"text": tokenizers[0]}, {}), tmp_path / "engine")
+    assert not list(tmp_path.iterdir())
+
+
+@needs_ctranslate2
+def test_an_earlier_export_is_replaced_and_nothing_else(tokenizers, tmp_path):
+    translator, folder = make_translator(tokenizers), tmp_path / "engine"
+    folder.mkdir()  # an empty folder is as good as none
+    to_ctranslate2(make_translator(tokenizers, tie_embeddings=True), folder)
+    translator = make_translator(tokenizers)
+    to_ctranslate2(translator, folder)
+    assert_equal_translations(translator, folder)
+    (folder / "my_notes.txt").write_text("mine")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(FileExistsError, match=r"holds my_notes.txt, expected a new or empty folder, or an earlier"):
+        to_ctranslate2(translator, folder, "int8")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@needs_ctranslate2
+def test_a_model_of_another_converter_is_left_alone(tokenizers, tmp_path):
+    (tmp_path / "engine").mkdir()
+    for name in ("config.json", "model.bin"):
+        (tmp_path / "engine" / name).write_text("{}")
+    with pytest.raises(FileExistsError, match=r"holds config.json"):
+        to_ctranslate2(make_translator(tokenizers), tmp_path / "engine")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(FileExistsError, match="file is a file, expected a new or empty folder"):
+        to_ctranslate2(make_translator(tokenizers), tmp_path / "file")
+
+
+@needs_ctranslate2
+@pytest.mark.parametrize("fails", ["write_bytes", "rename"])
+def test_a_failure_leaves_what_was_there(tokenizers, tmp_path, monkeypatch, fails):
+    translator, folder = make_translator(tokenizers), tmp_path / "engine"
+    to_ctranslate2(translator, folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    original = getattr(Path, fails)
+
+    def fail(path, *arguments):
+        if fails == "write_bytes" or path.name == "new":
+            raise OSError("no space left")
+        return original(path, *arguments)
+
+    monkeypatch.setattr(folders.Path, fails, fail)
+    monkeypatch.setattr(
+        ours, "description_of", lambda *arguments: ({"format": "?", "tokenizers": {}}, {"src.model": b""})
+    )
+    with pytest.raises(OSError, match="no space left"):
+        to_ctranslate2(translator, folder, "int8")
+    assert [path.name for path in tmp_path.iterdir()] == ["engine"]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_without_the_package_the_error_says_what_to_install(tokenizers, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    monkeypatch.delitem(sys.modules, "ctranslate2.specs", raising=False)
+    with pytest.raises(ImportError, match="pip install ctranslate2"):
+        to_ctranslate2(make_translator(tokenizers), tmp_path / "engine")

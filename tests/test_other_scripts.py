@@ -1,0 +1,43 @@
+"""Languages in other scripts, all the way: pairs, subwords, training, a file, a translation, its score, a plot."""
+
+import warnings
+
+import pytest
+from other_scripts import sentence_pairs
+
+from transformer_lib import Translator, load_corpus, train_translator
+from transformer_lib.inference import bleu
+from transformer_lib.notebook import plots
+
+
+@pytest.mark.parametrize(("language", "tokenize"), [("ko", "char"), ("zh", "zh"), ("ar", "13a")])
+def test_a_translator_into_another_script(language, tokenize, tmp_path):
+    corpus = load_corpus(sentence_pairs(language), "en", language)
+    small = {"d_model": 64, "d_ff": 128, "dropout": 0.0}
+    recipe = {"epochs": 14, "batch_size": 16, "learning_rate": 4e-3, "warmup_steps": 30}
+    options = {"output": tmp_path / "run", "lower": False, "device": "cpu", "log": lambda line: None}
+    train_translator(corpus, "small", **options, **small, **recipe)
+    translator = Translator.load(tmp_path / "run")
+    unseen = [*corpus["val"], *corpus["test"]]
+    translations = translator.translate([pair.src for pair in unseen])
+    words, sacre = bleu.score(translations, [pair.tgt for pair in unseen], translator.tgt_tokenizer)
+    assert f"tok:{tokenize}" in sacre.signature
+    letters = bleu.chrf([translation.text for translation in translations], [pair.tgt for pair in unseen])
+    assert min(words.value, sacre.value, letters.value) > 50, (words, sacre, letters)
+    drawn = translator.translate([unseen[0].src], attention=True)[0]
+    with warnings.catch_warnings(record=True) as hints:  # where no font has the letters, one says which to install
+        warnings.simplefilter("always")
+        plots.save(plots.attention_heads(drawn), tmp_path / "map.png")
+    assert (tmp_path / "map.png").stat().st_size > 10_000
+    assert all("fonts-noto" in str(hint.message) or "matplotlib 3.11" in str(hint.message) for hint in hints)
+    assert any(translation.text == pair.tgt for translation, pair in zip(translations, unseen, strict=True))
+
+
+@pytest.mark.parametrize("language", ["ko", "zh", "ar"])
+def test_the_grammar_writes_different_sentences_in_both_scripts(language):
+    pairs = sentence_pairs(language, 300)
+    assert len(set(pairs)) == len({english for english, _ in pairs}) == len({other for _, other in pairs}) == 300
+    assert all(
+        english.isascii() and not any(letter.isascii() and letter.isalpha() for letter in other)
+        for english, other in pairs
+    )

@@ -1,0 +1,50 @@
+"""What the command line reads and prints: UTF-8 lines in, and lines out that no terminal obeys."""
+
+import codecs
+import shlex
+import sys
+import unicodedata
+from pathlib import Path
+
+from transformer_lib.inference.translator import Translator
+
+
+def standard_input(translator: Translator) -> tuple[list[str], int]:
+    """Read lines, in UTF-8 whatever the locale says. Those that cannot be used are named, counted and left empty."""
+    if sys.stdin is None:
+        raise ValueError("the standard input is closed, expected sentences there, or as arguments")
+    lines, unusable = [], 0
+    for number, line in enumerate(sys.stdin.buffer.read().removeprefix(codecs.BOM_UTF8).splitlines(), start=1):
+        text = ""
+        try:
+            text = line.decode().strip()
+            if not is_empty(text):
+                if "\0" in text:
+                    raise ValueError("it holds zero bytes, as UTF-16 does: convert it first")
+                translator.source_tokens(text)
+        except ValueError as error:
+            text, unusable = "", unusable + 1
+            reason = f"it is not UTF-8 ({error.reason}): convert it first" if hasattr(error, "reason") else error
+            print(one_line(f"line {number}: {reason}"), file=sys.stderr)
+        lines.append(text)
+    return lines, unusable
+
+
+def is_empty(line: str) -> bool:
+    """Say whether there is nothing in a line but spaces, and letters that nobody sees."""
+    return all(unicodedata.category(letter)[0] in "ZC" for letter in line)
+
+
+def one_line(text: str) -> str:
+    """Return a text without control characters: an untrusted model could make a terminal do more than print."""
+    return "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in text)
+
+
+def try_it(command: str, output: Path, text: str) -> None:
+    """Print a command that can be pasted as it is, whatever is in the text."""
+    print("\nTry it:  ", one_line(shlex.join(["transformer-lib", command, "--model", str(output), text])))
+
+
+def log(line: str) -> None:
+    """Print a line at once, without control characters."""
+    print(one_line(line), flush=True)  # a folder may be called anything

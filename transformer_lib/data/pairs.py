@@ -1,0 +1,139 @@
+"""Sentence pairs of your own: what cannot be used is counted and left out, and held-out splits are taken off."""
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+
+from transformer_lib.data.tokenizers import frequent_words
+
+_SEED = 1234  # of the splits
+_MOST_HELD_OUT = 1000
+_SHOWN = 3
+# what pairs may be left out for, and what is likely to be wrong if most of them are
+KINDS = {
+    "empty": "A side is empty: is it the right file, or the right columns?",
+    "one column": "There is no second column: does the file have another delimiter, or one language only?",
+    "not aligned": "One side is ten times as long as the other: is a line missing in a file, so that all others moved?",
+    "too long": "There are more tokens than the model has positions (max_len): is it one paragraph a line?",
+    "not text": "It is not text: was the file written in another encoding?",
+}
+
+
+class UnusablePair(ValueError):
+    """A pair that cannot be trained on; ``kind`` is one of ``KINDS``."""
+
+    def __init__(self, kind: str, message: str):
+        super().__init__(message)
+        self.kind = kind
+
+
+class LeftOut:
+    """Counts the pairs that are left out, and says which: the first three of each kind."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, list[tuple[int, object]]] = {}
+
+    def add(self, kind: str, number: int, pair: object) -> None:
+        """Note a pair, with the number of its line."""
+        self.found.setdefault(kind, []).append((number, pair))
+
+    def report(self, total: int, log: Callable[[str], None]) -> None:
+        """Say what has been left out of ``total`` pairs, in a line for each kind.
+
+        Raises:
+            ValueError: it is more than half of them; the message says the likely cause.
+        """
+        lines = {}
+        for kind, found in sorted(self.found.items(), key=lambda item: -len(item[1])):
+            shown = [f"{number} {repr(pair)[:60]}" for number, pair in found[:_SHOWN]]  # repr has no control characters
+            lines[kind] = f"{len(found):,} of {total:,} pairs left out, {kind}: {'; '.join(shown)}"
+        if 2 * sum(map(len, self.found.values())) > total:
+            worst = next(iter(lines))
+            raise ValueError(f"most pairs cannot be used: {lines[worst]}. {KINDS[worst]}")
+        for line in lines.values():
+            log(line)
+
+
+def usable(rows: Iterable[tuple[int, Sequence[str]]], log: Callable[[str], None]) -> list[tuple[str, str]]:
+    """Return the pairs that have two sides which could be translations of each other.
+
+    Args:
+        rows: numbers of lines, and what is in their columns.
+        log: called with a line for each kind of pairs that are left out.
+
+    Raises:
+        ValueError: most cannot be used.
+    """
+    rows, pairs, left_out = list(rows), [], LeftOut()
+    for number, row in rows:
+        if not isinstance(row, tuple | list) or len(row) != 2 or not all(isinstance(side, str) for side in row):
+            left_out.add("one column", number, row)
+            continue
+        shorter, longer = sorted(len(side.strip()) for side in row)
+        if not shorter:
+            left_out.add("empty", number, row)
+        elif longer > 10 * shorter + 30:
+            left_out.add("not aligned", number, row)
+        else:
+            pairs.append((row[0].strip(), row[1].strip()))
+    left_out.report(len(rows), log)
+    if not pairs:
+        raise ValueError("there are no pairs")
+    return pairs
+
+
+def split_off(pairs: Sequence[tuple[str, str]], names: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    """Take held-out splits off the training pairs: a twentieth of the source sentences each, at most 1,000.
+
+    A sentence's hash decides where it goes, not its place: the splits hardly change if lines are added or moved. All
+    translations of a source sentence go together, so that nothing in ``train`` is held out as well.
+
+    Raises:
+        ValueError: there are too few different source sentences.
+    """
+    sources = {src: hashlib.sha256(f"{_SEED} {src}".encode("utf-8", "surrogatepass")).digest() for src, _ in pairs}
+    size = max(1, min(_MOST_HELD_OUT, len(sources) // 20))
+    if len(sources) < 2 * size * len(names):
+        raise ValueError(
+            f"it has {len(sources)} different source sentences, expected at least {2 * size * len(names)}, to hold out "
+            f"{' and '.join(names)}: add more, or make a folder with files for each split"
+        )
+    order = sorted(sources, key=sources.__getitem__)
+    split_of = {src: name for i, name in enumerate(names) for src in order[i * size : (i + 1) * size]}
+    parts: dict[str, list[tuple[str, str]]] = {"train": [], **{name: [] for name in names}}
+    for pair in pairs:
+        parts[split_of.get(pair[0], "train")].append(pair)
+    return {name: part if name == "train" else list(dict.fromkeys(part)) for name, part in parts.items()}
+
+
+def where_they_part(longer: Sequence[str], shorter: Sequence[str]) -> int | None:
+    """Find the first line of ``longer`` that seems to have no partner, by the lengths of the lines (from 1).
+
+    Before it, line n fits line n; after it, line n fits line n − k, k being how many lines there are more. Returns None
+    if it fits neither way.
+    """
+    extra = len(longer) - len(shorter)
+    logs = [[math.log(1 + len(line)) for line in side] for side in (longer, shorter)]
+    unmoved = [abs(a - b) for a, b in zip(logs[0], logs[1], strict=False)]
+    moved = [abs(a - b) for a, b in zip(logs[0][extra:], logs[1], strict=True)]
+    gains = [0.0, *accumulate(b - a for a, b in zip(unmoved, moved, strict=True))]  # of not moving the first i lines
+    best = max(range(len(gains)), key=gains.__getitem__)
+    found, first, last = sum(moved) - gains[best], sum(moved), sum(unmoved)
+    return best + 1 if found <= 0.8 * max(first, last) or best == len(shorter) else None
+
+
+def check_languages(pairs: Sequence[tuple[str, str]], src: str | None, tgt: str | None) -> None:
+    """Raise a ValueError if the most frequent words of the two languages say that the sides are swapped."""
+    src_words, tgt_words = frequent_words(src), frequent_words(tgt)
+    sides = [re.findall(r"\w+", " ".join(side).lower()) for side in zip(*pairs[:500], strict=True)]
+    hits = [
+        [sum(w in known for w in side) for known in (src_words - tgt_words, tgt_words - src_words)] for side in sides
+    ]
+    straight, swapped = hits[0][0] + hits[1][1], hits[0][1] + hits[1][0]
+    if src_words and tgt_words and swapped > 10 + 4 * straight:
+        raise ValueError(
+            f"the languages look swapped: src is {src!r}, but the source side reads like {tgt!r}. Swap the files or "
+            f"columns, or give src={tgt!r} and tgt={src!r}"
+        )

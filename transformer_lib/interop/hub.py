@@ -1,0 +1,159 @@
+"""To the Hugging Face Hub: a folder with a model and its card, ready to upload.
+
+Uploading it, once you have an account, a name for the repository and ``hf auth login`` behind you::
+
+    import huggingface_hub
+
+    huggingface_hub.create_repo(repo_id, exist_ok=True)
+    huggingface_hub.upload_folder(repo_id=repo_id, folder_path=folder)
+
+Whoever wants the model, loads it in one line, which the card shows, too::
+
+    translate = Translator.load(huggingface_hub.hf_hub_download(repo_id, "model.safetensors"))
+
+``load_model`` and ``TextGenerator.load`` take the same path. Such a file runs no code (see ``SECURITY.md``).
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transformer_lib.checkpoint import MODEL_FILE, SavedModel, save_model
+from transformer_lib.inference.bleu import Score
+from transformer_lib.interop.folders import check_replaceable, replaced_folder
+
+REPOSITORY = "https://github.com/OWNER/NAME"  # `make repository` replaces it
+
+
+def write_hub_folder(
+    saved: SavedModel,
+    folder: str | Path,
+    repo_id: str,
+    license: str,
+    data: str,
+    command: str = "",
+    scores: Mapping[str, Iterable[Score]] | None = None,
+    datasets: Sequence[str] = (),
+    dtype: torch.dtype | None = torch.float16,
+) -> None:
+    """Write ``model.safetensors`` and its card, ``README.md``, which says what it is, how it was made, and its scores.
+
+    The card says what the model and its notes say and what is handed over, and nothing else: a section of which nothing
+    is known is left out. What the model cannot do, only you can add. Read the card before you upload it.
+
+    Args:
+        saved: what ``load_model`` returned.
+        folder: a new or empty folder.
+        repo_id: the repository on the Hub, ``"you/name-of-the-model"``.
+        license: the Hub's word for the licence of the weights, such as ``"mit"``, ``"cc-by-nc-4.0"`` or ``"other"``.
+        data: what it was trained on, and what that allows, in your own words.
+        command: what trained it, as typed.
+        scores: what ``bleu.score`` returned, under the name of what was translated and how.
+        datasets: the corpora's names on the Hub, if they are there, such as ``"bentrevett/multi30k"``.
+        dtype: the precision of the weights in the file; float16 halves it, None keeps the model's own.
+
+    Raises:
+        FileExistsError: the folder holds something; it is left alone.
+        ValueError: ``repo_id`` is not a repository's name, ``license`` or ``data`` is empty, or ``save_model`` refuses.
+        TypeError: ``scores`` holds something else than scores; or as ``save_model``.
+        OSError: the folder cannot be written.
+    """
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo_id, re.ASCII):
+        raise ValueError(f"repo_id is {repo_id!r}, expected your name on the Hub and the model's, such as 'you/de-en'")
+    for name, value in {"license": license, "data": data}.items():
+        if not value.strip():
+            raise ValueError(f"{name} is empty: whoever finds the model has to know what it may be used for")
+    measured = [(what, score) for what, some in (scores or {}).items() for score in some]
+    if others := [score for _, score in measured if not isinstance(score, Score)]:
+        raise TypeError(
+            f"scores holds {others[0]!r}, expected what bleu.score returned, which knows how it was measured"
+        )
+    check_replaceable(folder)  # better known before than after
+    card = _card(saved, repo_id, license, data, command, measured, datasets)
+    with replaced_folder(folder) as new:
+        save_model(new / MODEL_FILE, saved.model, saved.tokenizers, shareable(saved.notes), dtype)
+        (new / "README.md").write_bytes(card.encode())
+
+
+def shareable(notes: dict[str, Any]) -> dict[str, Any]:
+    """Return notes without the path of a corpus: whoever gets a model need not know where yours is."""
+    if "corpus" not in notes:
+        return notes
+    paths = map(Path, notes["corpus"].split("\n"))  # two files are two lines
+    return {**notes, "corpus": "\n".join(f"…/{path.name}" if path.is_absolute() else str(path) for path in paths)}
+
+
+def _card(
+    saved: SavedModel,
+    repo_id: str,
+    license: str,
+    data: str,
+    command: str,
+    scores: list[tuple[str, Score]],
+    datasets: Sequence[str],
+) -> str:
+    model, tokenizers = saved.model, saved.tokenizers
+    if "text" in tokenizers:
+        loader, task, what = "TextGenerator", "text-generation", "Continues text"
+    else:
+        loader, task, what = "Translator", "translation", "Translates"
+    languages = [tokenizer.language for tokenizer in tokenizers.values() if tokenizer.language]
+    if len(languages) == len(tokenizers):
+        what += f" from {' to '.join(languages)}" if task == "translation" else f" in {languages[0]}"
+    front_matter = {
+        "language": list(dict.fromkeys(languages)),
+        "license": license,
+        "library_name": "transformer_lib",
+        "pipeline_tag": task,
+        "tags": [task, "transformer", "pytorch"],
+        "datasets": list(datasets),
+        "metrics": sorted({_metric(score) for _, score in scores}),
+    }
+    own = "".join(f", {name}" for name in _own_names(saved))
+    training = {key: value for key, value in shareable(saved.notes).items() if key in ("corpus", "preset", "recipe")}
+    parts = [
+        # JSON is YAML, whatever a value holds
+        "\n".join(["---", *(f"{key}: {json.dumps(value)}" for key, value in front_matter.items() if value), "---"]),
+        f"# {repo_id.partition('/')[2]}",
+        f"{what}. A {type(model).__name__} with {sum(p.numel() for p in model.parameters()):,} parameters:",
+        _fenced("json", json.dumps(asdict(model.config), indent=2)),
+        "## How to load it",
+        _fenced("bash", f'pip install huggingface_hub "transformer-lib @ git+{REPOSITORY}"'),
+        _fenced(
+            "python",
+            "from huggingface_hub import hf_hub_download\n"
+            f"from transformer_lib import {loader}\n\n"
+            f'model = {loader}.load(hf_hub_download("{repo_id}", "{MODEL_FILE}"){own})\n'
+            'print(model("…"))',
+        ),
+        "## How it was made",
+        data.strip(),
+        *([_fenced("bash", command.strip())] if command.strip() else []),
+        *([_fenced("json", json.dumps(training, indent=2, ensure_ascii=False))] if training else []),
+        *(["## What it scores", "\n".join(f"- {what}: {score}" for what, score in scores)] if scores else []),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _metric(score: Score) -> str:
+    """Return the Hub's word for a measure."""
+    if not score.signature.startswith("sacreBLEU"):
+        return "bleu"
+    return "chrf" if "|nc:" in score.signature else "sacrebleu"
+
+
+def _own_names(saved: SavedModel) -> list[str]:
+    """Name what ``load_model`` has to be given: classes and functions that are not this library's."""
+    classes = dict.fromkeys(type(one) for one in (saved.model, *saved.tokenizers.values()))
+    names = [one.__name__ for one in classes if not one.__module__.startswith("transformer_lib.")]
+    functions = (tokenizer.to_dict().get("tokenize") for tokenizer in saved.tokenizers.values())
+    return [*names, *dict.fromkeys(name for name in functions if name)]
+
+
+def _fenced(language: str, code: str) -> str:
+    return f"```{language}\n{code}\n```"
