@@ -54,7 +54,7 @@ class Corpus:
     splits: tuple[str, ...]
     source: Path | tuple[Path, Path] | list[Any] | None
     held_out: tuple[str, ...] = ()
-    _pairs: dict[str, list[Pair]] = field(default_factory=dict, repr=False, compare=False)
+    _pairs: dict[str, list[Pair]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def is_own(self) -> bool:
