@@ -10,7 +10,8 @@ ALL := $(SERIES) $(SOLUTIONS)
 MODEL ?= runs/sample-small
 TRAIN_SMALL = $(BIN)/transformer-lib train $(if $(wildcard runs/sample-small/training_state.pt),--resume)
 # Without stored widget state, pages show each widget's static output, and load no widget manager from the web.
-NBCONVERT := $(BIN)/jupyter nbconvert --log-level ERROR --ExecutePreprocessor.store_widget_state=False
+NBCONVERT := $(BIN)/jupyter nbconvert --log-level ERROR --ExecutePreprocessor.store_widget_state=False \
+	--ExecutePreprocessor.record_timing=False
 # Notebooks run in other folders, where a relative path would lead elsewhere. The library itself knows what ~ means.
 # ($(abspath) would take a path with a space in it for two.)
 ifneq ($(TRANSFORMER_LIB_DATA),)
