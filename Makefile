@@ -46,9 +46,10 @@ help:
 	@echo "make lab         open the series in JupyterLab"
 	@echo "make train       train, score and try a small model; a picture of its attention in build/"
 	@echo "make bench       measure how fast training and translation are, on Multi30k; JSON in build/"
-	@echo "make bench-gpu   what a GPU makes of it, in eight minutes; the same command goes on; JSON in build/"
+	@echo "make bench-gpu   tests and measurements on a GPU, in eight minutes; run it again to continue; JSON in build/"
 	@echo "make lint        format the code and fix what ruff can fix"
-	@echo "make outputs     run the series in full, on Multi30k, and store the outputs in the notebooks"
+	@echo "make outputs     run the series in full, on Multi30k, and store the outputs in the notebooks; one of them with"
+	@echo "                 ALL=notebooks/03_masks.ipynb"
 	@echo "make repository URL=https://github.com/OWNER/NAME   put your repository's address wherever it is named"
 	@echo "make clean       remove build/ and .venv/"
 
@@ -119,10 +120,10 @@ lint: $(READY)
 
 outputs: $(READY)
 	@mkdir -p build/outputs/solutions && rm -rf build/outputs/runs
-	@cp $(SERIES) build/outputs && cp $(SOLUTIONS) build/outputs/solutions
+	@for notebook in $(ALL:notebooks/%=%); do cp "notebooks/$$notebook" "build/outputs/$$notebook" || exit; done
 	$(call RUN_EACH,build/outputs,$(ALL:notebooks/%=%))
 	cd build/outputs && ../../$(NBCONVERT) --inplace --coalesce-streams $(ALL:notebooks/%=%)  # drops progress bars
-	cp $(SERIES:notebooks/%=build/outputs/%) notebooks && cp $(SOLUTIONS:notebooks/%=build/outputs/%) notebooks/solutions
+	@for notebook in $(ALL:notebooks/%=%); do cp "build/outputs/$$notebook" "notebooks/$$notebook" || exit; done
 
 repository: $(READY)
 	@$(BIN)/python notebooks/set_repository.py "$$URL"

@@ -37,6 +37,7 @@ from transformer_lib.training.train_translator import train_translator
 ROOT = Path(__file__).parents[1]
 STAND_IN = "TRANSFORMER_LIB_STAND_IN"  # set in the processes of --stand-in
 SMALL = STAND_IN in os.environ
+NAME = "stand_in" if SMALL else "gpu"  # of the results: those of a stand-in are no GPU's
 CORPUS, PRESET, TEST = ("sample", "small", "test") if SMALL else ("multi30k", "tutorial", "test_2016_flickr")
 SIZES = ["--corpus", CORPUS, "--rounds", "1"]  # of the other benchmarks
 GOALS = {"36.5 BLEU": "multi30k_fast", "41 BLEU": "multi30k_best"}
@@ -140,8 +141,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="STAGE", help=f"some of: {', '.join(stages(Path()))}")
     parser.add_argument("--minutes", type=float, default=8.0, help="for all stages together (8)")
     parser.add_argument("--stand-in", action="store_true", help="without a GPU: see that all runs to its end")
-    parser.add_argument("--output", type=Path, default=ROOT / "build" / "gpu.json", help="JSON file (build/gpu.json)")
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "gpu", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--output", type=Path, default=ROOT / "build" / f"{NAME}.json", help="JSON file (build/gpu.json)"
+    )
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / NAME, help=argparse.SUPPRESS)
     parser.add_argument("--here", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)

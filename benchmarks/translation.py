@@ -5,7 +5,7 @@
 - ``nn.Transformer``: PyTorch's own layers with the same weights, in batches, and without a cache, which they lack.
 - ``this library``: one sentence at a time, in batches, and by beam search (with the model's own length penalty), each
   with a cache; then in lower precision.
-- CTranslate2, on a CPU, if it is installed (the extra ``ctranslate2``): the engine that people serve such models with,
+- CTranslate2, on a CPU, if it is installed (the extra ``export``): the engine that people serve such models with,
   as many translations side by side as there are threads.
 
 All take turns for several rounds, each in a process of its own, as people run it: in one process, each would throw out

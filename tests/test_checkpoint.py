@@ -197,9 +197,10 @@ def test_broken_subwords_are_named(tmp_path, pairs, tiny_config):
     tokenizers = {"src": SubwordTokenizer("de", pieces), "tgt": SubwordTokenizer("en", pieces)}
     model = Transformer(dataclasses.replace(tiny_config, src_vocab_size=80, tgt_vocab_size=80, tie_embeddings=True))
     tokenizers["src"].model = b"broken"
-    save_model(tmp_path / "model", model, tokenizers)
-    with pytest.raises(CheckpointError, match=r"a model that fits together \(model is not a sentencepiece"):
-        load_model(tmp_path / "model")
+    with pytest.raises(ValueError, match="SubwordTokenizer among the tokenizers could not be restored"):
+        save_model(tmp_path / "model", model, tokenizers)
+    with pytest.raises(ValueError, match="model is not a sentencepiece model"):
+        SubwordTokenizer("de", b"broken")
 
 
 class SharedBuffer(Transformer):
@@ -263,3 +264,27 @@ def test_a_configuration_that_json_changes_too_much_is_not_saved(tmp_path, train
     ):
         save_model(tmp_path / "model.safetensors", model, tokenizers_of(trained))
     assert not any(tmp_path.iterdir())
+
+
+class Characters(WordTokenizer):
+    """Hands its own function on, which nobody can hand to ``from_dict`` again."""
+
+    def __init__(self, language, lower=True):
+        super().__init__(language, lower, tokenize=list)
+
+
+def test_a_tokeniser_that_could_not_be_restored_is_refused_on_saving(tmp_path):
+    tokenizer = Characters("de")
+    tokenizer.build_vocab([list("ein hund")])
+    config = TransformerConfig(
+        len(tokenizer.vocab), len(tokenizer.vocab), d_model=16, num_heads=2, d_ff=16, num_layers=1
+    )
+    with pytest.raises(ValueError, match=r"a Characters among the tokenizers could not be restored: .*tokenize"):
+        save_model(tmp_path / "model.safetensors", Transformer(config), {"src": tokenizer, "tgt": tokenizer})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_torch_save_is_named_as_such(tmp_path):
+    torch.save({"encoder.tok_embedding.weight": torch.zeros(2, 2)}, tmp_path / "tut6-model.pt")
+    with pytest.raises(CheckpointError, match=r"is a file of torch\.save: .*from_tutorial"):
+        load_model(tmp_path / "tut6-model.pt")

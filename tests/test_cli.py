@@ -1,6 +1,7 @@
 import codecs
 import io
 import os
+import platform
 import shlex
 import subprocess
 import sys
@@ -71,6 +72,22 @@ def test_from_training_to_translations(trained_folder, corpus_folder, capsys, tm
 
     assert cli.main(["info", str(folder)]) == 0
     assert "d_model" in capsys.readouterr().out
+
+
+def test_the_lines_of_a_file_are_translated_and_a_file_in_place_of_a_sentence_is_noticed(
+    trained_folder, tmp_path, capsys, monkeypatch
+):
+    translate = ["translate", "--model", str(trained_folder[0]), "--scores"]
+    file = tmp_path / "german.txt"
+    file.write_text("Ein Hund schläft.\n\nEin Hund schläft.\n", encoding="utf-8")
+    assert cli.main([*translate, "--input", str(file)]) == 0
+    first, empty, last, _ = capsys.readouterr().out.split("\n")
+    assert first == last and first.startswith("a dog is sleeping.\t-") and empty == ""
+    assert cli.main([*translate, "--input", str(file), "Ein Hund."]) == 1
+    assert "--input is for the lines of a file, but there are sentences" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([*translate, "german.txt"]) == 0
+    assert "german.txt is a file, translated as a sentence: did you mean --input?" in capsys.readouterr().err
 
 
 def test_the_standard_input_is_utf_8_whatever_the_locale_and_a_bad_line_loses_that_line(
@@ -312,6 +329,7 @@ def test_info_describes_the_installation(capsys):
     assert cli.main(["info"]) == 0
     printed = capsys.readouterr().out
     assert "transformer-lib" in printed and "paper_big" in printed and "sample, multi30k" in printed
+    assert f"Python {platform.python_version()}" in printed
 
 
 def test_python_dash_m_runs_it():

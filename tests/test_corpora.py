@@ -351,6 +351,42 @@ def test_commas_and_quotes_within_a_sentence(tmp_path):
     assert everything(load_corpus(write_lines(tmp_path / "a.csv", quoted))) == sorted([*pairs[:3], *pairs[4:]])
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["id;de;en", *(f"{i};Satz {i}, der hier ist;Line {i}, which is here" for i in range(20))],
+        [f"Satz {i}, der hier ist;Line {i} is here" for i in range(20)],
+        [f'"Satz {i}, der hier ist", "Line {i}, which is here"' for i in range(20)],
+        ["de,en,note", *(f'"Satz {i}; ja",Line {i},' for i in range(20))],
+    ],
+)
+def test_the_delimiter_of_a_table_is_the_one_that_makes_two_columns_or_a_header(tmp_path, rows):
+    pairs = everything(load_corpus(write_lines(tmp_path / "a.csv", rows)))
+    assert len(pairs) == 20 and all(src.startswith("Satz") and tgt.startswith("Line") for src, tgt in pairs)
+
+
+def test_an_empty_first_column_does_not_move_the_others(tmp_path):
+    rows = ["de\ten\tnote", *(f"Satz {i}\tLine {i}\tok" for i in range(20)), "\tLine 20\tok"]
+    assert len(everything(load_corpus(write_lines(tmp_path / "a.tsv", rows)))) == 20
+
+
+def test_files_whose_names_say_other_languages_are_noticed(tmp_path, capsys):
+    sides = [write_lines(tmp_path / name, [f"{i} uno"] * 9) for i, name in enumerate(("text.es", "text.en"))]
+    load_corpus(sides, "es", "en")
+    assert not capsys.readouterr().err
+    load_corpus(sides)
+    assert "text.es is read as 'de', text.en as 'en': is that right?" in capsys.readouterr().err
+
+
+def test_a_split_without_a_file_of_its_own_has_no_lines(tmp_path):
+    write_sides(tmp_path, numbered(40), "train")
+    corpus = load_corpus(tmp_path)
+    assert len(corpus.lines("train", "de")) == 40
+    for one in (corpus, load_corpus(numbered(40))):
+        with pytest.raises(CorpusError, match="has no file for 'val' alone"):
+            one.lines("val", "de")
+
+
 def test_held_out_pairs_stay_the_same_and_are_never_trained_on(tmp_path):
     pairs = numbered(100)
     before = parts_of(load_corpus(pairs))
@@ -391,9 +427,10 @@ def test_what_cannot_be_used_is_left_out_counted_and_shown(tmp_path, capsys):
     corpus = load_corpus(write_lines(tmp_path / "my\x1b[2J.tsv", lines))
     assert sum(len(corpus[split]) for split in corpus.splits) == 34
     printed = capsys.readouterr().err.splitlines()
-    assert printed[0].endswith("5 of 40 pairs left out, one column: 4 ('nur deutsch',); 9 ('two',); 10 ('',)")
-    assert "1 of 40 pairs left out, not aligned: 16 ('ja', 'yes yes" in printed[1]
-    assert printed[2].endswith("32 pairs for train, 1 pairs for val, 1 pairs for test") and len(printed) == 3
+    assert printed[0].endswith("3 of 40 pairs left out, empty: 9 ('', 'two'); 12 ('', ''); 13 ('eins', '')")
+    assert printed[1].endswith("2 of 40 pairs left out, one column: 4 ('nur deutsch',); 10 ('',)")
+    assert "1 of 40 pairs left out, not aligned: 16 ('ja', 'yes yes" in printed[2]
+    assert printed[3].endswith("32 pairs for train, 1 pairs for val, 1 pairs for test") and len(printed) == 4
     assert "\x1b" not in "".join(printed)
     pairs = [*numbered(20), ("", "x"), ["Ein Hund"], "Ein Hund", ("Ein Hund", None), ("Ein Hund", "A dog")]
     assert sum(map(len, parts_of(load_corpus(pairs)).values())) == 21

@@ -188,8 +188,9 @@ def test_a_model_of_another_converter_is_left_alone(tokenizers, tmp_path):
 
 
 @needs_ctranslate2
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
 @pytest.mark.parametrize("fails", ["write_bytes", "rename"])
-def test_a_failure_leaves_what_was_there(tokenizers, tmp_path, monkeypatch, fails):
+def test_a_failure_leaves_what_was_there(tokenizers, tmp_path, monkeypatch, fails, error):
     translator, folder = make_translator(tokenizers), tmp_path / "engine"
     to_ctranslate2(translator, folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -197,14 +198,14 @@ def test_a_failure_leaves_what_was_there(tokenizers, tmp_path, monkeypatch, fail
 
     def fail(path, *arguments):
         if fails == "write_bytes" or path.name == "new":
-            raise OSError("no space left")
+            raise error("no space left")
         return original(path, *arguments)
 
     monkeypatch.setattr(folders.Path, fails, fail)
     monkeypatch.setattr(
         ours, "description_of", lambda *arguments: ({"format": "?", "tokenizers": {}}, {"src.model": b""})
     )
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(error, match="no space left"):
         to_ctranslate2(translator, folder, "int8")
     assert [path.name for path in tmp_path.iterdir()] == ["engine"]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

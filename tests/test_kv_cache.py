@@ -115,6 +115,13 @@ def test_another_position_wise_network_is_cached():
     torch.testing.assert_close(torch.cat(steps, dim=1), model(SRC, TGT))
 
 
+class RunningSum(nn.Module):
+    """Uses earlier positions, as a causal convolution would."""
+
+    def forward(self, x):
+        return x.cumsum(1)
+
+
 def negated(module, arguments, output):
     return (-output[0], *output[1:]) if isinstance(output, tuple) else -output
 
@@ -135,6 +142,10 @@ def negate(module, method):
         lambda model: negate(model.tgt_embedding, "forward"),
         lambda model: negate(model, "decode"),
         lambda model: setattr(model.tgt_embedding, "dropout", nn.LayerNorm(16)),
+        lambda model: setattr(model.tgt_embedding, "dropout", RunningSum()),
+        lambda model: setattr(model.decoder.layers[0], "norm2", RunningSum()),
+        lambda model: setattr(model.decoder, "norm", RunningSum()),
+        lambda model: setattr(model, "output", nn.Sequential(RunningSum(), model.output)),
     ],
 )  # fmt: skip
 def test_what_is_changed_from_outside_counts_with_a_cache_as_without(change):

@@ -2,7 +2,8 @@ import math
 
 import pytest
 
-from transformer_lib.training.recipe import Recipe
+from transformer_lib.model.config import PRESETS
+from transformer_lib.training.recipe import RECIPES, Recipe
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,7 @@ from transformer_lib.training.recipe import Recipe
 def test_an_impossible_recipe_says_why(values, message):
     with pytest.raises(ValueError, match=message):
         Recipe(**values)
+
+
+def test_every_preset_has_its_recipe():
+    assert set(RECIPES) == set(PRESETS)

@@ -431,9 +431,12 @@ def test_whatever_a_configuration_of_ones_own_holds_a_training_resumes(dataset, 
         fit(other, dataset, dataset, longer, tmp_path, resume=True, log=silent)
 
 
-def test_a_training_resumes_although_on_epoch_put_a_number_of_numpys_into_the_history(dataset, tiny_config, tmp_path):
+@pytest.mark.parametrize("kind", [np.float64, np.float32, torch.tensor])
+def test_a_training_resumes_although_on_epoch_put_another_kind_of_number_into_the_history(
+    dataset, tiny_config, tmp_path, kind
+):
     def smooth(history):
-        history.val_loss[-1] = np.mean(history.val_loss)
+        history.val_loss[-1] = kind(float(sum(history.val_loss)) / len(history.val_loss))
 
     run(dataset, tiny_config, tmp_path, on_epoch=smooth)
     _, history = run(dataset, tiny_config, tmp_path, dataclasses.replace(RECIPE, epochs=5), resume=True)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test compares it with
     from transformer_lib.checkpoint import save_model as save_model
     from transformer_lib.data.corpora import load_corpus as load_corpus
     from transformer_lib.data.tokenizers import WordTokenizer as WordTokenizer
+    from transformer_lib.inference.bleu import sacre_bleu as sacre_bleu
     from transformer_lib.inference.translator import Translator as Translator
     from transformer_lib.interop.pytorch import from_torch as from_torch
     from transformer_lib.interop.pytorch import to_torch as to_torch
@@ -44,6 +45,7 @@ _NAMES = {
     "checkpoint": ("load_model", "save_model"),
     "data.corpora": ("load_corpus",),
     "data.tokenizers": ("WordTokenizer",),
+    "inference.bleu": ("sacre_bleu",),
     "inference.translator": ("Translator",),
     "interop.pytorch": ("from_torch", "to_torch"),
     "language_model.generator": ("TextGenerator",),

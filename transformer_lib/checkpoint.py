@@ -94,7 +94,7 @@ def save_model(
         "format": _MODEL_FORMAT,
         "model": _recorded_name(type(model)),
         "config": json.dumps(asdict(config)),
-        "tokenizers": json.dumps({n: {"class": _recorded_name(type(t)), **t.to_dict()} for n, t in tokenizers.items()}),
+        "tokenizers": json.dumps({name: _describe_tokenizer(one) for name, one in tokenizers.items()}),
         "notes": json.dumps(_checked_notes(notes or {})),
     }
     replace_file(path, safetensors.torch.save(tensors, metadata))
@@ -154,12 +154,8 @@ def _read_model(
         )
     model_class = _find(metadata["model"], "model", custom)
     config = model_class.config_class(**json.loads(metadata["config"]))
-    tokenizers = _Tokenizers()
-    for name, values in json.loads(metadata["tokenizers"]).items():
-        tokenizer_class, options = _find(values.pop("class"), "tokenizer", custom), {}
-        if "tokenize" in values:
-            options["tokenize"] = _find(values.pop("tokenize"), "tokenizer's function", custom)
-        tokenizers[name] = tokenizer_class.from_dict(values, **options)
+    described = json.loads(metadata["tokenizers"])
+    tokenizers = _Tokenizers({name: _read_tokenizer(values, custom) for name, values in described.items()})
     notes = _checked_notes(json.loads(metadata["notes"]))
     check_vocabularies(config, tokenizers)
     shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no dictionary)
@@ -174,6 +170,27 @@ def _read_model(
 def _recorded_name(cls: type) -> str:
     """Return a class's name, with its module unless it is ours: a reader's class may be called Transformer, too."""
     return cls.__name__ if _OURS.get(cls.__name__) == cls.__module__ else f"{cls.__module__}.{cls.__name__}"
+
+
+def _describe_tokenizer(tokenizer: WordTokenizer) -> dict[str, Any]:
+    """Return what a file says of a tokeniser; a ValueError if that does not bring it back."""
+    values = {"class": _recorded_name(type(tokenizer)), **tokenizer.to_dict()}
+    pieces = {name_of(piece): piece for piece in (type(tokenizer), tokenizer.tokenize) if piece}
+    try:
+        again = _read_tokenizer(json.loads(json.dumps(values)), pieces).to_dict()
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"a {type(tokenizer).__name__} among the tokenizers could not be restored: {error}") from error
+    if again != tokenizer.to_dict():
+        raise ValueError(f"the from_dict of a {type(tokenizer).__name__} makes another tokeniser of its to_dict")
+    return values
+
+
+def _read_tokenizer(values: dict[str, Any], custom: dict[str, Any]) -> WordTokenizer:
+    """Build the tokeniser that ``_describe_tokenizer`` described."""
+    tokenizer_class, options = _find(values.pop("class"), "tokenizer", custom), {}
+    if "tokenize" in values:
+        options["tokenize"] = _find(values.pop("tokenize"), "tokenizer's function", custom)
+    return tokenizer_class.from_dict(values, **options)
 
 
 def _find(name: str, what: str, custom: dict[str, Any]) -> Any:

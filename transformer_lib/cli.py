@@ -14,7 +14,7 @@ import torch
 
 import transformer_lib
 from transformer_lib.checkpoint import MODEL_FILE, SHIPPED_MODEL, SavedModel, load_model, save_model
-from transformer_lib.console import is_empty, log, one_line, standard_input, try_it
+from transformer_lib.console import is_empty, log, one_line, read_lines, try_it
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.corpora import CORPORA, CorpusError, Pair, cache_folder, load_corpus
 from transformer_lib.data.tokenizers import UNK
@@ -92,10 +92,14 @@ def train(options: argparse.Namespace) -> None:
 
 
 def translate(options: argparse.Namespace) -> None:
-    """Translate the sentences given, or the lines of the standard input."""
+    """Translate the sentences given, or the lines of a file or of the standard input."""
+    for sentence in options.sentences:
+        _refuse(options, "is for the lines of a file, but there are sentences as well", "input")
+        if Path(sentence).is_file():
+            print(one_line(f"{sentence} is a file, translated as a sentence: did you mean --input?"), file=sys.stderr)
     saved = load_model(options.model or SHIPPED_MODEL, device=pick_device(options.device))
     translator = _translator(saved, options)
-    sentences, unusable = (options.sentences, 0) if options.sentences else standard_input(translator)
+    sentences, unusable = (options.sentences, 0) if options.sentences else read_lines(translator, options.input)
     wanted = sentences if options.sentences else [line for line in sentences if not is_empty(line)]
     with_attention = options.attention is not None
     if with_attention and len(wanted) != 1:
@@ -170,8 +174,8 @@ def evaluate_model(options: argparse.Namespace) -> None:
 
 def export(options: argparse.Namespace) -> None:
     """Write a model for others: in half precision, for CTranslate2, or for ONNX Runtime."""
-    saved = load_model(options.model)
-    file, model = options.file.resolve(), options.model.resolve()
+    source = options.model or SHIPPED_MODEL
+    saved, file, model = load_model(source), options.file.resolve(), source.resolve()
     if file in (model, model / MODEL_FILE) or (file.parent / STATE_FILE).exists():
         raise ValueError(f"{file} is the model itself, or a training's, which would be lost: name another")
     if options.to != "ctranslate2":
@@ -180,7 +184,7 @@ def export(options: argparse.Namespace) -> None:
         save_model(options.file, saved.model, saved.tokenizers, shareable(saved.notes), dtype=torch.float16)
     elif options.to == "ctranslate2":
         to_ctranslate2(saved, options.file, options.quantization or "float32")
-    else:
+    elif options.to == "onnx":
         print(f"largest difference of a logit: {to_onnx(saved, options.file):.1e}")
     files = [options.file] if options.file.is_file() else options.file.iterdir()
     print(f"{options.file}: {sum(one.stat().st_size for one in files) / 1e6:.1f} MB")
@@ -210,6 +214,13 @@ def info(options: argparse.Namespace) -> None:
         return
     saved = load_model(options.model)
     print(f"{saved.model.num_parameters():,} parameters")
+    for name, tokenizer in saved.tokenizers.items():
+        case = "lower case" if tokenizer.lower else "with capitals"
+        print(
+            one_line(
+                f"{name}: {type(tokenizer).__name__}, {tokenizer.language}, {case}, {len(tokenizer.vocab):,} types"
+            )
+        )
     for section, values in (("configuration", dataclasses.asdict(saved.model.config)), *saved.notes.items()):
         print(one_line(section))
         for key, value in values.items() if isinstance(values, dict) else [("", values)]:
@@ -228,7 +239,6 @@ def _translator(saved: SavedModel, options: argparse.Namespace) -> Translator:
 def _print_scores(translator: Translator, pairs: list[Pair], name: str, options: argparse.Namespace) -> list[str]:
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
     dataset = make_dataset(pairs, *tokenizers, translator.model.config.max_len, log)
-    pairs = dataset.pairs
     device = next(translator.model.parameters()).device
     loss = evaluate(translator.model, BucketBatches(dataset, 128, device=device))
     if not math.isfinite(loss):
@@ -243,7 +253,8 @@ def _print_scores(translator: Translator, pairs: list[Pair], name: str, options:
         print(f"BLEU, {search}: {score}")
     if options.chrf:
         print(f"chrF, {search}: {bleu.chrf(texts, references, translator.tgt_tokenizer.lower)}")
-    return texts
+    text_of = dict(zip(dataset.pairs, texts, strict=True))
+    return [text_of.get(pair, "") for pair in pairs]  # a pair that was left out has an empty line
 
 
 def _print_perplexity(generator: TextGenerator, lines: list[str], name: str, batch_size: int) -> None:

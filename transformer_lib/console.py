@@ -9,12 +9,16 @@ from pathlib import Path
 from transformer_lib.inference.translator import Translator
 
 
-def standard_input(translator: Translator) -> tuple[list[str], int]:
-    """Read lines, in UTF-8 whatever the locale says. Those that cannot be used are named, counted and left empty."""
-    if sys.stdin is None:
+def read_lines(translator: Translator, path: Path | None) -> tuple[list[str], int]:
+    """Read the lines of a file or the standard input, in UTF-8 whatever the locale says.
+
+    Those that cannot be used are named, counted and left empty.
+    """
+    if path is None and sys.stdin is None:
         raise ValueError("the standard input is closed, expected sentences there, or as arguments")
+    content = sys.stdin.buffer.read() if path is None else path.read_bytes()
     lines, unusable = [], 0
-    for number, line in enumerate(sys.stdin.buffer.read().removeprefix(codecs.BOM_UTF8).splitlines(), start=1):
+    for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).splitlines(), start=1):
         text = ""
         try:
             text = line.decode().strip()

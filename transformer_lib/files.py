@@ -106,8 +106,12 @@ def open_tensors(path: str | Path) -> Iterator[safetensors.safe_open]:
         OSError: it cannot be read.
         CheckpointError: it is truncated or something else.
     """
-    with open(path, "rb"):
-        pass  # safetensors would say that a file without read permission does not exist
+    with open(path, "rb") as file:  # safetensors would say that a file without read permission does not exist
+        if file.read(2) == b"PK":
+            raise CheckpointError(
+                f"{path} is a file of torch.save: save_model writes what can be loaded here, and "
+                "interop.tutorials.from_tutorial takes the weights of well-known tutorials (see book/from_tutorials.md)"
+            )
     try:
         with safetensors.safe_open(path, framework="pt", device="cpu") as file:
             yield file

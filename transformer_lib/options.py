@@ -29,6 +29,7 @@ EXAMPLES = {
   transformer-lib translate "Zwei junge Männer spielen Fußball im Park."
   transformer-lib translate --model runs/tutorial --beam-size 4 "Zwei Männer spielen Fußball." "Es regnet."
   transformer-lib translate --attention map.png "Ein Kind schläft."
+  transformer-lib translate --input german.txt --scores > english.txt     (line by line; empty lines stay empty)
   transformer-lib translate --model runs/tutorial < german.txt > english.txt""",
     "train-lm": """examples:
   transformer-lib train-lm --corpus wikitext-2-valid                  (a tenth of it)
@@ -76,23 +77,33 @@ OPTIONS: dict[str, dict[str, Any]] = {  # each once, whichever commands take it
     "--beam-size": {"type": int, "help": "1 is greedy search (what the model was tuned for, else 1)"},
     "--bptt": {"type": int, "help": "tokens that the model can look back on (the preset's)"},
     "--cased": {"action": "store_true", "help": "keep capitals, as German nouns need them (all is lower case)"},
-    "--chrf": {"action": "store_true", "help": "also print chrF, which counts letters"},
+    "--chrf": {"action": "store_true", "help": "also print chrF, the character n-gram F-score"},
     "--compile": {"action": argparse.BooleanOptionalAction, "help": "compile the layers first, for a GPU (no)"},
     "--device": {"default": "auto", "help": "cpu, cuda, cuda:1, mps or auto, the best there is (auto)"},
     "--epochs": {"type": int, "help": "passes over the training split (the preset's)"},
+    "--input": {"type": Path, "metavar": "FILE", "help": "translate its lines (those of the standard input)"},
     "--language": {
         "help": "of your own text, for spaCy to tokenise it (default: tokens are between spaces); of sample and "
         "multi30k, which side (en)"
     },
     "--learning-rate": {"type": float, "help": "the highest learning rate (the preset's)"},
     "--length": {"type": int, "default": 50, "help": "tokens to add (50)"},
-    "--length-penalty": {"type": float, "help": "of beam search (what the model was tuned for, else 0.6)"},
+    "--length-penalty": {
+        "type": float,
+        "help": "of beam search (what the model was tuned for, such as the included one for 3.0; else 0.6)",
+    },
     "--max-tokens": {"type": int, "help": "or positions in a batch, on its larger side (the preset's)"},
-    "--min-freq": {"type": int, "help": "rarer words become <unk> (2; 1 for a language model)"},
+    "--min-freq": {
+        "type": int,
+        "help": "rarer words become <unk>; your own corpus gets words, not subwords (2; 1 for a language model)",
+    },
     "--output": {"type": Path, "help": "folder for the model (runs/CORPUS-PRESET)"},
     "--resume": {"action": "store_true", "help": "continue the training in the output folder"},
-    "--sacrebleu-tokenize": {"choices": SACRE_TOKENIZERS, "help": "how sacreBLEU cuts (what suits the language)"},
-    "--scores": {"action": "store_true", "help": "add the natural logarithm of the probability"},
+    "--sacrebleu-tokenize": {"choices": SACRE_TOKENIZERS, "help": "sacreBLEU's tokeniser (what suits the language)"},
+    "--scores": {
+        "action": "store_true",
+        "help": "add, after a tab, the natural logarithm of the probability of the whole sentence",
+    },
     "--seed": {"type": int, "help": "makes a run repeatable"},
     "--set": {
         "type": _change,
@@ -104,11 +115,18 @@ OPTIONS: dict[str, dict[str, Any]] = {  # each once, whichever commands take it
     },
     "--split": {"help": "which part of the corpus (the first test split)"},
     "--src": {"default": "de", "help": "language to translate from (de)"},
-    "--subwords": {"type": int, "help": "pieces in a joint vocabulary, 0 for words (the preset's)"},
+    "--subwords": {
+        "type": int,
+        "help": "pieces in a joint vocabulary, 0 for words (the preset's; what suits your own corpus)",
+    },
     "--temperature": {"type": float, "default": 1.0, "help": "below 1 likely words become likelier (1.0)"},
     "--tgt": {"default": "en", "help": "language to translate to (en)"},
     "--top-k": {"type": int, "metavar": "K", "help": "choose among the K likeliest words only"},
-    "--translations": {"type": Path, "metavar": "FILE", "help": "also write the translations, one a line"},
+    "--translations": {
+        "type": Path,
+        "metavar": "FILE",
+        "help": "also write the translations, one a line for each pair",
+    },
 }
 
 
@@ -152,8 +170,8 @@ def parser(commands_run: Mapping[str, Callable[[argparse.Namespace], None]]) -> 
 
     searching = "beam-size length-penalty device"
     precision = {"default": "float32", "choices": INFERENCE_PRECISIONS, "help": "what to compute in (float32)"}
-    text = "translate sentences, or the lines of the standard input"
-    argument = add("translate", text, f"attention scores {searching}")
+    text = "translate sentences, or the lines of a file or of the standard input"
+    argument = add("translate", text, f"input attention scores {searching}")
     argument("sentences", nargs="*", metavar="sentence", help="a sentence to translate")
     argument("--model", **{**a_model, "nargs": None})
     argument("--precision", **precision)
@@ -174,7 +192,7 @@ def parser(commands_run: Mapping[str, Callable[[argparse.Namespace], None]]) -> 
     argument("--precision", **precision)
 
     argument = add("export", "write a model for others to use", "")
-    argument("model", type=Path, help="folder or file")
+    argument("model", **a_model)
     argument("file", type=Path, help="what to write: a file, or a new folder for ctranslate2 and onnx")
     kinds = ("safetensors", "ctranslate2", "onnx")
     argument("--to", default=kinds[0], choices=kinds, help="for whom (safetensors: this library, in half precision)")

@@ -1,6 +1,5 @@
 """Where sentences and texts come from: the embedded sample corpus, Multi30k, WikiText-2, or your own files."""
 
-import csv
 import gzip
 import os
 import sys
@@ -95,9 +94,16 @@ class Corpus:
         """Read a file that belongs to a split, such as the sample corpus's ``align`` and ``tree`` files.
 
         Raises:
-            CorpusError: there is no such split, or its file is unavailable or not UTF-8.
+            CorpusError: there is no such split, it has no file of its own, or that is unavailable or not UTF-8.
         """
         self._check(split)
+        if split in self.held_out or not (
+            self.source is None or (isinstance(self.source, Path) and self.source.is_dir())
+        ):
+            raise CorpusError(f"corpus {self.name!r} has no file for {split!r} alone: corpus[{split!r}] has its pairs")
+        return self._lines(split, ending)
+
+    def _lines(self, split: str, ending: str) -> list[str]:
         file = f"{split}.{ending}"
         if self.source is None:
             path = fetch("multi30k", f"{file}.gz", MULTI30K_URL, f"sha256:{MULTI30K_SHA256[f'{file}.gz']}")
@@ -112,7 +118,9 @@ class Corpus:
             raise CorpusError(f"split is {split!r}, but corpus {self.name!r} has {', '.join(self.splits)}")
 
     def _log(self, line: str) -> None:
-        if os.environ.get("RANK", "0") == "0":  # the first of several processes
+        if (
+            int(os.environ.get("WORLD_SIZE") or 1) < 2 or os.environ.get("RANK") == "0"
+        ):  # the first of several processes
             print(f"corpus {self.name!r}: {line}", file=sys.stderr, flush=True)
 
     def _rows(self, split: str) -> Iterator[tuple[int, Sequence[str]]]:
@@ -120,11 +128,12 @@ class Corpus:
         if isinstance(self.source, list):
             return enumerate(self.source, start=1)
         if isinstance(self.source, Path) and self.source.is_file():
-            return _table(self.source, self.src, self.tgt)
-        sides = [(self.lines(split, language), language) for language in (self.src, self.tgt)]
+            lines = read_text(self.source, strip=" \r")  # an empty first column is a column
+            return own.table_rows(lines, self.source.name, self.src, self.tgt)
+        sides = [(self._lines(split, language), language) for language in (self.src, self.tgt)]
         (longer, language), (shorter, other) = sorted(sides, key=lambda side: -len(side[0]))
         if len(longer) > len(shorter):
-            line = own.where_they_part(longer, shorter)
+            line = own.first_misaligned_line(longer, shorter)
             raise ValueError(
                 f"{split} has {len(longer):,} lines in {language!r} but {len(shorter):,} in {other!r}: line n of one "
                 "must be the translation of line n of the other"
@@ -170,7 +179,10 @@ def load_corpus(source: str | Path | Sequence[Any] = "sample", src: str = "de", 
             found = ", ".join(str(file)[:60] for file in source[:3]) or "empty"
             raise CorpusError(f"corpus is {found}, expected two files that exist, one for {src} and one for {tgt}")
         files = Path(source[0]).resolve(), Path(source[1]).resolve()
-        return whole(files[0].name.split(".")[0], files)
+        corpus, endings = whole(files[0].name.split(".")[0], files), [file.suffixes[-1:] for file in files]
+        if endings != [[f".{src}"], [f".{tgt}"]] and all(one and len(one[0]) == 3 for one in endings):
+            corpus._log(f"{files[0].name} is read as {src!r}, {files[1].name} as {tgt!r}: is that right?")
+        return corpus
     if source == "multi30k":  # a Path of that name is a folder
         if {src, tgt} != {"de", "en"}:
             raise CorpusError(f"src={src!r} and tgt={tgt!r}, but corpus 'multi30k' has 'de' and 'en' here")
@@ -194,28 +206,6 @@ def load_corpus(source: str | Path | Sequence[Any] = "sample", src: str = "de", 
     return Corpus(path.name, src, tgt, ("train", *val, *held_out, *tests), path, held_out)
 
 
-def _table(path: Path, src: str, tgt: str) -> Iterator[tuple[int, Sequence[str]]]:
-    """Yield the number of each line of a table, and its source and target sentence."""
-    lines = read_text(path)
-    if path.name.removesuffix(".gz").endswith(".csv"):
-
-        def read(delimiter: str, number: int | None = None) -> list[list[str]]:
-            """Read each line on its own, so that a quotation mark too many costs one line."""
-            return [next(csv.reader([line], delimiter=delimiter), []) for line in lines[:number]]
-
-        try:
-            rows = read(max(",;", key=lambda one: sum(len(row) == 2 for row in read(one, 100))))
-        except csv.Error as error:
-            raise ValueError(f"{path} cannot be read as CSV ({error})") from None
-    else:
-        rows = [line.split("\t") for line in lines]
-    header, columns = [cell.strip().lower() for cell in rows[0]], [0, 1]
-    if has_header := src.lower() in header and tgt.lower() in header:
-        columns = [header.index(src.lower()), header.index(tgt.lower())]
-    for number, row in enumerate(rows[has_header:], start=1 + has_header):
-        yield number, tuple(row[column] for column in columns) if len(row) > max(columns) else tuple(row[:1])
-
-
 def cache_folder() -> Path:
     """Return where downloads are looked for and kept: ``$TRANSFORMER_LIB_DATA``, else the project's or user's cache."""
     if folder := os.environ.get("TRANSFORMER_LIB_DATA"):
@@ -223,8 +213,12 @@ def cache_folder() -> Path:
     return _REPOSITORY_DATA / "cache" if _IN_REPOSITORY else Path(pooch.os_cache("transformer-lib"))
 
 
-def read_text(path: str | Path) -> list[str]:
-    """Read the lines of a text file, plain or ``.gz``, each stripped of white space at both ends; some may be empty.
+def read_text(path: str | Path, strip: str | None = None) -> list[str]:
+    """Read the lines of a text file, plain or ``.gz``; some may be empty.
+
+    Args:
+        path: the file.
+        strip: what is taken off both ends of a line: these characters, or else all white space.
 
     Raises:
         CorpusError: the file is missing, empty or not UTF-8.
@@ -249,7 +243,7 @@ def read_text(path: str | Path) -> list[str]:
             f"convert it, for example with `iconv -f latin1 -t utf-8` if that is what it is"
         ) from None
     end = "\n" if "\n" in text else "\r"  # as old Macs wrote it
-    lines = [line.strip() for line in text.removesuffix(end).split(end)]
+    lines = [line.strip(strip) for line in text.removesuffix(end).split(end)]
     if not any(lines):
         raise CorpusError(f"{path} is empty")
     return lines

@@ -1,9 +1,11 @@
 """Sentence pairs of your own: what cannot be used is counted and left out, and held-out splits are taken off."""
 
+import contextlib
+import csv
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from transformer_lib.data.tokenizers import frequent_words
@@ -36,7 +38,7 @@ class LeftOut:
         self.found: dict[str, list[tuple[int, object]]] = {}
 
     def add(self, kind: str, number: int, pair: object) -> None:
-        """Note a pair, with the number of its line."""
+        """Note a pair, with its number."""
         self.found.setdefault(kind, []).append((number, pair))
 
     def report(self, total: int, log: Callable[[str], None]) -> None:
@@ -108,7 +110,7 @@ def split_off(pairs: Sequence[tuple[str, str]], names: Sequence[str]) -> dict[st
     return {name: part if name == "train" else list(dict.fromkeys(part)) for name, part in parts.items()}
 
 
-def where_they_part(longer: Sequence[str], shorter: Sequence[str]) -> int | None:
+def first_misaligned_line(longer: Sequence[str], shorter: Sequence[str]) -> int | None:
     """Find the first line of ``longer`` that seems to have no partner, by the lengths of the lines (from 1).
 
     Before it, line n fits line n; after it, line n fits line n − k, k being how many lines there are more. Returns None
@@ -122,6 +124,36 @@ def where_they_part(longer: Sequence[str], shorter: Sequence[str]) -> int | None
     best = max(range(len(gains)), key=gains.__getitem__)
     found, first, last = sum(moved) - gains[best], sum(moved), sum(unmoved)
     return best + 1 if found <= 0.8 * max(first, last) or best == len(shorter) else None
+
+
+def table_rows(lines: list[str], name: str, src: str, tgt: str) -> Iterator[tuple[int, Sequence[str]]]:
+    """Yield the number of each line of a table, and its source and target sentence; ``name`` is its file's."""
+    if name.removesuffix(".gz").endswith(".csv"):
+
+        def read(delimiter: str, line: str, strict: bool = False) -> list[str]:
+            """Read a line on its own, so that a quotation mark too many costs one line."""
+            return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=strict), [])
+
+        def fit(delimiter: str) -> tuple[bool, int]:
+            """Say whether the first line names both languages, and how many lines have just two columns."""
+            header, fitting = {cell.strip().lower() for cell in read(delimiter, lines[0])}, 0
+            for line in lines[:100]:
+                with contextlib.suppress(csv.Error):  # of strict: a quotation mark that this delimiter does not explain
+                    fitting += len(read(delimiter, line, strict=True)) == 2
+            return {src.lower(), tgt.lower()} <= header, fitting
+
+        try:
+            delimiter = max(";,", key=fit)
+            rows = [read(delimiter, line) for line in lines]
+        except csv.Error as error:
+            raise ValueError(f"{name} cannot be read as CSV ({error})") from None
+    else:
+        rows = [line.split("\t") for line in lines]
+    header, columns = [cell.strip().lower() for cell in rows[0]], [0, 1]
+    if has_header := src.lower() in header and tgt.lower() in header:
+        columns = [header.index(src.lower()), header.index(tgt.lower())]
+    for number, row in enumerate(rows[has_header:], start=1 + has_header):
+        yield number, tuple(row[column] for column in columns) if len(row) > max(columns) else tuple(row[:1])
 
 
 def check_languages(pairs: Sequence[tuple[str, str]], src: str | None, tgt: str | None) -> None:

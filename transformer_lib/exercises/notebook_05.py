@@ -301,7 +301,7 @@ def other_direction(my_translator: Callable[[list[str]], Sequence[str]]) -> str:
         len(set(found)) > len(found) / 4,
         "it says the same again and again, whatever it reads: has it been trained? Look at the validation loss.",
     )
-    bleu = sacre_bleu(found, [pair.tgt for pair in pairs]).value
+    bleu = sacre_bleu(found, [pair.tgt for pair in pairs], lowercase=True).value
     expect(
         bleu >= ENOUGH_BLEU,
         f"those are German words, but BLEU (notebook 08) is {bleu:.0f}, expected {ENOUGH_BLEU} or more: train longer.",

@@ -100,12 +100,12 @@ def torchtext_bleu(hypotheses: Sequence[Sequence[str]], references: Sequence[Seq
 
 
 def sacre_bleu(
-    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = True, tokenize: str = "13a"
+    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False, tokenize: str = "13a"
 ) -> Score:
     """Compute sacreBLEU's measure on detokenised sentences and raw references, with its signature.
 
     Args:
-        lowercase: ignore case, as a model that writes lower case needs.
+        lowercase: ignore case, as a model that writes lower case needs; papers seldom do, and the signature tells.
         tokenize: how sacreBLEU cuts sentences, one of ``SACRE_TOKENIZERS``: its ``"13a"`` is for words with spaces
             between them, ``"zh"`` for Chinese; ``"char"`` counts letters; ``"ja-mecab"`` and ``"ko-mecab"`` need
             sacreBLEU's extras.
@@ -121,8 +121,8 @@ def sacre_bleu(
     return _sacre(metric, hypotheses, references)
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = True, word_order: int = 0) -> Score:
-    """Compute sacreBLEU's chrF (Popović 2015): how many sequences of letters match, whatever words are.
+def chrf(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False, word_order: int = 0) -> Score:
+    """Compute sacreBLEU's chrF (Popović 2015): the F-score of matching character n-grams.
 
     Args:
         lowercase: as in ``sacre_bleu``; errors, too.

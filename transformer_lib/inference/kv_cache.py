@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lib.fast.attention import CPUAttention, ReadableAttention
+from transformer_lib.fast.dropout import CheapDropout
 from transformer_lib.fast.swap import with_modules
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.decoder import Decoder, DecoderLayer
@@ -17,6 +18,7 @@ from transformer_lib.model.sublayers import PositionwiseFeedForward
 from transformer_lib.model.transformer import Transformer
 
 _EXACT = (MultiHeadAttention, CPUAttention, ReadableAttention)
+_POSITION_WISE = {"Dropout", "Identity", "LayerNorm", "Linear", "RMSNorm"}  # of PyTorch's classes, quantised ones too
 
 
 class CachedAttention(nn.Module):
@@ -129,6 +131,14 @@ def can_cache(model: nn.Module) -> bool:
             and type(layer.self_attn) in _EXACT
             and type(layer.cross_attn) in _EXACT
             and isinstance(layer.feed_forward, PositionwiseFeedForward)
+            and all(map(_is_position_wise, (layer.norm1, layer.norm2, layer.norm3, layer.dropout)))
             for layer in model.decoder.layers
         )
+        and all(map(_is_position_wise, (model.tgt_embedding.dropout, model.decoder.norm, model.output)))
     )
+
+
+def _is_position_wise(module: nn.Module) -> bool:
+    """Say whether a module is known to compute each position without the others."""
+    kind = type(module)
+    return kind is CheapDropout or (kind.__module__.startswith("torch.") and kind.__name__ in _POSITION_WISE)

@@ -104,14 +104,18 @@ class Translator:
         return cls(model, saved.tokenizers["src"], saved.tokenizers["tgt"], **saved.notes.get("search", {}))
 
     @overload
-    def __call__(self, sentences: str, beam_size: int | None = None) -> str: ...
+    def __call__(self, sentences: str, beam_size: int | None = None, length_penalty: float | None = None) -> str: ...
     @overload
-    def __call__(self, sentences: Sequence[str], beam_size: int | None = None) -> list[str]: ...
-    def __call__(self, sentences: str | Sequence[str], beam_size: int | None = None) -> str | list[str]:
+    def __call__(
+        self, sentences: Sequence[str], beam_size: int | None = None, length_penalty: float | None = None
+    ) -> list[str]: ...
+    def __call__(
+        self, sentences: str | Sequence[str], beam_size: int | None = None, length_penalty: float | None = None
+    ) -> str | list[str]:
         """Translate one sentence to a string, or several to a list of strings; see ``translate``."""
         if isinstance(sentences, str):
-            return self.translate([sentences], beam_size)[0].text
-        return [translation.text for translation in self.translate(sentences, beam_size)]
+            return self.translate([sentences], beam_size, length_penalty)[0].text
+        return [translation.text for translation in self.translate(sentences, beam_size, length_penalty)]
 
     def translate(
         self,
@@ -173,7 +177,7 @@ class Translator:
 
     @property
     def eval_model(self) -> Transformer:
-        """What computes: a twin of the model without dropout, whatever mode that is in, as its device needs it."""
+        """A copy that shares the model's weights, with dropout off, in the form that suits its device."""
         return twin(self.model, parts_for(self._device)).eval()
 
     def source_tokens(self, sentence: str) -> list[str]:

@@ -20,9 +20,10 @@ With a model of words, ``tokens`` and ``join`` of a ``WordTokenizer`` make token
 engine adds ``<sos>`` and ``<eos>`` itself. ``max_input_length=0`` makes it refuse a sentence that is too long, which
 it would cut off. ``compute_type="int8"`` is faster, and now and then writes another word.
 
-Greedy search gives what ``Translator`` gives. Beam search is similar, but not the same: a hypothesis of n tokens is
-divided by n^α there, and by ((5 + n) / 6)^α here. Around n tokens, α · n / (n + 5) ranks nearly as α does here. It
-also stops as soon as ``beam_size`` hypotheses have ended, while ours goes on if a longer one could still win.
+Greedy search gives what ``Translator`` gives, except for a translation that does not end: here it stops 50 tokens
+after its source's length, there at ``max_decoding_length``. Beam search is similar, but not the same: a hypothesis of
+n tokens is divided by n^α there, and by ((5 + n) / 6)^α here. Around n tokens, α · n / (n + 5) ranks nearly as α does
+here. It also stops as soon as ``beam_size`` hypotheses have ended, while ours goes on if a longer one could still win.
 """
 
 from collections.abc import Iterable
@@ -34,7 +35,7 @@ from torch import Tensor, nn
 from transformer_lib.checkpoint import SavedModel, check_structure
 from transformer_lib.data.tokenizers import EOS, SOS, UNK
 from transformer_lib.inference.translator import Translator
-from transformer_lib.interop.folders import check_replaceable, description_of, replaced_folder
+from transformer_lib.interop.folders import check_replaceable, description_of, replace_folder
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.transformer import Transformer
 
@@ -83,6 +84,9 @@ def to_ctranslate2(translator: Translator | SavedModel, folder: str | Path, quan
         )
     check_structure(model)
     config = model.config
+    if config.activation not in _ACTIVATIONS:
+        known = ", ".join(_ACTIVATIONS)
+        raise ValueError(f"activation is {config.activation!r}, expected one that CTranslate2 has as well: {known}")
     spec = TransformerSpec.from_config(
         config.num_layers,
         config.num_heads,
@@ -105,7 +109,7 @@ def to_ctranslate2(translator: Translator | SavedModel, folder: str | Path, quan
         spec.config.add_attribute(name, value)
     spec.validate()
     spec.optimize(quantization)
-    with replaced_folder(folder, _FORMAT, _FILES) as new:
+    with replace_folder(folder, _FORMAT, _FILES) as new:
         spec.save(str(new))
         for name, content in files.items():
             (new / name).write_bytes(content)

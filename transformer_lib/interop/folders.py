@@ -42,7 +42,7 @@ def check_replaceable(folder: str | Path, format_name: str = "", names: Collecti
         return
     found = sorted(os.listdir(folder)) if folder.is_dir() else []
     is_export = False
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    with contextlib.suppress(OSError, ValueError, AttributeError, RecursionError):
         is_export = json.loads((folder / "config.json").read_bytes()).get("format") == format_name
     others = [name for name in found if name not in names or not is_export]
     if others or not folder.is_dir():
@@ -52,10 +52,10 @@ def check_replaceable(folder: str | Path, format_name: str = "", names: Collecti
 
 
 @contextlib.contextmanager
-def replaced_folder(folder: str | Path, format_name: str = "", names: Collection[str] = ()) -> Iterator[Path]:
+def replace_folder(folder: str | Path, format_name: str = "", names: Collection[str] = ()) -> Iterator[Path]:
     """Give an empty folder to write to, which takes the place of ``folder`` if nothing fails on the way.
 
-    Arguments are those of ``check_replaceable``.
+    Arguments are those of ``check_replaceable``. A process that is killed leaves a hidden folder beside it.
 
     Raises:
         FileExistsError: the folder holds something else; it is left alone.
@@ -69,13 +69,15 @@ def replaced_folder(folder: str | Path, format_name: str = "", names: Collection
         new.mkdir(parents=True)
         yield new
         check_replaceable(folder, format_name, names)  # writing takes a while
-        if folder.exists():
-            folder.rename(old)
         try:
+            if folder.exists():
+                shutil.copymode(folder, new)
+                folder.rename(old)
             new.rename(folder)
-        except OSError:
-            if old.exists():
+        except BaseException:  # Ctrl-C, too
+            if old.exists() and not folder.exists():
                 old.rename(folder)
             raise
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        if folder.exists() or not old.exists():
+            shutil.rmtree(beside, ignore_errors=True)

@@ -18,14 +18,14 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import torch
 
 from transformer_lib.checkpoint import MODEL_FILE, SavedModel, save_model
 from transformer_lib.inference.bleu import Score
-from transformer_lib.interop.folders import check_replaceable, replaced_folder
+from transformer_lib.interop.folders import check_replaceable, replace_folder
 
 REPOSITORY = "https://github.com/OWNER/NAME"  # `make repository` replaces it
 
@@ -44,7 +44,8 @@ def write_hub_folder(
     """Write ``model.safetensors`` and its card, ``README.md``, which says what it is, how it was made, and its scores.
 
     The card says what the model and its notes say and what is handed over, and nothing else: a section of which nothing
-    is known is left out. What the model cannot do, only you can add. Read the card before you upload it.
+    is known is left out. What the model cannot do, only you can add. Read the card before you upload it: where this
+    library is, it knows from ``make repository``.
 
     Args:
         saved: what ``load_model`` returned.
@@ -75,7 +76,7 @@ def write_hub_folder(
         )
     check_replaceable(folder)  # better known before than after
     card = _card(saved, repo_id, license, data, command, measured, datasets)
-    with replaced_folder(folder) as new:
+    with replace_folder(folder) as new:
         save_model(new / MODEL_FILE, saved.model, saved.tokenizers, shareable(saved.notes), dtype)
         (new / "README.md").write_bytes(card.encode())
 
@@ -84,8 +85,10 @@ def shareable(notes: dict[str, Any]) -> dict[str, Any]:
     """Return notes without the path of a corpus: whoever gets a model need not know where yours is."""
     if "corpus" not in notes:
         return notes
-    paths = map(Path, notes["corpus"].split("\n"))  # two files are two lines
-    return {**notes, "corpus": "\n".join(f"…/{path.name}" if path.is_absolute() else str(path) for path in paths)}
+    names = notes["corpus"].split("\n")  # two files are two lines
+    paths = map(PureWindowsPath, names)  # which understands other systems' paths, too
+    hidden = (f"…/{path.name}" if path.anchor else name for path, name in zip(paths, names, strict=True))
+    return {**notes, "corpus": "\n".join(hidden)}
 
 
 def _card(

@@ -59,7 +59,7 @@ from transformer_lib.fast.swap import with_modules
 from transformer_lib.files import replace_file
 from transformer_lib.inference.kv_cache import can_cache
 from transformer_lib.inference.translator import Translator
-from transformer_lib.interop.folders import check_replaceable, description_of, replaced_folder
+from transformer_lib.interop.folders import check_replaceable, description_of, replace_folder
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.transformer import Transformer
 
@@ -119,7 +119,7 @@ def to_onnx(translator: Translator | SavedModel, folder: str | Path) -> float:
     for side, tokenizer in (("src", translator.src_tokenizer), ("tgt", translator.tgt_tokenizer)):
         config["tokenizers"][side] |= {name: getattr(tokenizer, name) for name in ("pad_id", "sos_id", "eos_id")}
     files["config.json"] = json.dumps(config, ensure_ascii=False, indent=1).encode()
-    with replaced_folder(folder, _FORMAT, _FILES) as new:
+    with replace_folder(folder, _FORMAT, _FILES) as new:
         for name, content in {"encoder.onnx": encoder, "decoder.onnx": decoder, **files}.items():
             replace_file(new / name, content)
     return difference
@@ -217,15 +217,9 @@ def _export(model: Transformer) -> Iterator[bytes]:
 def _graph(module: nn.Module, examples: tuple, sizes: tuple, inputs: list[str], outputs: list[str]) -> bytes:
     """Trace a module; ``sizes`` says which dimensions of the examples are free."""
     program = torch.export.export(module.eval(), examples, dynamic_shapes=sizes, strict=False)
-    options = {
-        "dynamo": True,
-        "opset_version": OPSET,
-        "dynamic_shapes": sizes,
-        "verbose": False,
-    }  # sizes for their names
-    return torch.onnx.export(
-        program, input_names=inputs, output_names=outputs, **options
-    ).model_proto.SerializeToString()
+    names = {"input_names": inputs, "output_names": outputs, "dynamic_shapes": sizes}  # sizes, for their names
+    exported = torch.onnx.export(program, dynamo=True, opset_version=OPSET, verbose=False, **names)
+    return exported.model_proto.SerializeToString()
 
 
 @contextlib.contextmanager

@@ -231,7 +231,7 @@ def _activation_of(theirs: nn.Module) -> str:
     names |= {torch.relu: "relu", nn.ReLU: "relu", nn.SiLU: "silu", nn.GELU: "gelu"}
     name = names.get(type(activation) if isinstance(activation, nn.Module) else activation)
     if name is None or getattr(activation, "approximate", "none") != "none":
-        found, known = getattr(activation, "__name__", activation), " or ".join(ACTIVATIONS)
+        found, known = getattr(activation, "__name__", activation), " or ".join(dict.fromkeys(names.values()))
         raise ValueError(f"theirs has activation={found}, expected {known}: this library has no other")
     return name
 

@@ -314,9 +314,8 @@ def _grid(
     for axes in grid.flat[panels:]:
         axes.remove()
     for axes, panel, title in zip(grid.flat, weights.detach().float().cpu().numpy(), titles, strict=False):
-        image = axes.imshow(
-            panel, vmin=0, vmax=1, cmap="Blues"
-        )  # darker is more, also in print and to the colour-blind
+        # darker is more, also in print and to the colour-blind
+        image = axes.imshow(panel, vmin=0, vmax=1, cmap="Blues")
         axes.set_title(title, fontsize=10)
         axes.set_xticks(np.arange(num_columns), columns, rotation=60, ha="right", rotation_mode="anchor")
         axes.set_yticks(np.arange(num_rows), rows)

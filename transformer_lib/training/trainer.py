@@ -210,7 +210,8 @@ class _Run:
             for key in sorted({**state[name], **mine}):
                 if (before := state[name].get(key)) != (now := mine.get(key)):
                     change = f"{key} was {before}, now it is {now}"
-                    raise ValueError(f"{self.output} was trained with another {name}: {change}")
+                    hint = "to resume a training, give it all that it was given at first"
+                    raise ValueError(f"{self.output} was trained with another {name}: {change}; {hint}")
         try:
             for name, part in self.parts.items():
                 if state[name]:
@@ -266,19 +267,22 @@ class _Run:
             if isinstance(getattr(part, "generator", None), torch.Generator):
                 part.generator.manual_seed(self.recipe.seed + epoch)
 
+    def plain_history(self) -> dict[str, Any]:
+        """Return the history as plain numbers; ``on_epoch`` may have put others into it."""
+        return json.loads(json.dumps(asdict(self.history), default=float))
+
     def keep_best(self) -> None:
         """Keep the present weights as the best so far."""
         self.best_weights = copy.deepcopy(self.eval_model.state_dict())
         if self.output is not None and distributed.is_first():
-            notes = {**self.notes, "recipe": asdict(self.recipe), "history": asdict(self.history)}
+            notes = {**self.notes, "recipe": asdict(self.recipe), "history": self.plain_history()}
             save_model(self.output / MODEL_FILE, self.eval_model, self.tokenizers, notes)
 
     def save_state(self) -> None:
         """Write everything that ``restore`` needs."""
         if self.output is not None and distributed.is_first():
             state = {name: part.state_dict() for name, part in self.parts.items()}
-            history = json.loads(json.dumps(asdict(self.history), default=float))  # ``on_epoch`` may have changed it
-            state |= {"history": history, **self.identity}
+            state |= {"history": self.plain_history(), **self.identity}
             save_training_state(self.output / STATE_FILE, state)
 
     def check_folder(self) -> None:
