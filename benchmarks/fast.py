@@ -122,13 +122,8 @@ def translating_rows(device: torch.device) -> dict[str, Pair]:
 
     rows = {"translating: bfloat16": (way("bfloat16"), way())}
     if device.type == "cpu":
-        plain_attention = lambda: without(MultiHeadAttention)  # noqa: E731
         rows |= {
             "translating: several batches at a time": (way(), way("float32", one_batch_at_a_time)),
-            "translating in bfloat16: choice of the attention kernel": (
-                way("bfloat16"),
-                way("bfloat16", plain_attention),
-            ),
             "translating: int8": (way("int8"), way()),
         }
     return rows

@@ -15,7 +15,8 @@ from transformer_lib.model.attention import MultiHeadAttention, check_mask, scal
 class CPUAttention(MultiHeadAttention):
     """``MultiHeadAttention`` that leaves PyTorch's fused kernel aside where a CPU is faster without it.
 
-    On a CPU, the fused kernel is slow in half precision, and cannot drop weights with cheap random bits.
+    On a CPU, the fused kernel's backward pass is slow in half precision, and the kernel cannot drop weights with cheap
+    random bits.
     """
 
     def attend(
@@ -23,7 +24,7 @@ class CPUAttention(MultiHeadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         """Compute attention in all heads at once; every tensor is ``[batch, heads, seq_len, d_k]``."""
         p = self.dropout if self.training else 0.0
-        if need_weights or (not p and q.dtype.itemsize == 4):
+        if need_weights or not (p or (q.dtype.itemsize < 4 and torch.is_grad_enabled())):
             return super().attend(q, k, v, mask, need_weights)
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # [batch, heads, query_len, key_len]
         if mask is not None:
