@@ -209,13 +209,28 @@ class Finish(SphinxPostTransform):
             return
         entries = self.env.domains.python_domain.objects.items()
         known = {name.split(".")[-1]: (name, at) for name, at in entries if at.objtype in ("class", "function")}
+        for word in ("positions", "train"):  # mostly an attribute, and a split or an argument
+            known.pop(word, None)
         for literal in list(self.document.findall(nodes.literal)):
-            if literal.astext() in known and not isinstance(literal.parent, (nodes.reference, nodes.title)):
+            if isinstance(literal.parent, (nodes.reference, nodes.title)) or is_elsewhere(literal):
+                continue
+            if literal.astext() in known:
                 name, at = known.pop(literal.astext())
                 here = self.env.docname
                 literal.replace_self(
                     make_refnode(self.app.builder, here, at.docname, at.node_id, literal.deepcopy(), name)
                 )
+
+
+def is_elsewhere(literal: nodes.literal) -> bool:
+    """Say whether a name is in the column "there" of a table, for what other people's code calls it."""
+    entry = literal
+    while not isinstance(entry, nodes.entry):
+        if entry.parent is None:
+            return False
+        entry = entry.parent
+    head = entry.parent.parent.parent.next_node(nodes.thead)
+    return head is not None and head[0][entry.parent.index(entry)].astext() == "there"
 
 
 def described(image: Path) -> str:

@@ -3,11 +3,8 @@
 import ast
 import functools
 import importlib
-import json
-import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -189,64 +186,3 @@ def test_no_file_is_too_long_to_be_read_in_one_sitting():
     lengths = {module: len(FILES[module].read_text(encoding="utf-8").splitlines()) for module in LIBRARY}
     too_long = {module: lines for module, lines in lengths.items() if lines > 300 and module != "notebook.plots"}
     assert not too_long
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(build, cwd=PACKAGE.parent, capture_output=True, check=True)
-    return next(folder.glob("*.whl"))
-
-
-def test_the_wheel_tells_type_checkers_that_it_has_types(wheel):
-    assert "transformer_lib/py.typed" in zipfile.ZipFile(wheel).namelist()
-
-
-def test_the_wheel_carries_the_sample_corpus_the_figures_the_viewer_and_the_model(wheel, tmp_path):
-    """Built as pip would, unpacked elsewhere, and imported from another directory."""
-    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
-    code = """
-import transformer_lib as t
-from transformer_lib.checkpoint import SHIPPED_MODEL
-from transformer_lib.data.corpora import cache_folder
-from transformer_lib.notebook.session import figure
-print(t.__file__, len(t.load_corpus()["train"]), cache_folder(), len(figure("transformer").data))
-print(SHIPPED_MODEL, t.Translator.load()("Ein Hund läuft."), sep="\\n")
-found = t.Translator.load().translate(["Ein Hund läuft."], attention=True)[0]
-print(len(t.AttentionViewer.of_translation(found)._repr_html_()))
-"""
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "TRANSFORMER_LIB_DATA": ""}
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-    )
-    (path, size, cache, figure), model, translation, (viewer,) = (line.split() for line in result.stdout.splitlines())
-    assert model[0].startswith(str(tmp_path)) and "dog" in translation
-    assert path.startswith(str(tmp_path))
-    assert size == "8000"
-    assert not cache.startswith((str(tmp_path), str(PACKAGE.parent)))  # the user's own cache, not site-packages
-    assert int(figure) > 1000 and int(viewer) > 1000
-
-
-@pytest.mark.parametrize(("torch", "numpy"), [("2.6.0+cu124", "2.0.2"), ("2.5.1+cu121", "1.26.4")])
-def test_installing_leaves_torch_and_numpy_alone(wheel, tmp_path, torch, numpy):
-    """Ask pip what it would do where other versions are installed than constraints.txt names, as in Colab."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "colab")], check=True)
-    python = tmp_path / "colab" / ("Scripts" if os.name == "nt" else "bin") / "python"
-    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    site = Path(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip())
-    for name, version in (("torch", torch), ("numpy", numpy)):  # all that pip looks at of an installed package
-        info = site / f"{name}-{version}.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        (info / "INSTALLER").write_text("pip")
-        (info / "RECORD").write_text("")
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--dry-run", "--quiet"]
-    report = tmp_path / "report.json"
-    result = subprocess.run([*pip, "--report", str(report), str(wheel)], capture_output=True, text=True)
-    if "connection" in result.stderr.lower() and result.returncode:
-        pytest.skip("the package index cannot be reached")
-    assert result.returncode == 0, result.stderr
-    installed = {package["metadata"]["name"].lower() for package in json.loads(report.read_text())["install"]}
-    assert {"transformer-lib", "torchtext", "spacy"} <= installed
-    assert not installed & {"torch", "numpy"}

@@ -14,7 +14,7 @@ RECIPES_OF_THE_PAGE = {
     heading: re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S)
     for heading, text in re.findall(r"^### (.+)\n((?:(?!^##).*\n)*)", PAGE, re.M)
 }
-EXTRAS = {"tokenizers", "ctranslate2", "onnxruntime", "onnx", "onnxscript", "huggingface_hub"}
+EXTRAS = {"datasets", "tokenizers", "ctranslate2", "onnxruntime", "onnx", "onnxscript", "huggingface_hub"}
 
 
 @pytest.mark.parametrize("heading", RECIPES_OF_THE_PAGE)
@@ -22,7 +22,7 @@ def test_a_recipe_runs_and_prints_what_the_page_says(heading, tmp_path, monkeypa
     fences = RECIPES_OF_THE_PAGE[heading]
     assert fences, f"{heading} has no code"
     for package in EXTRAS & set(re.findall(r"^\s*(?:import|from) (\w+)", "".join(code for _, code in fences), re.M)):
-        pytest.importorskip(package, reason=f"{package} is not installed: pip install '.[export]'")
+        pytest.importorskip(package, reason=f"{package} is not installed: pip install {package}")
     monkeypatch.chdir(tmp_path)
     complete = Corpus.__getitem__
     monkeypatch.setattr(Corpus, "__getitem__", lambda self, split: complete(self, split)[:100])  # to end in seconds
