@@ -8,7 +8,6 @@ Both search greedily, in turn, on the same sentences, on one thread each, in bat
 """
 
 import argparse
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -93,12 +92,12 @@ def main() -> None:
             texts[name] = way()
             seconds[name].append(time.perf_counter() - started)
     same = sum(a == b for a, b in zip(*texts.values(), strict=True))
-    for name in ways:
-        median, low, high = statistics.median(seconds[name]), min(seconds[name]), max(seconds[name])
-        print(f"{name:14}{median:8.2f} s ({low:.2f}–{high:.2f})")
+    rows = [{"way": name, **spread(values)} for name, values in seconds.items()]
+    for row in rows:
+        print("{way:14}{seconds:8.2f} s ({seconds_min:.2f}–{seconds_max:.2f})".format(**row))
     print(f"same text: {same:,} of {len(sentences):,}; largest difference of logits when exported: {difference:.1e}")
     result = {"sentences": len(sentences), "same_text": same, "difference": difference, "batch_size": args.batch_size}
-    result["ways"] = [{"way": name, **spread(values)} for name, values in seconds.items()]
+    result["ways"] = rows
     write(args.output, {**machine(torch.device("cpu")), "onnxruntime": onnxruntime.__version__, **result})
 
 

@@ -8,14 +8,13 @@ Both train the ``tutorial`` model for a few steps on the same batches of Multi30
 import argparse
 import copy
 import itertools
-import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from contenders import machine, synchronize, write
+from contenders import machine, write
+from fast import STEPS, measure
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -25,8 +24,6 @@ from transformer_lib.fast.worker import Worker
 from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.loss import sequence_loss
-
-STEPS = 5  # in a turn
 
 
 class Forward(nn.Module):
@@ -75,22 +72,13 @@ def main() -> None:
     batches = list(itertools.islice(BucketBatches(dataset, 64, train=True, device=device), 50))
     with distributed.process_group(device):
         ways = [steps(copy.deepcopy(model), batches, theirs) for theirs in (False, True)]
-        seconds: tuple[list[float], list[float]] = ([], [])
-        for number in range(options.rounds + 1):
-            for which in (0, 1) if number % 2 else (1, 0):
-                synchronize(device)
-                started = time.perf_counter()
-                ways[which]()
-                synchronize(device)
-                if number:  # the first round warms up
-                    seconds[which].append(time.perf_counter() - started)
+        measured = measure((ways[0], ways[1]), options.rounds, device)
         processes = dist.get_world_size()
-    ratios = [theirs / ours for ours, theirs in zip(*seconds, strict=True)]
     result = {
-        "ours": statistics.median(seconds[0]) / STEPS,
-        "DistributedDataParallel": statistics.median(seconds[1]) / STEPS,
-        "ratio": statistics.median(ratios),
-        "range": [min(ratios), max(ratios)],
+        "ours": measured["on"] / STEPS,
+        "DistributedDataParallel": measured["off"] / STEPS,
+        "ratio": measured["gain"],
+        "range": measured["range"],
     }
     if distributed.is_first():
         print(f"{processes} processes, seconds a step: {result}")

@@ -59,8 +59,8 @@ def fit(
         recipe: how to train.
         output: folder to write to; by default, nothing is written.
         resume: continue what ``output`` holds. ``recipe.epochs`` may have grown, unless the schedule is ``"linear"``.
-        notes: anything to save with the model, such as the corpus's name. When fine-tuning, pass the notes that the
-            model came with, and it keeps its search settings.
+        notes: anything to save with the model, such as the corpus's name. When fine-tuning, pass on the ``search`` of
+            the notes that the model came with, and it keeps its search settings.
         tokenizers: to be saved with the model; by default, those of ``train_set``, if it has any.
         progress: show progress bars; by default, on a terminal and in a notebook.
         on_epoch: called with the history after each epoch, in every process.
