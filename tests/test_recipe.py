@@ -37,3 +37,15 @@ def test_an_impossible_recipe_says_why(values, message):
 
 def test_every_preset_has_its_recipe():
     assert set(RECIPES) == set(PRESETS)
+
+
+def test_the_tutorials_own_preset_is_trained_as_they_do():
+    """Batches of 128, Adam at a constant 5e-4, gradients clipped at 1, 10 epochs, and none of what came later."""
+    theirs = Recipe(
+        epochs=10, batch_size=128, optimizer="adamw", learning_rate=5e-4, weight_decay=0.0, max_grad_norm=1.0
+    )
+    assert RECIPES["tutorial_original"] == theirs
+    extras = ("max_tokens", "warmup_steps", "label_smoothing", "rdrop_weight", "ema_decay", "subwords")
+    assert not any(getattr(theirs, name) for name in extras)
+    assert (theirs.schedule, theirs.precision, theirs.beam_size) == ("constant", "float32", 1)
+    assert PRESETS["tutorial_original"] == PRESETS["tutorial"]

@@ -9,7 +9,7 @@ import torch
 from test_notebooks import NOTEBOOKS, load_script
 
 from transformer_lib import MultiHeadAttention
-from transformer_lib.notebook.session import figure, show_source, start, start_with_text
+from transformer_lib.notebook.session import figure, results, show_source, start, start_with_text
 
 listings = load_script("listings")
 
@@ -119,3 +119,9 @@ def test_a_figure_that_is_not_there_says_which_are():
     assert figure("masks").data.startswith("<svg")
     with pytest.raises(ValueError, match="name is 'mask', expected one of decoder_layer, encoder_layer, masks"):
         figure("mask")
+
+
+def test_what_benchmarks_measured_comes_with_the_series():
+    assert results("training")["contenders"]
+    with pytest.raises(ValueError, match=r"name is 'trainings', expected one of curves, .*training"):
+        results("trainings")

@@ -33,22 +33,24 @@ def test_the_wheel_carries_the_sample_corpus_the_figures_the_viewer_and_the_mode
 import transformer_lib as t
 from transformer_lib.checkpoint import SHIPPED_MODEL
 from transformer_lib.data.corpora import cache_folder
-from transformer_lib.notebook.session import figure
+from transformer_lib.notebook.session import figure, results
 print(t.__file__, len(t.load_corpus()["train"]), cache_folder(), len(figure("transformer").data))
 print(SHIPPED_MODEL, t.Translator.load()("Ein Hund läuft."), sep="\\n")
 found = t.Translator.load().translate(["Ein Hund läuft."], attention=True)[0]
-print(len(t.AttentionViewer.of_translation(found)._repr_html_()))
+print(len(t.AttentionViewer.of_translation(found)._repr_html_()), len(results("training")["contenders"]))
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "TRANSFORMER_LIB_DATA": ""}
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
-    (path, size, cache, figure), model, translation, (viewer,) = (line.split() for line in result.stdout.splitlines())
+    (path, size, cache, figure), model, translation, (viewer, rows) = (
+        line.split() for line in result.stdout.splitlines()
+    )
     assert model[0].startswith(str(tmp_path)) and "dog" in translation
     assert path.startswith(str(tmp_path))
     assert size == "8000"
     assert not cache.startswith((str(tmp_path), str(PACKAGE.parent)))  # the user's own cache, not site-packages
-    assert int(figure) > 1000 and int(viewer) > 1000
+    assert int(figure) > 1000 and int(viewer) > 1000 and int(rows) > 2
 
 
 @pytest.mark.parametrize(("torch", "numpy"), [("2.6.0+cu124", "2.0.2"), ("2.5.1+cu121", "1.26.4")])

@@ -91,8 +91,8 @@ class MultiHeadAttention(nn.Module):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, need_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Compute attention in all heads at once; every tensor is ``[batch, heads, seq_len, d_k]``."""
-        if k.shape != v.shape:
+        """Compute attention in all heads at once; q and k are ``[…, seq_len, d_k]``, v may have another last size."""
+        if k.shape[:-1] != v.shape[:-1]:
             raise ValueError(f"key has shape {list(k.shape)} but value {list(v.shape)} in heads, expected the same")
         dropout = self.dropout if self.training else 0.0
         if need_weights:

@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import json
 import os
 import tempfile
 import textwrap
@@ -18,9 +19,7 @@ from transformer_lib.language_model.texts import load_text
 from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
 
-_FIGURES = Path(__file__).parent / "figures"  # in a wheel; in the repository, they lie in assets/
-if not _FIGURES.is_dir():
-    _FIGURES = Path(__file__).parent.parent.parent / "assets" / "figures"
+_FOLDERS = {"figures": "assets/figures", "results": "benchmarks/results"}  # in the repository; in a wheel, beside this
 
 
 @dataclass(frozen=True)
@@ -80,11 +79,28 @@ def figure(name: str) -> SVG:
     Raises:
         ValueError: there is none of that name.
     """
-    path = _FIGURES / f"{name}.svg"
+    return SVG(_read("figures", name, "svg"))
+
+
+def results(name: str) -> Any:
+    """Return what a benchmark has measured, on a machine that it names; see ``benchmarks/results``.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    return json.loads(_read("results", name, "json"))
+
+
+def _read(kind: str, name: str, suffix: str) -> str:
+    """Read a file that comes with the series."""
+    folder = Path(__file__).parent / kind
+    if not folder.is_dir():
+        folder = Path(__file__).parents[2] / _FOLDERS[kind]
+    path = folder / f"{name}.{suffix}"
     if not path.is_file():
-        names = sorted(path.stem for path in _FIGURES.glob("*.svg"))
+        names = sorted(path.stem for path in folder.glob(f"*.{suffix}"))
         raise ValueError(f"name is {name!r}, expected one of {', '.join(names)}")
-    return SVG(path.read_text(encoding="utf-8"))
+    return path.read_text(encoding="utf-8")
 
 
 def _start(load: Callable[[str], Any], names: list[str], recipes: dict[str, Recipe]) -> Session:

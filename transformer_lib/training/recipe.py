@@ -110,6 +110,7 @@ _MULTI30K = Recipe(
 _PAPER = {"warmup_steps": 4000, "schedule": "inverse_sqrt", "betas": (0.9, 0.98), "label_smoothing": 0.1}
 
 RECIPES = {
+    "tutorial_original": Recipe(),
     # sentences of similar length share a batch, so batches differ: small ones, and an average, even that out
     "tutorial": Recipe(batch_size=64, learning_rate=6e-4, warmup_steps=200, label_smoothing=0.1, ema_decay=0.998),
     "small": Recipe(

@@ -1,0 +1,78 @@
+"""The experiments of ``benchmarks/recipes.py``: their rows, and the two things that the library itself has not."""
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from transformer_lib.checkpoint import load_model, save_model
+from transformer_lib.inference.kv_cache import CachedDecoder, can_cache
+from transformer_lib.training.recipe import RECIPES
+
+PATH = Path(__file__).parents[2] / "benchmarks" / "recipes.py"
+spec = importlib.util.spec_from_file_location("recipes", PATH)
+recipes = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(recipes)
+
+
+@pytest.mark.parametrize("name", recipes.ROWS)
+def test_every_row_is_possible_and_changes_what_it_says(name):
+    row = recipes.ROWS[name]
+    plain = recipes.NarrowConfig.preset(row.preset, 10, 10)
+    config = recipes.NarrowConfig.preset(row.preset, 10, 10, **row.config)
+    recipe = replace(RECIPES[row.preset], **row.recipe)
+    assert all(getattr(config, field) != getattr(plain, field) for field in row.config)
+    assert all(getattr(recipe, field) != getattr(RECIPES[row.preset], field) for field in row.recipe)
+
+
+def test_no_two_rows_are_the_same_experiment():
+    rows = list(recipes.ROWS.values())
+    assert all(rows.count(row) == 1 for row in rows)
+
+
+def test_the_last_checkpoints_are_averaged_and_until_then_the_model_itself_is_kept():
+    model = nn.Linear(1, 1, bias=False)
+    average = recipes.LastCheckpoints(model, 0.5, at=[4, 6, 8])
+    seen = []
+    for step in range(1, 9):
+        nn.init.constant_(model.weight, step)
+        average.update_parameters(model)
+        seen.append(average.module.weight.item())
+    assert seen == pytest.approx([1, 2, 3, 4, 4, (4 + 6) / 2, (4 + 6) / 2, (4 + 6 + 8) / 3])
+
+
+@pytest.fixture
+def narrow():
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "num_heads": 2, "d_ff": 8, "num_layers": 1, "dropout": 0.0, "d_k": 3}
+    return recipes.NarrowTransformer(recipes.NarrowConfig(9, 9, **sizes)).eval()
+
+
+def test_only_queries_and_keys_are_narrower(narrow):
+    wide = recipes.Transformer(recipes.TransformerConfig(9, 9, d_model=16, num_heads=2, d_ff=8, num_layers=1))
+    # three attentions, in each two projections, from 16 to 2 · 3 instead of 16 to 16, with their biases
+    assert wide.num_parameters() - narrow.num_parameters() == 3 * 2 * (16 + 1) * (16 - 2 * 3)
+
+
+def test_narrow_heads_compute_attention_with_their_own_scale(narrow):
+    attention, x = narrow.encoder.layers[0].self_attn, torch.randn(2, 5, 16)
+    q, k, v = (attention.split_heads(project(x)) for project in (attention.q_proj, attention.k_proj, attention.v_proj))
+    assert q.shape[-1] == k.shape[-1] == 3 and v.shape[-1] == 8
+    expected = attention.out_proj(attention.join_heads((q @ k.mT / 3**0.5).softmax(-1) @ v))
+    assert_close(attention(x, x, x)[0], expected)
+    assert_close(attention(x, x, x, need_weights=True)[0], expected)
+
+
+def test_narrow_heads_are_saved_and_searched_with(narrow, tmp_path):
+    save_model(tmp_path / "narrow.safetensors", narrow, {}, {})
+    loaded = load_model(tmp_path / "narrow.safetensors", recipes.NarrowTransformer).model
+    src, tgt = torch.randint(4, 9, (2, 4)), torch.randint(4, 9, (2, 5))
+    memory, mask = loaded.encode(src)
+    assert can_cache(loaded)
+    cached = CachedDecoder(loaded, memory, mask)
+    steps = torch.cat([cached.step(tgt[:, i : i + 1]) for i in range(5)], dim=1)
+    assert_close(steps, narrow.decode(tgt, *narrow.encode(src)))
