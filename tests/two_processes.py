@@ -1,9 +1,11 @@
-"""What each of two processes does in ``test_distributed.py``; it leaves what it finds in the folder given to it."""
+"""Two processes, and what each does in ``test_distributed.py``: it leaves what it finds in the folder given to it."""
 
+import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import pytest
 import torch
 from conftest import PAIRS
 
@@ -20,6 +22,14 @@ from transformer_lib.training.trainer import fit
 # Muon, where PyTorch has it
 OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adamw"
 RECIPE = Recipe(epochs=2, batch_size=5, learning_rate=2e-3, warmup_steps=2, optimizer=OPTIMIZER)
+
+
+def torchrun(*arguments):
+    """Run two processes to their end."""
+    if sys.platform == "win32":
+        pytest.skip("torchrun cannot start on Windows: pytorch/pytorch#178600")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *arguments]
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300)
 
 
 def make_data():
