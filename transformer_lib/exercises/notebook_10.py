@@ -94,7 +94,7 @@ def no_blind_queries(my_safe_mask: Callable[[Tensor], Tensor]) -> str:
         attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
         x = torch.randn(3, 5, 8)
         expect(not attention(x, x, x, attn_mask=torch_mask)[0].isnan().any(), "there is nan in PyTorch's output.")
-    return "what those queries collect is never read, since they are padding. It only must not be nan."
+    return "where such a query is padding, nobody reads what it collects. It only must not be nan."
 
 
 @exercise("10.4")
@@ -151,7 +151,7 @@ def does_it_mix(my_mixes_sentences: Callable[[nn.Module, Tensor], bool]) -> str:
                 + (
                     "Change one sentence after the other, each time another one."
                     if right
-                    else "A sentence's own output may move, and outputs may differ between sentences."
+                    else "Keep the batch as it is, and change one sentence at a time; its own output may move."
                 ),
             )
     return "run it on every model that you take over. No shape and no error would tell."
@@ -163,7 +163,7 @@ def conversion_by_hand(my_from_torch: Callable[[nn.TransformerEncoderLayer], Enc
     torch.manual_seed(0)
     for d_model, heads, d_ff, norm_first in ((16, 4, 24, False), (8, 2, 8, True)):
         theirs = nn.TransformerEncoderLayer(
-            d_model, heads, d_ff, dropout=0.0, norm_first=norm_first, batch_first=True
+            d_model, heads, d_ff, dropout=0.2, norm_first=norm_first, batch_first=True
         ).eval()
         for parameter in theirs.parameters():
             nn.init.normal_(parameter, std=0.5)
@@ -192,6 +192,16 @@ def _compare(convert: Callable[..., Any], theirs: nn.TransformerEncoderLayer, x:
         ours.norm_first == norm_first,
         "one is post-LN and the other pre-LN: `theirs.norm_first` says which.",
     )
+    for mine, place, argument in (
+        (ours.dropout.p, "after the sub-layers", "dropout"),
+        (ours.self_attn.dropout, "on attention weights", "inner_dropout"),
+        (ours.feed_forward.dropout.p, "inside the feed-forward network", "inner_dropout"),
+    ):
+        expect(
+            mine == theirs.dropout1.p,
+            f"the dropout {place} is {mine}, PyTorch's is {theirs.dropout1.p} everywhere: give `{argument}`, "
+            "`theirs.dropout1.p`. It shows only in training.",
+        )
     attention, names = theirs.self_attn, {"q_proj": "query", "k_proj": "key", "v_proj": "value"}
     for kind, packed in (("weight", attention.in_proj_weight), ("bias", attention.in_proj_bias)):
         parts = dict(zip(names, packed.split(d_model), strict=True))

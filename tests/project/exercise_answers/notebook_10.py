@@ -53,11 +53,24 @@ def asks(module, x):
     return not all(getattr(part, "batch_first", True) for part in module.modules())
 
 
-def converted(order=("q_proj", "k_proj", "v_proj"), norms=("norm1", "norm2"), sizes=None, share=False, biases=True):
+def alone(module, x):
+    apart = torch.cat([module(one[None]) for one in x])
+    return not torch.allclose(apart, module(x), atol=1e-5)
+
+
+def converted(
+    order=("q_proj", "k_proj", "v_proj"),
+    norms=("norm1", "norm2"),
+    sizes=None,
+    share=False,
+    biases=True,
+    dropouts=("dropout", "inner_dropout"),
+):
     def convert(theirs):
         attention, d_model = theirs.self_attn, theirs.self_attn.embed_dim
         arguments = sizes or (d_model, attention.num_heads, theirs.linear1.out_features)
-        ours = EncoderLayer(*arguments, 0.0, 0.0, norm_first=sizes is None and theirs.norm_first)
+        dropout = dict.fromkeys(dropouts, theirs.dropout1.p)
+        ours = EncoderLayer(*arguments, **dropout, norm_first=sizes is None and theirs.norm_first)
         parts = {
             "self_attn.out_proj": attention.out_proj,
             "norm1": getattr(theirs, norms[0]),
@@ -76,6 +89,12 @@ def converted(order=("q_proj", "k_proj", "v_proj"), norms=("norm1", "norm2"), si
         return ours
 
     return convert
+
+
+def with_attention_dropout_only(theirs):
+    ours = converted(dropouts=("dropout",))(theirs)
+    ours.self_attn.dropout = theirs.self_attn.dropout
+    return ours
 
 
 def by_gradients(module, x):
@@ -152,6 +171,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
     ],
     "10.4": [
         (any_moves, "own output may move"),
+        (alone, "Keep the batch as it is"),
         (asks, "each time another one"),
         (lambda module, x: mixes(module, x, sentences=[0]), "each time another one"),
         (lambda module, x: mixes(module, x, keep=False), "clone it first"),
@@ -169,6 +189,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (converted(sizes=(16, 8, 24)), "8 heads"),
         (lambda theirs: EncoderLayer(theirs.self_attn.embed_dim, theirs.self_attn.num_heads, 32), "another size"),
         (converted(share=True), "share their weights"),
+        (converted(dropouts=()), "after the sub-layers is 0.1, PyTorch's is 0.2"),
+        (converted(dropouts=("dropout",)), "on attention weights is 0.1, PyTorch's is 0.2"),
+        (with_attention_dropout_only, "inside the feed-forward network is 0.1"),
         (lambda theirs: theirs, "an EncoderLayer of this library"),
         (nn.Identity(), "an EncoderLayer of this library"),
         (with_biases_mixed, "the bias of q_proj is that of the key"),
