@@ -170,7 +170,7 @@ def test_entries_lead_to_where_readers_write_or_see_them_and_notebooks_to_entrie
         if re.match(r"\.\./notebooks/\w+\.html#.", link)
     ]
     showing = {path.stem for path in NOTEBOOKS if "show_source(" in path.read_text(encoding="utf-8")}
-    assert len(showing) > 3
+    assert showing
     writing = {"02_attention", "03_masks", "04_the_transformer"}
     assert {Path(urlsplit(link).path).stem for link in explained} == showing | writing
     for module, place in {
