@@ -637,6 +637,23 @@ def test_the_real_files_come_through_the_download(server, cache):
     assert len(part["train"]) == round(0.9 * len(text["valid"]))
 
 
+def test_a_novel_comes_with_the_library():
+    text = load_text("pride-and-prejudice")
+    assert (text.language, text.splits, text.path) == ("en", ("train", "valid", "test"), "")
+    lines = [line for split in text.splits for line in text[split]]
+    assert lines[:2] == [
+        "Chapter 1",
+        "It is a truth universally acknowledged, that a single man in possession of a good fortune, must be in want of "
+        "a wife.",
+    ]
+    assert lines[-1].endswith("had been the means of uniting them.")
+    assert [line for line in lines if line.startswith("Chapter ")] == [f"Chapter {i}" for i in range(1, 62)]
+    assert len("\n".join(lines).encode()) < 800_000 and all(lines)
+    assert [round(len(text[split]) / len(lines), 2) for split in text.splits] == [0.9, 0.05, 0.05]
+    with pytest.raises(CorpusError, match="language is 'de', but text 'pride-and-prejudice' is in English"):
+        load_text("pride-and-prejudice", "de")
+
+
 def test_one_side_of_a_parallel_corpus_is_a_text():
     text = load_text("sample")
     assert (text.language, text.splits) == ("en", ("train", "val", "test"))
@@ -653,6 +670,7 @@ def test_corpora_and_texts_can_be_pickled(tmp_path):
         load_corpus("sample", "en", "de"),
         load_corpus(numbered(20)),
         load_text("sample", "de"),
+        load_text("pride-and-prejudice"),
         load_text(novel, "en"),
     ):
         again = pickle.loads(pickle.dumps(one))

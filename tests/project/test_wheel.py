@@ -35,6 +35,7 @@ from transformer_lib.checkpoint import SHIPPED_MODEL
 from transformer_lib.data.corpora import cache_folder
 from transformer_lib.notebook.session import figure, results
 print(t.__file__, len(t.load_corpus()["train"]), cache_folder(), len(figure("transformer").data))
+print(len(t.load_text("pride-and-prejudice")["train"]))
 print(SHIPPED_MODEL, t.Translator.load()("Ein Hund läuft."), sep="\\n")
 found = t.Translator.load().translate(["Ein Hund läuft."], attention=True)[0]
 print(len(t.AttentionViewer.of_translation(found)._repr_html_()), len(results("training")["contenders"]))
@@ -43,12 +44,12 @@ print(len(t.AttentionViewer.of_translation(found)._repr_html_()), len(results("t
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
-    (path, size, cache, figure), model, translation, (viewer, rows) = (
+    (path, size, cache, figure), novel, model, translation, (viewer, rows) = (
         line.split() for line in result.stdout.splitlines()
     )
     assert model[0].startswith(str(tmp_path)) and "dog" in translation
     assert path.startswith(str(tmp_path))
-    assert size == "8000"
+    assert size == "8000" and novel == ["1906"]
     assert not cache.startswith((str(tmp_path), str(PACKAGE.parent)))  # the user's own cache, not site-packages
     assert int(figure) > 1000 and int(viewer) > 1000 and int(rows) > 2
 

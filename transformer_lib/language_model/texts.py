@@ -1,4 +1,4 @@
-"""Where running text comes from: WikiText-2, one side of a parallel corpus, or files of your own."""
+"""Where running text comes from: a novel, WikiText-2, one side of a parallel corpus, or files of your own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,9 @@ from pathlib import Path
 from transformer_lib.data.corpora import CORPORA, CorpusError, fetch, load_corpus, read_text
 from transformer_lib.data.download import WIKITEXT2_CHECKSUMS, WIKITEXT2_URL
 
-TEXTS = ("wikitext-2", "wikitext-2-valid", *CORPORA)
+TEXTS = ("wikitext-2", "wikitext-2-valid", "pride-and-prejudice", *CORPORA)
+_PACKAGE = Path(__file__).parents[1]
+_FOLDERS = (_PACKAGE / "data" / "texts", _PACKAGE.parent / "data" / "texts")  # in a wheel; in the repository
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
             - ``"wikitext-2"``: articles from Wikipedia.
             - ``"wikitext-2-valid"``: trains on the first nine tenths of its file ``valid.txt`` and validates on the
               rest; the training file is ten times as large.
+            - ``"pride-and-prejudice"``: Jane Austen's novel, which comes with the library: a paragraph a line, nine
+              tenths to train on, a twentieth to validate, a twentieth to test.
             - ``"sample"``, ``"multi30k"``: one side of the parallel corpus, English unless ``language`` says ``"de"``.
             - a text file: its first eight tenths to train on, a tenth to validate, a tenth to test.
             - a folder with ``train.txt``, ``valid.txt`` and, if you have them, ``test….txt``.
@@ -72,6 +76,12 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
             return _read_part(located, split, *parts.get(split, (0.0, 1.0)))
 
         return Text(name, None, ("train", "valid", "test"), read)
+    if name == "pride-and-prejudice":
+        if language not in (None, "en"):
+            raise CorpusError(f"language is {language!r}, but text {name!r} is in English")
+        shares = {"train": (0.0, 0.9), "valid": (0.9, 0.95), "test": (0.95, 1.0)}
+        novel = next((folder for folder in _FOLDERS if folder.is_dir()), _FOLDERS[0]) / f"{name}.txt"
+        return Text(name, "en", tuple(shares), lambda split: _read_part(novel, split, *shares[split]))
     if name in CORPORA:
         side, corpus = language or "en", load_corpus(name)
         if side not in (corpus.src, corpus.tgt):
