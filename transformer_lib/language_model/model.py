@@ -52,7 +52,7 @@ class TransformerLanguageModel(nn.Module):
     """Embeddings and positions, ``nn.TransformerEncoder`` under a causal mask, and a linear layer on top.
 
     ``nn.TransformerEncoder`` copies one layer, so that all its layers start with the same weights. With the same seed,
-    ``own_encoder`` gives the same model: its layers are converted, weights and all. Notebook 11, section 3.
+    ``own_encoder`` gives the same model: its layers are converted, weights and all. Notebook 11, section 1.
     """
 
     config_class = LanguageModelConfig
@@ -127,7 +127,7 @@ class TransformerLanguageModel(nn.Module):
     ) -> Tensor:
         """Continue a text one token at a time, each drawn from the model's distribution; dropout is off.
 
-        The model sees the last ``max_len`` tokens so far. Notebook 11, section 4.
+        The model sees the last ``max_len`` tokens so far. Notebook 11, section 3.
 
         Args:
             prompt: what the text begins with, ``[batch, prompt_len]``.
