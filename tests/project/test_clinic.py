@@ -15,6 +15,7 @@ from transformer_lib.data.corpora import load_corpus
 from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.exercises import notebook_15
 from transformer_lib.exercises.notebook_15 import FAULTS, Patient
+from transformer_lib.inference.search import beam_search
 from transformer_lib.model.masks import padding_mask
 from transformer_lib.model.transformer import Transformer
 
@@ -121,11 +122,17 @@ def test_the_healthy_one_passes_every_test(clinic):
         ("mask upside down", "source_test", 0),
         ("mask upside down", "source_test", 1),
         ("positions along the batch", "source_test", 0),
+        ("heads without transpose", "padding_test", 0),
+        ("heads without transpose", "padding_test", 1),
     ],
 )
 def test_two_readings_of_one_test_tell_faults_apart(clinic, fault, test, place):
     healthy, patient = (reading(clinic, test, number)[place] for number in (0, NUMBER[fault]))
     assert (abs(healthy) < 1e-5) != (abs(patient) < 1e-5), (healthy, patient)
+
+
+def test_two_layers_pass_a_leak_of_one_position_on_by_two(clinic):
+    assert clinic.future_test(clinic.patients[NUMBER["leak"]]) == "·····xxx"
 
 
 class _NoCausalMask(Transformer):
@@ -151,6 +158,23 @@ def test_faults_that_no_patient_has_look_as_the_list_says(clinic):
     by_order, by_neighbour = map(abs, clinic.source_test(without["positions"]))
     assert by_order < 1e-5 < by_neighbour
     assert clinic.company_test(without["positions"]) < 1e-4
+
+
+def test_a_third_of_a_rate_that_is_too_high_learns_the_batch(clinic):
+    assert clinic.overfit_test(clinic.patients[0], lr=2e-2) > 0.1 > clinic.overfit_test(clinic.patients[0], lr=2e-2 / 3)
+
+
+def test_a_beam_without_length_penalty_makes_no_search_error_and_nothing_longer_than_with_one(clinic):
+    lengths = []
+    for penalty in (0.0, 0.6):
+        patient = Patient(0, clinic.german, clinic.english)
+        patient.model = clinic.patients[0].model
+        patient._search = lambda *args, penalty=penalty, **options: [
+            found[0] for found in beam_search(*args, length_penalty=penalty, **options)
+        ]
+        lengths.append(clinic.length_test(patient))
+        assert penalty or clinic.search_test(patient) == 0
+    assert lengths[0] <= lengths[1]
 
 
 @pytest.mark.parametrize("number", notebook_15._CASES)

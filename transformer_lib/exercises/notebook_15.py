@@ -32,7 +32,7 @@ FAULTS = {
     "positions along the batch": "what is added depends on the sentence's row in the batch, not on the word's place",
     "heads without transpose": "the heads cut up the sequence, not the vectors",
     "one norm": "all sub-layers of a layer share one LayerNorm",
-    "no root of d_model": "the tied table starts at N(0, 1) instead of being multiplied by √d_model",
+    "no root of d_model": "the tied table starts at N(0, 1), and is not multiplied by √d_model",
     "learning rate": "it is ten times too high",
     "no eval": "dropout is on while the model translates",
     "no length penalty": "beam search compares sums of log-probabilities",
@@ -44,16 +44,20 @@ _SIGNS = {
     "no causal mask": "every answer, even the first, would feel the last word",
     "no shift": "what is wanted would begin with <sos>",
     "padding in the loss": "more padding on the target's side would change the loss, on the source's side it would not",
-    "no source mask": "more padding on the source's side would change the loss, on the target's side it would not",
-    "mask upside down": "a neighbour's source, or the words in another order, would make no difference at all",
-    "no positions": "the order of the source's words would make no difference, and a sentence's neighbours none either",
+    "no source mask": "more padding on the source's side would change the loss, on the target's side it would not, "
+    "and a neighbour's source would",
+    "mask upside down": "neither a neighbour's source nor another order would change the loss, "
+    "but more padding on the source's side would",
+    "no positions": "the order of the source's words would make no difference, a neighbour's source would, "
+    "and company none",
     "positions along the batch": "a sentence would get other answers alone than in company",
     "heads without transpose": "more padding on either side would change the loss, without any padding in the loss",
     "one norm": "there would be fewer parameters than the formula says",
-    "no root of d_model": "the loss of the untrained model would be far from ln V",
-    "learning rate": "the untrained model would be in order, and the loss would then rise or stay high",
+    "no root of d_model": "the loss of the untrained model would be far above ln V",
+    "learning rate": "the untrained model would be in order, and with a third of the rate it would learn",
     "no eval": "the same sentence would be translated differently the next time",
-    "no length penalty": "no translation would be less probable to the model than the greedy one",
+    "no length penalty": "no translation would be less probable to the model than the greedy one, "
+    "and some would be shorter",
     "hasty beam": "some translations would be less probable to the model than the greedy ones, the same each time",
 }
 
@@ -72,8 +76,8 @@ class Patient:
 
     def __init__(self, number: int, src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer, **changes: Any):
         self.number, self.tokenizers = number, (src_tokenizer, tgt_tokenizer)
-        self.uncounted_id, self.eval_first = tgt_tokenizer.pad_id, True
-        self.search: Callable[..., list[Hypothesis]] = greedy_search
+        self._uncounted_id, self._eval_first = tgt_tokenizer.pad_id, True
+        self._search: Callable[..., list[Hypothesis]] = greedy_search
         size = len(tgt_tokenizer.vocab)
         seed_everything(1)
         self.model = Transformer(TransformerConfig.preset("small", size, size, tie_embeddings=True, **changes))
@@ -83,17 +87,17 @@ class Patient:
     def loss(self, src: Tensor, tgt: Tensor) -> Tensor:
         """Return the mean loss per target token, in nats, for ids ``[batch, src_len]`` and ``[batch, tgt_len]``."""
         logits, wanted = self.model.logits_and_targets(src, tgt)
-        return sequence_loss(logits, wanted, self.uncounted_id)
+        return sequence_loss(logits, wanted, self._uncounted_id)
 
     def translate(self, sentences: list[str]) -> list[str]:
         """Translate sentences, 32 at a time, with 30 tokens at most."""
         src_tokenizer, tgt_tokenizer = self.tokenizers
-        self.model.train(not self.eval_first)  # training has left it in training mode
+        self.model.train(not self._eval_first)  # training has left it in training mode
         device, found = next(self.model.parameters()).device, []
         for start in range(0, len(sentences), 32):
             ids = [torch.tensor(src_tokenizer.encode(sentence)) for sentence in sentences[start : start + 32]]
             src = pad_sequence(ids, batch_first=True, padding_value=src_tokenizer.pad_id).to(device)
-            found += self.search(
+            found += self._search(
                 self.model, src, tgt_tokenizer.sos_id, tgt_tokenizer.eos_id, max_len=30, use_cache=False
             )
         return [tgt_tokenizer.join(tgt_tokenizer.decode(hypothesis.ids)) for hypothesis in found]
@@ -103,8 +107,9 @@ class Patient:
 
 
 def _disguised(faulty: type) -> type:
-    """Give a class its parent's name, which is what ``print(model)`` shows."""
-    faulty.__name__ = faulty.__bases__[0].__name__
+    """Give a class its parent's names, which is what ``print(model)`` and ``type(model)`` show."""
+    base = faulty.__bases__[0]
+    faulty.__name__, faulty.__qualname__, faulty.__module__ = base.__name__, base.__qualname__, base.__module__
     return faulty
 
 
@@ -155,7 +160,7 @@ def _no_shift(patient: Patient) -> None:
 
 
 def _padding_in_the_loss(patient: Patient) -> None:
-    patient.uncounted_id = -100
+    patient._uncounted_id = -100
 
 
 def _mask_upside_down(patient: Patient) -> None:
@@ -187,11 +192,11 @@ def _no_root_of_d_model(patient: Patient) -> None:
 
 
 def _no_eval(patient: Patient) -> None:
-    patient.eval_first = False
+    patient._eval_first = False
 
 
 def _hasty_beam(patient: Patient) -> None:
-    patient.search = _first_that_ends
+    patient._search = _first_that_ends
 
 
 @torch.inference_mode()
@@ -238,8 +243,8 @@ _CASES = {
     3: _Case(
         "padding in the loss",
         _padding_in_the_loss,
-        "patient.uncounted_id = -100",
-        "patient.uncounted_id = tgt_tokenizer.pad_id (-100 is PyTorch's default, and no token has it)",
+        "patient._uncounted_id = -100",
+        "patient._uncounted_id = tgt_tokenizer.pad_id (-100 is PyTorch's default, and no token has it)",
     ),
     4: _Case(
         "mask upside down",
@@ -266,7 +271,7 @@ _CASES = {
         "tokens.scale = 1.0",
         "tokens.scale = math.sqrt(d_model), with a table that starts at N(0, 1/d_model)",
     ),
-    9: _Case("no eval", _no_eval, "patient.eval_first = False", "model.eval() before the search"),
+    9: _Case("no eval", _no_eval, "patient._eval_first = False", "model.eval() before the search"),
     10: _Case(
         "hasty beam",
         _hasty_beam,

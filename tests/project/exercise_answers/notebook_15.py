@@ -66,7 +66,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
     ],
     "15.3": [
         (("no source mask", "positions along the batch", "heads without transpose"), "patient 4"),
-        (("mask upside down", "no positions", "heads without transpose"), "a sentence's neighbours"),
+        (("mask upside down", "no positions", "heads without transpose"), "and company none"),
         (("mask upside down", "positions along the batch", "padding in the loss"), "patient 6"),
     ],
     "15.4": [
