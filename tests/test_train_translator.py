@@ -132,7 +132,7 @@ def test_the_same_seed_gives_the_same_translator(corpus):
 
 
 def test_an_unknown_preset_says_which_there_are(corpus):
-    with pytest.raises(ValueError, match="preset is 'huge', expected one of tutorial, small, multi30k_best, multi"):
+    with pytest.raises(ValueError, match="preset is 'huge', expected one of tutorial, tutorial_original, small, "):
         train_translator(corpus, "huge")
 
 

@@ -259,7 +259,7 @@ def test_numbers_of_numpys_become_plain_ones():
 
 
 def test_an_unknown_preset_lists_the_known_ones():
-    with pytest.raises(ValueError, match="preset is 'huge', expected one of tutorial, small, multi30k_best, multi"):
+    with pytest.raises(ValueError, match="preset is 'huge', expected one of tutorial, tutorial_original, small, "):
         TransformerConfig.preset("huge", 10, 10)
 
 
