@@ -220,7 +220,10 @@ def days(my_days: float, my_base_models: float) -> str:
     expect_number(found / right, 1, "days: operations / (8 · 9.5 · 10¹²) are seconds.", 0.01)
     expect(not _near(models, 1.1e21 / 2.3e19), "models: that is big. Base cost 3.3 · 10¹⁸.")
     expect_number(models / (1.1e21 / 3.3e18), 1, "models: 1.1 · 10²¹ over the cost of base, 3.3 · 10¹⁸.", 0.01)
-    return "half a year against twelve hours: this is what the abstract means by a small fraction of the training cost."
+    return (
+        "half a year against twelve hours for base, which is 3 BLEU worse there (38.1 against 41.16). The abstract's "
+        '"small fraction" is about big, after 3.5 days.'
+    )
 
 
 @exercise("09.7")
