@@ -107,7 +107,6 @@ def test_chrf_by_hand():
     assert score.value == pytest.approx(100 * (1 / 2 + 0) / 2) and "nc:6" in score.signature
     assert bleu.chrf(["A"], ["a"]).value == 0
     assert bleu.chrf(["A"], ["a"], lowercase=True).value == pytest.approx(100)
-    assert "nw:2" in bleu.chrf(["a"], ["a"], word_order=2).signature
     with pytest.raises(ValueError, match="hypotheses is empty"):
         bleu.chrf([], [])
 

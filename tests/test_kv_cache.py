@@ -102,6 +102,9 @@ def test_what_a_cache_cannot_know_to_be_exact_is_not_cached():
     model = build()
     model.decoder.layers[1] = OtherLayer(16, 4, 32)
     assert not can_cache(model)
+    model = build()
+    model.tgt_embedding.tokens = nn.Sequential(model.tgt_embedding.tokens, RunningSum())
+    assert not can_cache(model)
 
 
 @torch.no_grad()

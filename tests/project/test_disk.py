@@ -136,7 +136,7 @@ def test_a_best_model_that_is_cut_off_is_named_before_training_goes_on(dataset, 
     ("change", "message"),
     [
         (lambda state: state.pop("optimizer"), "does not hold what this training needs to go on"),
-        (lambda state: state.update(history=5), "has no history: it is not a complete"),
+        (lambda state: state.update(history=5), "does not hold what this training needs to go on"),
         (lambda state: state["history"].update(more=1), "does not hold what this training needs to go on"),
         (lambda state: state["optimizer"]["state"][0].update(exp_avg=torch.zeros(3)), r"exp_avg has shape \[3\]"),
         (lambda state: state["model"].popitem(), "does not hold what this training needs to go on"),

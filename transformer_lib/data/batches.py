@@ -2,8 +2,8 @@
 
 import math
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.data.corpora import Pair
-from transformer_lib.data.pairs import LeftOut, UnusablePair
+from transformer_lib.data.pairs import UnusablePair, report_left_out
 from transformer_lib.data.tokenizers import WordTokenizer
 
 T = TypeVar("T")
@@ -95,18 +95,19 @@ def make_dataset(
     Raises:
         ValueError: a sentence is empty, too long or not text, or with ``log``, most are; the message says which.
     """
-    examples, kept, left_out = [], [], LeftOut()
+    examples, kept = [], []
+    left_out: dict[str, list[tuple[int, object]]] = defaultdict(list)
     for number, pair in enumerate(pairs, start=1):
         try:
             examples.append(_example(number, pair, (src_tokenizer, tgt_tokenizer), max_len or math.inf))
         except UnusablePair as error:
             if log is None:
                 raise
-            left_out.add(error.kind, number, pair)
+            left_out[error.kind].append((number, pair))
         else:
             kept.append(pair)
     if log is not None:
-        left_out.report(len(pairs), log)
+        report_left_out(left_out, len(pairs), log)
     return PairDataset(examples, src_tokenizer, tgt_tokenizer, kept)
 
 
@@ -167,9 +168,6 @@ def resegment(dataset: PairDataset, dropout: float, seed: int, max_len: float) -
 class BucketBatches:
     """Iterate over a dataset in batches that hold little padding: sentences of similar length go together.
 
-    torchtext's ``BucketIterator`` sorts what it trains on only if told to (``sort_within_batch=True``); without that,
-    half of Multi30k's positions are padding. This one does, by source length in steps of two, then by target length.
-
     Args:
         batch_size: sentences in a batch. Give this or ``max_tokens``.
         max_tokens: positions in a batch, padding included, on its larger side.
@@ -192,10 +190,8 @@ class BucketBatches:
     ):
         if not len(dataset):
             raise ValueError("dataset is empty, expected at least one pair of sentences")
-        if (batch_size is None) == (max_tokens is None):
-            raise ValueError(f"batch_size={batch_size} and max_tokens={max_tokens}, expected exactly one of them")
-        if (batch_size or max_tokens or 0) < 1:
-            raise ValueError(f"batch_size={batch_size}, max_tokens={max_tokens}, expected a positive number")
+        if (batch_size is None) == (max_tokens is None) or (batch_size or max_tokens or 0) < 1:
+            raise ValueError(f"batch_size={batch_size} and max_tokens={max_tokens}, expected one of them, 1 or more")
         if max_tokens is not None and (longest := max(map(_padded_length, dataset.examples))) > max_tokens:
             raise ValueError(f"max_tokens is {max_tokens}, but the longest sentence has {longest} tokens")
         self.dataset, self.batch_size, self.max_tokens = dataset, batch_size, max_tokens
@@ -282,13 +278,3 @@ def tensors_of(batch: Any, names: Sequence[str], device: torch.device) -> list[T
                 "or a tuple of them in this order: does the collate_fn return what the model asks for?"
             )
     return [there[name].to(device, non_blocking=True) for name in names]
-
-
-def prefetch(batches: Iterable[T]) -> Iterator[T]:
-    """Yield batches; a thread makes each while the one before it is being used."""
-    waiting, end = iter(batches), object()
-    with ThreadPoolExecutor(1) as thread:
-        coming = thread.submit(next, waiting, end)
-        while (one := coming.result()) is not end:
-            coming = thread.submit(next, waiting, end)
-            yield one

@@ -97,9 +97,8 @@ class Corpus:
             CorpusError: there is no such split, it has no file of its own, or that is unavailable or not UTF-8.
         """
         self._check(split)
-        if split in self.held_out or not (
-            self.source is None or (isinstance(self.source, Path) and self.source.is_dir())
-        ):
+        has_files = self.source is None or (isinstance(self.source, Path) and self.source.is_dir())
+        if split in self.held_out or not has_files:
             raise CorpusError(f"corpus {self.name!r} has no file for {split!r} alone: corpus[{split!r}] has its pairs")
         return self._lines(split, ending)
 
@@ -118,9 +117,7 @@ class Corpus:
             raise CorpusError(f"split is {split!r}, but corpus {self.name!r} has {', '.join(self.splits)}")
 
     def _log(self, line: str) -> None:
-        if (
-            int(os.environ.get("WORLD_SIZE") or 1) < 2 or os.environ.get("RANK") == "0"
-        ):  # the first of several processes
+        if os.environ.get("RANK") in (None, "", "0"):  # the first of several processes
             print(f"corpus {self.name!r}: {line}", file=sys.stderr, flush=True)
 
     def _rows(self, split: str) -> Iterator[tuple[int, Sequence[str]]]:
@@ -217,7 +214,6 @@ def read_text(path: str | Path, strip: str | None = None) -> list[str]:
     """Read the lines of a text file, plain or ``.gz``; some may be empty.
 
     Args:
-        path: the file.
         strip: what is taken off both ends of a line: these characters, or else all white space.
 
     Raises:

@@ -5,7 +5,8 @@ import csv
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from transformer_lib.data.tokenizers import frequent_words
@@ -31,31 +32,21 @@ class UnusablePair(ValueError):
         self.kind = kind
 
 
-class LeftOut:
-    """Counts the pairs that are left out, and says which: the first three of each kind."""
+def report_left_out(left_out: Mapping[str, list[tuple[int, object]]], total: int, log: Callable[[str], None]) -> None:
+    """Say which of ``total`` pairs have been left out: a line for each of ``KINDS``, with the first three.
 
-    def __init__(self) -> None:
-        self.found: dict[str, list[tuple[int, object]]] = {}
-
-    def add(self, kind: str, number: int, pair: object) -> None:
-        """Note a pair, with its number."""
-        self.found.setdefault(kind, []).append((number, pair))
-
-    def report(self, total: int, log: Callable[[str], None]) -> None:
-        """Say what has been left out of ``total`` pairs, in a line for each kind.
-
-        Raises:
-            ValueError: it is more than half of them; the message says the likely cause.
-        """
-        lines = {}
-        for kind, found in sorted(self.found.items(), key=lambda item: -len(item[1])):
-            shown = [f"{number} {repr(pair)[:60]}" for number, pair in found[:_SHOWN]]  # repr has no control characters
-            lines[kind] = f"{len(found):,} of {total:,} pairs left out, {kind}: {'; '.join(shown)}"
-        if 2 * sum(map(len, self.found.values())) > total:
-            worst = next(iter(lines))
-            raise ValueError(f"most pairs cannot be used: {lines[worst]}. {KINDS[worst]}")
-        for line in lines.values():
-            log(line)
+    Raises:
+        ValueError: it is more than half of them; the message says the likely cause.
+    """
+    lines = {}
+    for kind, found in sorted(left_out.items(), key=lambda item: -len(item[1])):
+        shown = [f"{number} {repr(pair)[:60]}" for number, pair in found[:_SHOWN]]  # repr has no control characters
+        lines[kind] = f"{len(found):,} of {total:,} pairs left out, {kind}: {'; '.join(shown)}"
+    if 2 * sum(map(len, left_out.values())) > total:
+        worst = next(iter(lines))
+        raise ValueError(f"most pairs cannot be used: {lines[worst]}. {KINDS[worst]}")
+    for line in lines.values():
+        log(line)
 
 
 def usable(rows: Iterable[tuple[int, Sequence[str]]], log: Callable[[str], None]) -> list[tuple[str, str]]:
@@ -68,19 +59,20 @@ def usable(rows: Iterable[tuple[int, Sequence[str]]], log: Callable[[str], None]
     Raises:
         ValueError: most cannot be used.
     """
-    rows, pairs, left_out = list(rows), [], LeftOut()
+    rows, pairs = list(rows), []
+    left_out: dict[str, list[tuple[int, object]]] = defaultdict(list)
     for number, row in rows:
         if not isinstance(row, tuple | list) or len(row) != 2 or not all(isinstance(side, str) for side in row):
-            left_out.add("one column", number, row)
+            left_out["one column"].append((number, row))
             continue
         shorter, longer = sorted(len(side.strip()) for side in row)
         if not shorter:
-            left_out.add("empty", number, row)
+            left_out["empty"].append((number, row))
         elif longer > 10 * shorter + 30:
-            left_out.add("not aligned", number, row)
+            left_out["not aligned"].append((number, row))
         else:
             pairs.append((row[0].strip(), row[1].strip()))
-    left_out.report(len(rows), log)
+    report_left_out(left_out, len(rows), log)
     if not pairs:
         raise ValueError("there are no pairs")
     return pairs

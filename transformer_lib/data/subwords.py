@@ -107,10 +107,7 @@ def _word_tokenizer(language: str | None) -> Callable[[str], list[str]]:
 
 
 def train_subwords(pairs: Iterable[Pair], size: int | None = None, lower: bool = True) -> bytes:
-    """Learn one vocabulary of subwords over both languages by byte-pair encoding (Sennrich et al. 2016).
-
-    Beginning with letters, the two neighbouring pieces that occur together most often become a new piece, until there
-    are ``size``, the specials included.
+    """Learn a sentencepiece model, one for both languages, by byte-pair encoding (Sennrich et al. 2016).
 
     Args:
         pairs: the training split, and nothing else.

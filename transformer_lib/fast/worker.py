@@ -21,7 +21,6 @@ class Worker:
     the loss is scaled up before the backward pass, and the gradients are scaled down after it.
 
     Args:
-        model: what is trained.
         precision: ``"float32"`` or ``"bfloat16"``, which means float16 on a GPU without bfloat16.
         compile: compile the twin's layers with ``torch.compile``.
         ids_are_known: all ids come from the model's own vocabularies. Checking them would force a GPU sync.

@@ -16,7 +16,7 @@ from transformer_lib.data.tokenizers import WITHOUT_SPACES, WordTokenizer
 from transformer_lib.inference.translator import Translation
 
 MAX_ORDER = 4
-SACRE_TOKENIZERS = ("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab")  # that download nothing
+SACRE_TOKENIZERS = ("13a", "intl", "zh", "char", "none")  # that download nothing
 # sacreBLEU's own for Japanese and Korean need further packages
 _SACRE_TOKENIZER_OF = {**dict.fromkeys(("ko", *WITHOUT_SPACES), "char"), "zh": "zh"}
 
@@ -107,28 +107,21 @@ def sacre_bleu(
     Args:
         lowercase: ignore case, as a model that writes lower case needs; papers seldom do, and the signature tells.
         tokenize: how sacreBLEU cuts sentences, one of ``SACRE_TOKENIZERS``: its ``"13a"`` is for words with spaces
-            between them, ``"zh"`` for Chinese; ``"char"`` counts letters; ``"ja-mecab"`` and ``"ko-mecab"`` need
-            sacreBLEU's extras.
+            between them, ``"zh"`` for Chinese; ``"char"`` counts letters.
 
-    Errors as ``by_definition``; also a ValueError if there is no such ``tokenize``, or its packages are missing.
+    Errors as ``by_definition``; also a ValueError if there is no such ``tokenize``.
     """
     if tokenize not in SACRE_TOKENIZERS:
         raise ValueError(f"tokenize is {tokenize!r}, expected one of {', '.join(SACRE_TOKENIZERS)}")
-    try:
-        metric = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize)
-    except RuntimeError as error:
-        raise ValueError(f"tokenize is {tokenize!r}, which is not installed: {' '.join(str(error).split())}") from None
-    return _sacre(metric, hypotheses, references)
+    return _sacre(sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize), hypotheses, references)
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False, word_order: int = 0) -> Score:
+def chrf(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
     """Compute sacreBLEU's chrF (Popović 2015): the F-score of matching character n-grams.
 
-    Args:
-        lowercase: as in ``sacre_bleu``; errors, too.
-        word_order: 2 is chrF++, which counts words and pairs of words as well.
+    Arguments and errors as in ``sacre_bleu``.
     """
-    return _sacre(sacrebleu.CHRF(lowercase=lowercase, word_order=word_order), hypotheses, references)
+    return _sacre(sacrebleu.CHRF(lowercase=lowercase), hypotheses, references)
 
 
 def score(

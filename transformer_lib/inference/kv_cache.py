@@ -13,11 +13,12 @@ from transformer_lib.fast.dropout import CheapDropout
 from transformer_lib.fast.swap import with_modules
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.decoder import Decoder, DecoderLayer
-from transformer_lib.model.embeddings import POSITIONS, InputEmbedding
+from transformer_lib.model.embeddings import POSITIONS, InputEmbedding, TokenEmbedding
 from transformer_lib.model.sublayers import PositionwiseFeedForward
 from transformer_lib.model.transformer import Transformer
 
-_EXACT = (MultiHeadAttention, CPUAttention, ReadableAttention)
+_STACK = (InputEmbedding, Decoder, DecoderLayer, nn.ModuleList)
+_EXACT = (MultiHeadAttention, CPUAttention, ReadableAttention, TokenEmbedding, CheapDropout)
 _POSITION_WISE = {"Dropout", "Identity", "LayerNorm", "Linear", "RMSNorm"}  # of PyTorch's classes, quantised ones too
 
 
@@ -114,31 +115,22 @@ def can_cache(model: nn.Module) -> bool:
     Only the feed-forward network may be a subclass: it works position by position, as its name says. A hook, or a
     method that was replaced on one module, may need the whole sentence.
     """
-    return (
-        isinstance(model, Transformer)
-        and "decode" not in vars(model)
-        and not any(
-            module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
-            for part in (model.tgt_embedding, model.decoder, model.output)
-            for module in part.modules()
-        )
-        and type(model).decode is Transformer.decode
-        and type(model.tgt_embedding) is InputEmbedding
-        and type(model.tgt_embedding.positions) in POSITIONS.values()
-        and type(model.decoder) is Decoder
-        and all(
-            type(layer) is DecoderLayer
-            and type(layer.self_attn) in _EXACT
-            and type(layer.cross_attn) in _EXACT
-            and isinstance(layer.feed_forward, PositionwiseFeedForward)
-            and all(map(_is_position_wise, (layer.norm1, layer.norm2, layer.norm3, layer.dropout)))
-            for layer in model.decoder.layers
-        )
-        and all(map(_is_position_wise, (model.tgt_embedding.dropout, model.decoder.norm, model.output)))
+    if not isinstance(model, Transformer) or "decode" in vars(model) or type(model).decode is not Transformer.decode:
+        return False
+    modules = [module for part in (model.tgt_embedding, model.decoder, model.output) for module in part.modules()]
+    exact = {inner for module in modules if _is_exact(module) for inner in module.modules()}
+    return all(
+        (module in exact or type(module) in _STACK)
+        and not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+        for module in modules
     )
 
 
-def _is_position_wise(module: nn.Module) -> bool:
-    """Say whether a module is known to compute each position without the others."""
+def _is_exact(module: nn.Module) -> bool:
+    """Say whether a module, with all that is in it, is known to need no later or other positions than the cache has."""
     kind = type(module)
-    return kind is CheapDropout or (kind.__module__.startswith("torch.") and kind.__name__ in _POSITION_WISE)
+    return (
+        isinstance(module, PositionwiseFeedForward)
+        or kind in (*_EXACT, *POSITIONS.values())
+        or (kind.__module__.startswith("torch.") and kind.__name__ in _POSITION_WISE)
+    )

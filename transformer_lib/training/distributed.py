@@ -26,11 +26,8 @@ _together = False
 def process_group(device: torch.device) -> Iterator[None]:
     """Let the processes that torchrun has started work together for as long as the block lasts.
 
-    Args:
-        device: where this process computes; NCCL connects NVIDIA's GPUs, and gloo CPUs.
-
     Raises:
-        ValueError: it is neither of these.
+        ValueError: the device is neither a CPU (gloo) nor NVIDIA's GPU (NCCL).
         ConnectionError: another process does not come or has stopped, as gloo notices. (With NCCL, torchrun ends this
             process as well.)
     """
@@ -113,13 +110,9 @@ def all_reduce_sum(mine: Tensor) -> Tensor:
 
 def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
     """Replace each parameter's gradient by the sum of all processes' gradients, sent as one tensor."""
-    if world_size() == 1:
-        return
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    vector = parameters_to_vector(gradients)
-    with _peers_reachable():
-        dist.all_reduce(vector)
-    vector_to_parameters(vector, gradients)
+    if world_size() > 1:
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        vector_to_parameters(all_reduce_sum(parameters_to_vector(gradients)), gradients)
 
 
 def broadcast(make: Callable[[], T]) -> T:

@@ -8,7 +8,6 @@ to ``config.pad_id`` (−100 if there is none) do not count. To be saved, its cl
 
 import inspect
 import math
-import operator
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
 
-from transformer_lib.data.batches import BucketBatches, prefetch, tensors_of
+from transformer_lib.data.batches import tensors_of
 from transformer_lib.fast.swap import parts_for, twin
 from transformer_lib.fast.worker import Worker
 from transformer_lib.training import distributed
@@ -192,15 +191,10 @@ def _check_finite(steps: list[tuple[str, Tensor]], skips_overflow: bool) -> int:
 
 
 def _progress_bar(batches: Iterable[Any], what: str, progress: bool | None) -> tqdm:
-    """Iterate over batches, and show how far. A thread makes each of ``BucketBatches`` while the last one is used.
-
-    Other batches might draw random numbers, which that thread and dropout would then take in an unforeseeable order.
-    """
+    """Iterate over batches, and show how far."""
     if progress is None:
         ipython = sys.modules.get("IPython")
         in_notebook = ipython is not None and ipython.get_ipython() is not None
         on_terminal = getattr(sys.stdout, "isatty", bool)()  # a service may have no standard output, or one of its own
         progress = (on_terminal or in_notebook) and distributed.is_first()
-    total = operator.length_hint(batches) or None
-    batches = prefetch(batches) if isinstance(batches, BucketBatches) else batches
-    return tqdm(batches, what, total, unit="batch", leave=False, disable=not progress, file=sys.stdout)
+    return tqdm(batches, what, unit="batch", leave=False, disable=not progress, file=sys.stdout)

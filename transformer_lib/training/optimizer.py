@@ -59,11 +59,6 @@ class _Combined(Optimizer):
     def __init__(self, *optimizers: Optimizer):
         self.optimizers = optimizers
         super().__init__([group for optimizer in optimizers for group in optimizer.param_groups], {})
-        self._share_groups()
-
-    def _share_groups(self) -> None:
-        """Let a learning rate that is changed here change there."""
-        self.param_groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     def step(self, closure: None = None) -> None:
         for optimizer in self.optimizers:
@@ -75,7 +70,8 @@ class _Combined(Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         for optimizer, state in zip(self.optimizers, state_dict["optimizers"], strict=True):
             optimizer.load_state_dict(state)
-        self._share_groups()
+        # loading makes new groups: let a learning rate that is changed here still change there
+        self.param_groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
 
 def learning_rate_schedule(
@@ -86,7 +82,6 @@ def learning_rate_schedule(
     With ``"inverse_sqrt"`` and a peak of ``d_model^-0.5 · warmup_steps^-0.5``, it is the paper's (equation 3).
 
     Args:
-        optimizer: its learning rate is the highest that will be reached.
         kind: one of ``SCHEDULES``.
         warmup_steps: the step at which the highest is reached; 0 starts with it.
         total_steps: of the training, all epochs together.

@@ -33,7 +33,6 @@ def train_translator(
     resume: bool = False,
     device: torch.device | str = "auto",
     min_freq: int | None = None,
-    notes: dict[str, Any] | None = None,
     log: Callable[[str], None] = print,
     lower: bool = True,
     **changes: Any,
@@ -50,7 +49,6 @@ def train_translator(
         output, resume: as in ``fit``.
         device: where to train; see ``pick_device``.
         min_freq: a word must occur this often in the training split to get an id of its own (2).
-        notes: anything to write down in the saved model besides the names of corpus and preset.
         log: called with a line for each thing that happens, in the first of several processes.
         lower: make everything lower case; German nouns, for example, need their capitals.
         changes: fields of the preset's ``TransformerConfig`` or ``Recipe`` that are to be different, such as
@@ -91,7 +89,7 @@ def train_translator(
     else:
         log(f"words     {types[0]:,} {corpus.src} and {types[1]:,} {corpus.tgt} types")
     log_model(preset, model, output, log)
-    notes = {"corpus": corpus.path or corpus.name, "preset": preset, **(notes or {})}
+    notes = {"corpus": corpus.path or corpus.name, "preset": preset}
     fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
     translator = Translator(model, src_tokenizer, tgt_tokenizer)
     if recipe.beam_size > 1:
@@ -116,7 +114,6 @@ def tune_length_penalty(
     Args:
         translator: its ``beam_size`` and ``length_penalty`` are set.
         pairs: the validation split; never a test split, which would then measure nothing.
-        beam_size: size of the beam.
         length_penalties: what to try; of equals, the first wins.
 
     Returns:

@@ -56,7 +56,6 @@ def fit(
         train_set, val_set: what ``make_dataset`` (``make_stream`` for a language model) returned, with the vocabularies
             that the model was built for; or a ``DataLoader`` or any other sized iterable of batches, used as it is. Its
             generator is seeded and its sampler's ``set_epoch`` called before each epoch.
-        recipe: how to train.
         output: folder to write to; by default, nothing is written.
         resume: continue what ``output`` holds. ``recipe.epochs`` may have grown, unless the schedule is ``"linear"``.
         notes: anything to save with the model, such as the corpus's name. When fine-tuning, pass on the ``search`` of
@@ -203,9 +202,6 @@ class _Run:
         """Continue where the folder's training stopped."""
         path = self.output / STATE_FILE
         state = distributed.broadcast(lambda: load_training_state(path))
-        for name in (*self.identity, "history"):
-            if not isinstance(state.get(name), dict):
-                raise CheckpointError(f"{path} has no {name}: it is not a complete training state")
         for name, mine in self.identity.items():
             for key in sorted({**state[name], **mine}):
                 if (before := state[name].get(key)) != (now := mine.get(key)):
