@@ -1,7 +1,8 @@
-"""What several test files use: a tiny corpus, and a translator that has learnt it by heart."""
+"""What several test files use: a tiny corpus, a translator that has learnt it by heart, the cookbook's listings."""
 
 import contextlib
 import os
+import re
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -35,6 +36,13 @@ PAIRS = [
     Pair("Das Kind schläft.", "The child is sleeping."),
     Pair("Der Mann und die Frau lesen.", "The man and the woman are reading."),
 ]
+
+
+def cookbook(heading):
+    """Return the listings of one recipe."""
+    page = (Path(__file__).parents[1] / "book" / "cookbook.md").read_text(encoding="utf-8")
+    recipe = page.partition(f"### {heading}\n")[2].partition("\n##")[0]
+    return re.findall(r"^```\w*\n(.*?)^```$", recipe, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,20 +3,17 @@
 import importlib.util
 import re
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import PAIRS
+from conftest import PAIRS, cookbook
 from own_models import ScaledLogits
 from torch import nn
 from weights import shake
 
-from transformer_lib import Transformer, TransformerConfig, Translator, load_corpus, load_model
-from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel
+from transformer_lib import Transformer, TransformerConfig, Translator, load_corpus
 from transformer_lib.data.tokenizers import WordTokenizer
-from transformer_lib.files import CheckpointError
 from transformer_lib.interop import ctranslate2 as ours
 from transformer_lib.interop import folders
 from transformer_lib.interop.ctranslate2 import to_ctranslate2
@@ -89,20 +86,20 @@ def test_padding_and_the_start_are_never_written_and_take_no_probability(tokeniz
 
 @needs_ctranslate2
 def test_a_trained_model_of_words_writes_what_it_learnt(trained, tmp_path):
-    saved = SavedModel(trained.model, {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer}, {})
-    to_ctranslate2(saved, tmp_path / "engine")
+    to_ctranslate2(trained, tmp_path / "engine")
     tokens, _ = greedily(trained, tmp_path / "engine", max_decoding_length=40)
     assert [trained.tgt_tokenizer.join(one[:-1]) for one in tokens] == [pair.tgt.lower() for pair in PAIRS]
 
 
 @needs_ctranslate2
-def test_the_docstrings_lines_translate_as_the_shipped_model_does(tmp_path):
+def test_the_cookbooks_lines_translate_as_the_shipped_model_does(tmp_path, monkeypatch):
     translator = Translator.load()
-    to_ctranslate2(load_model(SHIPPED_MODEL), tmp_path / "engine")
+    to_ctranslate2(translator, tmp_path / "ct2")
     sentences = [pair.src for pair in load_corpus("sample")["test"][:20]]
-    code = re.search(r"::\n\n((?:    .*\n|\n)+)", ours.__doc__)[1]
-    names = {"folder": str(tmp_path / "engine"), "sentences": sentences}
-    exec(textwrap.dedent(code), names)
+    [code] = [code for code in cookbook("To CTranslate2") if "translate_batch" in code]
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(re.sub("^sentences = .*", f"sentences = {sentences}", code, count=1, flags=re.MULTILINE), names)
     assert names["texts"] == translator(sentences, beam_size=1)
 
 
@@ -155,24 +152,15 @@ def test_what_computes_something_else_is_refused(tokenizers, tmp_path):
     translator = make_translator(tokenizers)
     with pytest.raises(ValueError, match="quantization is 'int4', expected one of float32, float16"):
         to_ctranslate2(translator, tmp_path / "engine", "int4")
-    with pytest.raises(CheckpointError, match="it holds a language model, expected a translator"):
-        to_ctranslate2(SavedModel(nn.Identity(), {"text": tokenizers[0]}, {}), tmp_path / "engine")
     assert not list(tmp_path.iterdir())
 
 
 @needs_ctranslate2
-def test_an_earlier_export_is_replaced_and_nothing_else(tokenizers, tmp_path):
-    translator, folder = make_translator(tokenizers), tmp_path / "engine"
-    folder.mkdir()  # an empty folder is as good as none
-    to_ctranslate2(make_translator(tokenizers, tie_embeddings=True), folder)
+def test_an_empty_folder_is_as_good_as_none(tokenizers, tmp_path):
+    (tmp_path / "engine").mkdir()
     translator = make_translator(tokenizers)
-    to_ctranslate2(translator, folder)
-    assert_equal_translations(translator, folder)
-    (folder / "my_notes.txt").write_text("mine")
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(FileExistsError, match=r"holds my_notes.txt, expected a new or empty folder, or an earlier"):
-        to_ctranslate2(translator, folder, "int8")
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    to_ctranslate2(translator, tmp_path / "engine")
+    assert_equal_translations(translator, tmp_path / "engine")
 
 
 @needs_ctranslate2
@@ -180,20 +168,17 @@ def test_a_model_of_another_converter_is_left_alone(tokenizers, tmp_path):
     (tmp_path / "engine").mkdir()
     for name in ("config.json", "model.bin"):
         (tmp_path / "engine" / name).write_text("{}")
-    with pytest.raises(FileExistsError, match=r"holds config.json"):
+    with pytest.raises(FileExistsError, match="engine exists, expected a new or empty folder"):
         to_ctranslate2(make_translator(tokenizers), tmp_path / "engine")
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(FileExistsError, match="file is a file, expected a new or empty folder"):
+    with pytest.raises(FileExistsError, match="file exists, expected a new or empty folder"):
         to_ctranslate2(make_translator(tokenizers), tmp_path / "file")
 
 
 @needs_ctranslate2
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
 @pytest.mark.parametrize("fails", ["write_bytes", "rename"])
-def test_a_failure_leaves_what_was_there(tokenizers, tmp_path, monkeypatch, fails, error):
-    translator, folder = make_translator(tokenizers), tmp_path / "engine"
-    to_ctranslate2(translator, folder)
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+def test_a_failure_leaves_nothing(tokenizers, tmp_path, monkeypatch, fails, error):
     original = getattr(Path, fails)
 
     def fail(path, *arguments):
@@ -202,13 +187,10 @@ def test_a_failure_leaves_what_was_there(tokenizers, tmp_path, monkeypatch, fail
         return original(path, *arguments)
 
     monkeypatch.setattr(folders.Path, fails, fail)
-    monkeypatch.setattr(
-        ours, "description_of", lambda *arguments: ({"format": "?", "tokenizers": {}}, {"src.model": b""})
-    )
+    monkeypatch.setattr(ours, "description_of", lambda translator: ({"tokenizers": {}}, {"src.model": b""}))
     with pytest.raises(error, match="no space left"):
-        to_ctranslate2(translator, folder, "int8")
-    assert [path.name for path in tmp_path.iterdir()] == ["engine"]
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+        to_ctranslate2(make_translator(tokenizers), tmp_path / "engine", "int8")
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_the_package_the_error_says_what_to_install(tokenizers, tmp_path, monkeypatch):

@@ -1,24 +1,9 @@
 """To CTranslate2: a translator for the engine that people serve translation models with, without PyTorch.
 
-Translating ``sentences`` with a model of subwords, for which CTranslate2 and sentencepiece are all that is needed::
-
-    import json
-    import ctranslate2
-    import sentencepiece
-
-    with open(f"{folder}/config.json", encoding="utf-8") as file:
-        config = json.load(file)
-    src, tgt = (sentencepiece.SentencePieceProcessor(model_file=f"{folder}/{side}.model") for side in ("src", "tgt"))
-    if config["tokenizers"]["src"]["lower"]:
-        sentences = [sentence.lower() for sentence in sentences]
-    engine = ctranslate2.Translator(folder)
-    limits = {"max_input_length": 0, "min_decoding_length": 0, "max_decoding_length": config["max_len"]}
-    results = engine.translate_batch(src.encode(sentences, out_type=str), max_batch_size=64, beam_size=1, **limits)
-    texts = [tgt.decode(result.hypotheses[0]) for result in results]
-
-With a model of words, ``tokens`` and ``join`` of a ``WordTokenizer`` make tokens of a sentence, and text of tokens. The
-engine adds ``<sos>`` and ``<eos>`` itself. ``max_input_length=0`` makes it refuse a sentence that is too long, which
-it would cut off. ``compute_type="int8"`` is faster, and now and then writes another word.
+The cookbook (``book/cookbook.md``) translates with a model of subwords, by CTranslate2 and sentencepiece alone. With a
+model of words, ``tokens`` and ``join`` of a ``WordTokenizer`` make tokens of a sentence, and text of tokens. The engine
+adds ``<sos>`` and ``<eos>`` itself. ``max_input_length=0`` makes it refuse a sentence that is too long, which it would
+cut off. ``compute_type="int8"`` is faster, and now and then writes another word.
 
 Greedy search gives what ``Translator`` gives, except for a translation that does not end: here it stops 50 tokens
 after its source's length, there at ``max_decoding_length``. Beam search is similar, but not the same: a hypothesis of
@@ -32,39 +17,35 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.checkpoint import SavedModel, check_structure
+from transformer_lib.checkpoint import check_structure
 from transformer_lib.data.tokenizers import EOS, SOS, UNK
 from transformer_lib.inference.translator import Translator
-from transformer_lib.interop.folders import check_replaceable, description_of, replace_folder
+from transformer_lib.interop.folders import check_new, description_of, new_folder
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.transformer import Transformer
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8", "int8_float32", "int8_float16", "int8_bfloat16")
-_FORMAT = "transformer_lib CTranslate2 export, version 1"
-_VOCABULARIES = {f"{side}_vocabulary.json" for side in ("shared", "source", "target")}
-_FILES = {"model.bin", "config.json", "src.model", "tgt.model", *_VOCABULARIES}
 _NEVER = -1e4  # a logit of what is never written; float16 has it, too
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
 
 
-def to_ctranslate2(translator: Translator | SavedModel, folder: str | Path, quantization: str = "float32") -> None:
+def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str = "float32") -> None:
     """Write a translator as a CTranslate2 model (see above).
 
     The folder gets the model, its vocabularies, and ``config.json``, which also says how this library's translator
     cuts text and searches; if the model has subwords, the sentencepiece models ``src.model`` and ``tgt.model``, too.
-    An earlier export there is replaced, once all is written.
 
     Args:
         translator: its model in float32, on any device.
-        folder: a new or empty folder, or an earlier export.
+        folder: a new or empty folder.
         quantization: how weights are stored, one of ``QUANTIZATIONS``; ``"int8"`` takes a quarter of the space.
 
     Raises:
         ImportError: ctranslate2 is not installed.
-        FileExistsError: the folder holds something else; it is left alone.
+        FileExistsError: the folder holds something; it is left alone.
         TypeError: the model is a subclass of ``Transformer``, which may compute something else from the same weights.
         ValueError: there is no such quantization, or a part of the model was replaced.
-        OSError: the folder cannot be written; what was there before is unchanged.
+        OSError: the folder cannot be written.
     """
     try:
         from ctranslate2.specs import TransformerSpec
@@ -73,9 +54,7 @@ def to_ctranslate2(translator: Translator | SavedModel, folder: str | Path, quan
         raise ImportError(f"{error}: `pip install ctranslate2`") from error
     if quantization not in QUANTIZATIONS:
         raise ValueError(f"quantization is {quantization!r}, expected one of {', '.join(QUANTIZATIONS)}")
-    check_replaceable(folder, _FORMAT, _FILES)  # better known before than after
-    if isinstance(translator, SavedModel):
-        translator = Translator.from_saved(translator)
+    check_new(folder)  # better known before than after
     model = translator.model
     if type(model) is not Transformer:
         raise TypeError(
@@ -102,14 +81,14 @@ def to_ctranslate2(translator: Translator | SavedModel, folder: str | Path, quan
     spec.config.decoder_start_token = SOS
     spec.config.add_source_bos = spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = model.encoder.layers[0].norm1.eps
-    description, files = description_of(translator, _FORMAT)
+    description, files = description_of(translator)
     for tokenizer in description["tokenizers"].values():
         tokenizer.pop("tokens", None)  # they are in the vocabularies' own files
     for name, value in description.items():
         spec.config.add_attribute(name, value)
     spec.validate()
     spec.optimize(quantization)
-    with replace_folder(folder, _FORMAT, _FILES) as new:
+    with new_folder(folder) as new:
         spec.save(str(new))
         for name, content in files.items():
             (new / name).write_bytes(content)

@@ -1,22 +1,12 @@
 """To the Hugging Face Hub: a folder with a model and its card, ready to upload.
 
-Uploading it, once you have an account, a name for the repository and ``hf auth login`` behind you::
-
-    import huggingface_hub
-
-    huggingface_hub.create_repo(repo_id, exist_ok=True)
-    huggingface_hub.upload_folder(repo_id=repo_id, folder_path=folder)
-
-Whoever wants the model, loads it in one line, which the card shows, too::
-
-    translate = Translator.load(huggingface_hub.hf_hub_download(repo_id, "model.safetensors"))
-
-``load_model`` and ``TextGenerator.load`` take the same path. Such a file runs no code (see ``SECURITY.md``).
+The cookbook (``book/cookbook.md``) has the lines that upload it and those that load it. Such a file runs no code (see
+``SECURITY.md``).
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path, PureWindowsPath
 from typing import Any
@@ -25,7 +15,7 @@ import torch
 
 from transformer_lib.checkpoint import MODEL_FILE, SavedModel, save_model
 from transformer_lib.inference.bleu import Score
-from transformer_lib.interop.folders import check_replaceable, replace_folder
+from transformer_lib.interop.folders import new_folder
 
 REPOSITORY = "https://github.com/OWNER/NAME"  # `make repository` replaces it
 
@@ -38,10 +28,8 @@ def write_hub_folder(
     data: str,
     command: str = "",
     scores: Mapping[str, Iterable[Score]] | None = None,
-    datasets: Sequence[str] = (),
-    dtype: torch.dtype | None = torch.float16,
 ) -> None:
-    """Write ``model.safetensors`` and its card, ``README.md``, which says what it is, how it was made, and its scores.
+    """Write ``model.safetensors``, in half precision, and its card, ``README.md``: what it is, its making, its scores.
 
     The card says what the model and its notes say and what is handed over, and nothing else: a section of which nothing
     is known is left out. What the model cannot do, only you can add. Read the card before you upload it: where this
@@ -55,8 +43,6 @@ def write_hub_folder(
         data: what it was trained on, and what that allows, in your own words.
         command: what trained it, as typed.
         scores: what ``bleu.score`` returned, under the name of what was translated and how.
-        datasets: the corpora's names on the Hub, if they are there, such as ``"bentrevett/multi30k"``.
-        dtype: the precision of the weights in the file; float16 halves it, None keeps the model's own.
 
     Raises:
         FileExistsError: the folder holds something; it is left alone.
@@ -74,10 +60,9 @@ def write_hub_folder(
         raise TypeError(
             f"scores holds {others[0]!r}, expected what bleu.score returned, which knows how it was measured"
         )
-    check_replaceable(folder)  # better known before than after
-    card = _card(saved, repo_id, license, data, command, measured, datasets)
-    with replace_folder(folder) as new:
-        save_model(new / MODEL_FILE, saved.model, saved.tokenizers, shareable(saved.notes), dtype)
+    card = _card(saved, repo_id, license, data, command, measured)
+    with new_folder(folder) as new:
+        save_model(new / MODEL_FILE, saved.model, saved.tokenizers, shareable(saved.notes), torch.float16)
         (new / "README.md").write_bytes(card.encode())
 
 
@@ -92,13 +77,7 @@ def shareable(notes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _card(
-    saved: SavedModel,
-    repo_id: str,
-    license: str,
-    data: str,
-    command: str,
-    scores: list[tuple[str, Score]],
-    datasets: Sequence[str],
+    saved: SavedModel, repo_id: str, license: str, data: str, command: str, scores: list[tuple[str, Score]]
 ) -> str:
     model, tokenizers = saved.model, saved.tokenizers
     if "text" in tokenizers:
@@ -114,8 +93,6 @@ def _card(
         "library_name": "transformer_lib",
         "pipeline_tag": task,
         "tags": [task, "transformer", "pytorch"],
-        "datasets": list(datasets),
-        "metrics": sorted({_metric(score) for _, score in scores}),
     }
     own = "".join(f", {name}" for name in _own_names(saved))
     training = {key: value for key, value in shareable(saved.notes).items() if key in ("corpus", "preset", "recipe")}
@@ -141,13 +118,6 @@ def _card(
         *(["## What it scores", "\n".join(f"- {what}: {score}" for what, score in scores)] if scores else []),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _metric(score: Score) -> str:
-    """Return the Hub's word for a measure."""
-    if not score.signature.startswith("sacreBLEU"):
-        return "bleu"
-    return "chrf" if "|nc:" in score.signature else "sacrebleu"
 
 
 def _own_names(saved: SavedModel) -> list[str]:

@@ -10,32 +10,7 @@ are ``src_len`` and ``past_len``, as far as the model has positions. For each la
   where ``past_len`` is 0 at first → ``logits``, ``[batch, tgt_vocab_size]``; ``present_key_N`` and
   ``present_value_N``, the next step's past.
 
-Greedy search, with NumPy and ONNX Runtime alone, for the padded ids ``src_ids`` of some sentences::
-
-    import json
-    import numpy as np
-    import onnxruntime
-
-    with open(f"{folder}/config.json", encoding="utf-8") as file:
-        config = json.load(file)
-    tgt = config["tokenizers"]["tgt"]
-    encoder, decoder = (onnxruntime.InferenceSession(f"{folder}/{name}.onnx") for name in ("encoder", "decoder"))
-
-    names = [output.name for output in encoder.get_outputs()]
-    memory = dict(zip(names, encoder.run(None, {"src_ids": src_ids})))
-    past = {
-        one.name: np.zeros((len(src_ids), one.shape[1], 0, one.shape[3]), np.float32)
-        for one in decoder.get_inputs()
-        if one.name.startswith("past_")
-    }
-    tgt_ids = np.full((len(src_ids), 1), tgt["sos_id"])
-    for _ in range(min(src_ids.shape[1] + 50, config["max_len"])):
-        logits, *present = decoder.run(None, {"tgt_ids": tgt_ids[:, -1:], **memory, **past})
-        past = dict(zip(past, present))
-        logits[:, [tgt["pad_id"], tgt["sos_id"]]] = -np.inf  # they are never written
-        tgt_ids = np.concatenate([tgt_ids, logits.argmax(axis=1)[:, None]], axis=1)
-        if (tgt_ids == tgt["eos_id"]).any(axis=1).all():
-            break
+The cookbook (``book/cookbook.md``) has greedy search with NumPy and ONNX Runtime alone.
 
 A translation ends at its first ``<eos>``. If ``config.json`` names sentencepiece models, these make ids of text
 (``encode(sentence.lower(), add_bos=True, add_eos=True)``) and text of ids (``decode``); else it has the tokens by id.
@@ -54,46 +29,39 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.checkpoint import SavedModel
 from transformer_lib.fast.swap import with_modules
-from transformer_lib.files import replace_file
 from transformer_lib.inference.kv_cache import can_cache
 from transformer_lib.inference.translator import Translator
-from transformer_lib.interop.folders import check_replaceable, description_of, replace_folder
+from transformer_lib.interop.folders import check_new, description_of, new_folder
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.transformer import Transformer
 
 OPSET = 20
-_FORMAT = "transformer_lib ONNX export, version 1"
-_FILES = {"encoder.onnx", "decoder.onnx", "config.json", "src.model", "tgt.model"}
 _LARGEST_DIFFERENCE = 1e-3  # between logits: rounding gives about 1e-5, a wrong graph about 1
 
 
-def to_onnx(translator: Translator | SavedModel, folder: str | Path) -> float:
+def to_onnx(translator: Translator, folder: str | Path) -> float:
     """Write a translator as ONNX graphs (see above), once ONNX Runtime has given PyTorch's logits with them.
 
     The folder gets ``encoder.onnx``, ``decoder.onnx``, ``config.json`` (special ids, tokenisers, how the translator
-    searches) and, if the model has subwords, the sentencepiece models ``src.model`` and ``tgt.model``. An earlier
-    export there is replaced, once all is written.
+    searches) and, if the model has subwords, the sentencepiece models ``src.model`` and ``tgt.model``.
 
     Args:
         translator: its model in float32, on any device.
-        folder: a new or empty folder, or an earlier export.
+        folder: a new or empty folder.
 
     Returns:
         The largest difference between the two's logits.
 
     Raises:
         ImportError: onnx, onnxscript or onnxruntime is not installed.
-        FileExistsError: the folder holds something else; it is left alone.
+        FileExistsError: the folder holds something; it is left alone.
         TypeError: the decoder has parts of your own: what they would do with a cache is unknown.
         ValueError: the model is not in float32, or ONNX cannot hold its encoder or feed-forward network.
         RuntimeError: ONNX Runtime computes something else than PyTorch.
-        OSError: the folder cannot be written; what was there before is unchanged.
+        OSError: the folder cannot be written.
     """
-    check_replaceable(folder, _FORMAT, _FILES)  # better known before than after
-    if isinstance(translator, SavedModel):
-        translator = Translator.from_saved(translator)
+    check_new(folder)  # better known before than after
     _check(translator.model)
     try:
         import onnx  # noqa: F401
@@ -115,13 +83,13 @@ def to_onnx(translator: Translator | SavedModel, folder: str | Path) -> float:
             f"ONNX Runtime's logits differ from PyTorch's by {difference:.2g}, expected at most {_LARGEST_DIFFERENCE}: "
             "does the model do something that depends on the values or the length of its input?"
         )
-    config, files = description_of(translator, _FORMAT)
+    config, files = description_of(translator)
     for side, tokenizer in (("src", translator.src_tokenizer), ("tgt", translator.tgt_tokenizer)):
         config["tokenizers"][side] |= {name: getattr(tokenizer, name) for name in ("pad_id", "sos_id", "eos_id")}
     files["config.json"] = json.dumps(config, ensure_ascii=False, indent=1).encode()
-    with replace_folder(folder, _FORMAT, _FILES) as new:
+    with new_folder(folder) as new:
         for name, content in {"encoder.onnx": encoder, "decoder.onnx": decoder, **files}.items():
-            replace_file(new / name, content)
+            (new / name).write_bytes(content)
     return difference
 
 
