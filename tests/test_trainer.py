@@ -1,7 +1,6 @@
 import dataclasses
 import enum
 import math
-import os
 
 import numpy as np
 import pytest
@@ -172,7 +171,7 @@ def test_resuming_with_another_models_weights_as_the_best_is_refused(dataset, ti
 def test_two_trainings_never_write_into_one_folder(dataset, tiny_config, tmp_path):
     def a_second_one(history):
         for resume in (False, True):
-            with pytest.raises(FileExistsError, match=rf"is in use by another training \(process {os.getpid()}\)"):
+            with pytest.raises(FileExistsError, match="is in use by another training: wait until"):
                 run(dataset, tiny_config, tmp_path, resume=resume)
 
     _, history = run(dataset, tiny_config, tmp_path, on_epoch=a_second_one)

@@ -18,7 +18,7 @@ from transformer_lib.console import is_empty, log, one_line, read_lines, try_it
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.corpora import CORPORA, CorpusError, Pair, cache_folder, load_corpus
 from transformer_lib.data.tokenizers import UNK
-from transformer_lib.files import STATE_FILE, CheckpointError, check_writable, replace_file
+from transformer_lib.files import STATE_FILE, CheckpointError
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 from transformer_lib.interop.ctranslate2 import to_ctranslate2
@@ -29,8 +29,6 @@ from transformer_lib.language_model.model import TransformerLanguageModel
 from transformer_lib.language_model.stream import BPTTBatches, make_stream
 from transformer_lib.language_model.texts import TEXTS, load_text
 from transformer_lib.language_model.train import train_language_model
-from transformer_lib.model.config import PRESETS, TransformerConfig
-from transformer_lib.model.transformer import Transformer
 from transformer_lib.options import parser
 from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device
@@ -49,9 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     commands = {"train": train, "translate": translate, "train-lm": train_lm, "generate": generate}
     commands |= {"evaluate": evaluate_model, "export": export, "download": download, "info": info}
-    options = parser(commands).parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
-        options.run(options)
+        commands[options.command](options)
     except BrokenPipeError:  # whoever reads the output has had enough, as `head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -154,7 +152,7 @@ def evaluate_model(options: argparse.Namespace) -> None:
         # an untrusted model must not make us log in there
         raise ValueError(f"the model was trained on {name!r}, which is on another machine: say so with --corpus")
     if isinstance(saved.model, TransformerLanguageModel):
-        only = ("translations", "precision", "beam_size", "length_penalty", "sacrebleu_tokenize", "chrf")
+        only = ("precision", "beam_size", "length_penalty", "sacrebleu_tokenize", "chrf")
         _refuse(options, "needs a translator, but this model is a language model", *only)
         tokenizer = saved.tokenizers["text"]
         text = load_text(options.corpus[0] if options.corpus else name, tokenizer.language)
@@ -163,13 +161,9 @@ def evaluate_model(options: argparse.Namespace) -> None:
         _print_perplexity(TextGenerator(saved.model, tokenizer), text[split], f"{text.name} {split}", batch_size)
         return
     translator = _translator(saved, options)
-    if options.translations is not None:
-        check_writable(options.translations)  # better known before than after
     corpus = load_corpus(options.corpus or name, translator.src_tokenizer.language, translator.tgt_tokenizer.language)
     split = options.split or corpus.splits[2 if len(corpus.splits) > 2 else 1]
-    texts = _print_scores(translator, corpus[split], f"{corpus.name} {split}", options)
-    if options.translations is not None:
-        replace_file(options.translations, "".join(f"{one_line(text)}\n" for text in texts).encode())
+    _print_scores(translator, corpus[split], f"{corpus.name} {split}", options)
 
 
 def export(options: argparse.Namespace) -> None:
@@ -183,9 +177,9 @@ def export(options: argparse.Namespace) -> None:
     if options.to == "safetensors":
         save_model(options.file, saved.model, saved.tokenizers, shareable(saved.notes), dtype=torch.float16)
     elif options.to == "ctranslate2":
-        to_ctranslate2(saved, options.file, options.quantization or "float32")
+        to_ctranslate2(Translator.from_saved(saved), options.file, options.quantization or "float32")
     elif options.to == "onnx":
-        print(f"largest difference of a logit: {to_onnx(saved, options.file):.1e}")
+        print(f"largest difference of a logit: {to_onnx(Translator.from_saved(saved), options.file):.1e}")
     files = [options.file] if options.file.is_file() else options.file.iterdir()
     print(f"{options.file}: {sum(one.stat().st_size for one in files) / 1e6:.1f} MB")
 
@@ -205,26 +199,16 @@ def info(options: argparse.Namespace) -> None:
         print(f"transformer-lib {transformer_lib.__version__}, torch {torch.__version__}, device {pick_device()}")
         print(f"Python {platform.python_version()} on {platform.platform()}")
         print(f"corpora: {', '.join(dict.fromkeys((*CORPORA, *TEXTS)))}; downloads are kept in {cache_folder()}")
-        print(f"language model presets: {', '.join(LANGUAGE_MODEL_RECIPES)}")
-        print("translator presets, with their parameters (10,000 types a side):")
-        for name in PRESETS:
-            with torch.device("meta"):  # shapes without numbers
-                model = Transformer(TransformerConfig.preset(name, 10_000, 10_000))
-            print(f"  {name:14} {model.num_parameters():12,}")
         return
     saved = load_model(options.model)
     print(f"{saved.model.num_parameters():,} parameters")
     for name, tokenizer in saved.tokenizers.items():
         case = "lower case" if tokenizer.lower else "with capitals"
-        print(
-            one_line(
-                f"{name}: {type(tokenizer).__name__}, {tokenizer.language}, {case}, {len(tokenizer.vocab):,} types"
-            )
-        )
+        log(f"{name}: {type(tokenizer).__name__}, {tokenizer.language}, {case}, {len(tokenizer.vocab):,} types")
     for section, values in (("configuration", dataclasses.asdict(saved.model.config)), *saved.notes.items()):
-        print(one_line(section))
+        log(section)
         for key, value in values.items() if isinstance(values, dict) else [("", values)]:
-            print(one_line(f"  {key:18} {value}"))
+            log(f"  {key:18} {value}")
 
 
 def _translator(saved: SavedModel, options: argparse.Namespace) -> Translator:
@@ -236,7 +220,7 @@ def _translator(saved: SavedModel, options: argparse.Namespace) -> Translator:
     return translator
 
 
-def _print_scores(translator: Translator, pairs: list[Pair], name: str, options: argparse.Namespace) -> list[str]:
+def _print_scores(translator: Translator, pairs: list[Pair], name: str, options: argparse.Namespace) -> None:
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
     dataset = make_dataset(pairs, *tokenizers, translator.model.config.max_len, log)
     device = next(translator.model.parameters()).device
@@ -253,8 +237,6 @@ def _print_scores(translator: Translator, pairs: list[Pair], name: str, options:
         print(f"BLEU, {search}: {score}")
     if options.chrf:
         print(f"chrF, {search}: {bleu.chrf(texts, references, translator.tgt_tokenizer.lower)}")
-    text_of = dict(zip(dataset.pairs, texts, strict=True))
-    return [text_of.get(pair, "") for pair in pairs]  # a pair that was left out has an empty line
 
 
 def _print_perplexity(generator: TextGenerator, lines: list[str], name: str, batch_size: int) -> None:

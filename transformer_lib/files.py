@@ -6,7 +6,6 @@ import glob
 import io
 import os
 import shutil
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -65,28 +64,23 @@ def locked(folder: Path) -> Iterator[None]:
     """Keep every other training out of ``folder``. The lock of a killed process is released.
 
     Raises:
-        FileExistsError: another process, or another training in this one, holds the lock; the message says which.
+        FileExistsError: another process, or another training in this one, holds the lock.
         OSError: the folder cannot be made or written to.
     """
-    path, lock, holder, is_new = folder / LOCK_FILE, filelock.FileLock(folder / LOCK_FILE), "", not folder.exists()
-    with contextlib.suppress(OSError, ValueError):  # on Windows, nobody else can read a locked file
-        holder = f" (process {int(path.read_text())})"
+    path, lock, is_new = folder / LOCK_FILE, filelock.FileLock(folder / LOCK_FILE), not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=0)
     except filelock.Timeout:
         raise FileExistsError(
-            f"{folder} is in use by another training{holder}: wait until it has ended, or choose another output "
-            "folder (--output)"
+            f"{folder} is in use by another training: wait until it has ended, or choose another output folder "
+            "(--output)"
         ) from None
     except OSError as error:
         if error.errno not in (errno.ENOTSUP, errno.ENOLCK):
             raise _unchanged(error, folder) from error
         reason = f"its file system cannot lock files ({error.strerror})"
         warnings.warn(f"{folder} is open to other trainings at the same time: {reason}", stacklevel=2)
-    if not isinstance(lock, filelock.SoftFileLock):  # which a file system without flock gets, with a note of its own
-        with contextlib.suppress(OSError):
-            path.write_text(str(os.getpid()))
     try:
         yield
     finally:
@@ -124,16 +118,6 @@ def remove_unfinished(path: str | Path) -> None:
     path = Path(os.path.realpath(path))
     for temporary in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         temporary.unlink(missing_ok=True)
-
-
-def check_writable(path: str | Path) -> None:
-    """Raise an OSError if ``replace_file`` could not write to ``path``, before time is spent on what it is to write."""
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "it is a folder, expected a file", str(path))
-    if target.is_file() or not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=target.parent).close()
 
 
 def replace_file(path: str | Path, content: bytes) -> None:

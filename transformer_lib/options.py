@@ -2,7 +2,7 @@
 
 import argparse
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,44 +18,30 @@ DEFAULT_LM = Path("runs/wikitext-2-valid-tutorial-lm")
 EXAMPLES = {
     "train": """examples:
   transformer-lib train
-  transformer-lib train --preset multi30k-best
+  transformer-lib train --preset multi30k-fast
   torchrun --nproc-per-node 2 -m transformer_lib train --preset multi30k-fast     (two processes, for cores or GPUs)
-  transformer-lib train --corpus multi30k --preset tutorial --epochs 10 --output runs/tutorial
-  transformer-lib train --corpus text.de text.en --cased --output runs/mine     (line by line)
-  transformer-lib train --corpus pairs.tsv --src en --tgt ko --set d_model=128 dropout=0.3
+  transformer-lib train --corpus text.es text.en --src es --tgt en --cased --set d_model=128 dropout=0.3
   transformer-lib train --corpus my_folder     (my_folder/train.de, train.en; val.de, val.en, test.de, test.en)
-  transformer-lib train --output runs/tutorial --corpus multi30k --preset tutorial --resume""",
+  transformer-lib train --corpus my_folder --resume""",
     "translate": """examples:
   transformer-lib translate "Zwei junge Männer spielen Fußball im Park."
-  transformer-lib translate --model runs/tutorial --beam-size 4 "Zwei Männer spielen Fußball." "Es regnet."
-  transformer-lib translate --attention map.png "Ein Kind schläft."
-  transformer-lib translate --input german.txt --scores > english.txt     (line by line; empty lines stay empty)
-  transformer-lib translate --model runs/tutorial < german.txt > english.txt""",
+  transformer-lib translate --model runs/tutorial --beam-size 4 --attention map.png "Ein Kind schläft."
+  transformer-lib translate --input german.txt --scores > english.txt     (line by line; empty lines stay empty)""",
     "train-lm": """examples:
-  transformer-lib train-lm --corpus wikitext-2-valid                  (a tenth of it)
-  transformer-lib train-lm --corpus wikitext-2 --output runs/lm       (all of it)
-  transformer-lib train-lm --corpus wikitext-2-valid --preset tuned
+  transformer-lib train-lm --preset tuned     (on a tenth of WikiText-2)
   transformer-lib train-lm --corpus my_novel.txt --language en
   transformer-lib train-lm --corpus my_folder --language en     (my_folder/train.txt, valid.txt, test.txt)""",
     "generate": """examples:
-  transformer-lib generate "The"
   transformer-lib generate --model runs/lm --length 100 --temperature 0.8 --top-k 40 --seed 1 "In the year\"""",
     "evaluate": """examples:
-  transformer-lib evaluate
-  transformer-lib evaluate runs/tutorial --corpus multi30k --split test_2016_flickr
-  transformer-lib evaluate runs/tutorial --beam-size 4 --translations output.txt
+  transformer-lib evaluate --corpus multi30k --split test_2016_flickr
   transformer-lib evaluate runs/wikitext-2-valid-tutorial-lm""",
     "export": """examples:
   transformer-lib export runs/multi30k-best my_translator.safetensors
-  transformer-lib translate --model my_translator.safetensors "Ein Kind schläft."
-  transformer-lib export runs/multi30k-best my_folder --to ctranslate2 --quantization int8
-  transformer-lib export runs/multi30k-best my_folder --to onnx""",
+  transformer-lib export runs/multi30k-best my_folder --to ctranslate2 --quantization int8""",
     "download": """examples:
-  transformer-lib download multi30k
-  transformer-lib download wikitext-2
-  TRANSFORMER_LIB_DATA=~/corpora transformer-lib download multi30k""",
+  transformer-lib download multi30k     (into the cache folder, or $TRANSFORMER_LIB_DATA)""",
     "info": """examples:
-  transformer-lib info
   transformer-lib info runs/tutorial""",
 }
 
@@ -82,28 +68,16 @@ OPTIONS: dict[str, dict[str, Any]] = {  # each once, whichever commands take it
     "--device": {"default": "auto", "help": "cpu, cuda, cuda:1, mps or auto, the best there is (auto)"},
     "--epochs": {"type": int, "help": "passes over the training split (the preset's)"},
     "--input": {"type": Path, "metavar": "FILE", "help": "translate its lines (those of the standard input)"},
-    "--language": {
-        "help": "of your own text, for spaCy to tokenise it (default: tokens are between spaces); of sample and "
-        "multi30k, which side (en)"
-    },
+    "--language": {"help": "of your own text, for spaCy (none: cut at spaces); of sample, multi30k: the side (en)"},
     "--learning-rate": {"type": float, "help": "the highest learning rate (the preset's)"},
     "--length": {"type": int, "default": 50, "help": "tokens to add (50)"},
-    "--length-penalty": {
-        "type": float,
-        "help": "of beam search (what the model was tuned for, such as the included one for 3.0; else 0.6)",
-    },
+    "--length-penalty": {"type": float, "help": "of beam search (what the model was tuned for, else 0.6)"},
     "--max-tokens": {"type": int, "help": "or positions in a batch, on its larger side (the preset's)"},
-    "--min-freq": {
-        "type": int,
-        "help": "rarer words become <unk>; your own corpus gets words, not subwords (2; 1 for a language model)",
-    },
+    "--min-freq": {"type": int, "help": "rarer words become <unk>; your corpus gets no subwords (2; train-lm: 1)"},
     "--output": {"type": Path, "help": "folder for the model (runs/CORPUS-PRESET)"},
     "--resume": {"action": "store_true", "help": "continue the training in the output folder"},
     "--sacrebleu-tokenize": {"choices": SACRE_TOKENIZERS, "help": "sacreBLEU's tokeniser (what suits the language)"},
-    "--scores": {
-        "action": "store_true",
-        "help": "add, after a tab, the natural logarithm of the probability of the whole sentence",
-    },
+    "--scores": {"action": "store_true", "help": "add, after a tab, the log-probability of the whole sentence"},
     "--seed": {"type": int, "help": "makes a run repeatable"},
     "--set": {
         "type": _change,
@@ -117,21 +91,16 @@ OPTIONS: dict[str, dict[str, Any]] = {  # each once, whichever commands take it
     "--src": {"default": "de", "help": "language to translate from (de)"},
     "--subwords": {
         "type": int,
-        "help": "pieces in a joint vocabulary, 0 for words (the preset's; what suits your own corpus)",
+        "help": "pieces in a joint vocabulary, 0 for words (the preset's, or by your corpus's size)",
     },
     "--temperature": {"type": float, "default": 1.0, "help": "below 1 likely words become likelier (1.0)"},
     "--tgt": {"default": "en", "help": "language to translate to (en)"},
     "--top-k": {"type": int, "metavar": "K", "help": "choose among the K likeliest words only"},
-    "--translations": {
-        "type": Path,
-        "metavar": "FILE",
-        "help": "also write the translations, one a line for each pair",
-    },
 }
 
 
-def parser(commands_run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argparse.ArgumentParser:
-    """Return what reads the command line; each command's function is put into its ``run``."""
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line; the command's name is in ``command``."""
     whole = argparse.ArgumentParser(
         prog="transformer-lib",
         description='Train and use the Transformer of "Attention Is All You Need".',
@@ -148,7 +117,6 @@ def parser(commands_run: Mapping[str, Callable[[argparse.Namespace], None]]) -> 
             epilog=EXAMPLES[name],
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        command.set_defaults(run=commands_run[name])
         for option in options.split():
             command.add_argument(f"--{option}", **OPTIONS[f"--{option}"])
         return command.add_argument
@@ -160,12 +128,8 @@ def parser(commands_run: Mapping[str, Callable[[argparse.Namespace], None]]) -> 
     argument = add("train", "train a model", f"src tgt cased {training} max-tokens compile subwords set {scoring}")
     corpora = "sample, multi30k; or of your own: a folder, a table (.tsv, .csv) or two files"
     argument("--corpus", nargs="+", help=f"{corpora} (multi30k for its presets, else sample)")
-    presets = {
-        "type": lambda name: name.replace("-", "_"),
-        "choices": sorted(RECIPES),
-        "help": "model and recipe (small)",
-    }
-    argument("--preset", default="small", **presets)
+    spelling = {"type": lambda name: name.replace("-", "_"), "choices": sorted(RECIPES)}
+    argument("--preset", default="small", help="model and recipe (small)", **spelling)
     argument("--precision", choices=PRECISIONS, help="what to multiply matrices in (the preset's)")
 
     searching = "beam-size length-penalty device"
@@ -186,7 +150,7 @@ def parser(commands_run: Mapping[str, Callable[[argparse.Namespace], None]]) -> 
     argument("--model", type=Path, default=DEFAULT_LM, help=f"folder or file ({DEFAULT_LM})")
 
     text = "measure perplexity, and a translator's BLEU"
-    argument = add("evaluate", text, f"split translations {searching} {scoring}")
+    argument = add("evaluate", text, f"split {searching} {scoring}")
     argument("model", **a_model)
     argument("--corpus", nargs="+", help=f"{corpora} (what the model was trained on)")
     argument("--precision", **precision)
