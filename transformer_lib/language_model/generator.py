@@ -7,7 +7,6 @@ import torch
 
 from transformer_lib.checkpoint import load_model
 from transformer_lib.data.tokenizers import EOS, PAD, UNK, check_vocabularies
-from transformer_lib.fast.swap import parts_for, twin
 from transformer_lib.files import CheckpointError
 from transformer_lib.language_model.model import TransformerLanguageModel
 from transformer_lib.language_model.stream import StreamTokenizer
@@ -60,8 +59,7 @@ class TextGenerator:
         ids = torch.tensor([self.tokenizer.encode(prompt)], device=device)  # [1, prompt_len]
         excluded = tuple(self.tokenizer.vocab.stoi[token] for token in (UNK, PAD))
         generator = None if seed is None else torch.Generator(device).manual_seed(seed)
-        model = twin(self.model, parts_for(device))
-        ids = model.generate(ids, length, temperature, top_k, excluded, generator)  # [1, prompt_len + length]
+        ids = self.model.generate(ids, length, temperature, top_k, excluded, generator)  # [1, prompt_len + length]
         lines = " ".join(self.tokenizer.decode(ids[0].tolist())).split(EOS)
         return "\n".join(
             self.tokenizer.join(line.split()) if self.tokenizer.language else line.strip() for line in lines
