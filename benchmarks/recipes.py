@@ -101,8 +101,9 @@ PAPER = {
     "checkpoints": Row(recipe={"ema_decay": 0.5}, checkpoints=True),  # any rate: it only says that there is an average
 }
 
-# what the recipe leaves out, and the larger preset of the shipped model has
+# what the recipe leaves out, and the larger preset of the shipped model has; and other rates for "without Muon"
 MORE = {
+    **{f"AdamW {rate}": recipe(optimizer="adamw", learning_rate=rate) for rate in (0.001, 0.004)},
     "subword dropout": recipe(subword_dropout=0.1),
     "R-Drop": Row({"dropout": 0.1}, {"rdrop_weight": 1.5}),
     "6 epochs": recipe(epochs=6),
