@@ -57,7 +57,7 @@ def training_rows(device: torch.device) -> dict[str, Pair]:
     recipe = RECIPES["tutorial"]
     seed_everything(recipe.seed)
     start = Transformer(TransformerConfig(len(src.vocab), len(tgt.vocab))).to(device)
-    batches = itertools.cycle(list(BucketBatches(dataset, recipe.batch_size, train=True, device=device))[:100])
+    batches = list(BucketBatches(dataset, recipe.batch_size, train=True, device=device))[:100]
 
     def steps(
         precision: str = "float32",
@@ -72,11 +72,16 @@ def training_rows(device: torch.device) -> dict[str, Pair]:
                 module.p = dropout
             elif isinstance(module, MultiHeadAttention):
                 module.dropout = dropout
-        with without(part) if part and device.type == "cpu" else contextlib.nullcontext():
-            worker = Worker(model, precision, **{"ids_are_known": True, **options})
+        worker = Worker(model, precision, **{"ids_are_known": True, **options})
         with mock.patch.object(optimizing, "BatchedMuon", muon):
             optimizer = make_optimizer(model, replace(recipe, optimizer="muon") if muon else recipe)
-        return lambda: train_epoch(model, itertools.islice(batches, STEPS), optimizer, worker=worker, progress=False)
+        mine = itertools.cycle(batches)  # both of a pair take the same ones in a turn: their lengths differ by half
+
+        def take() -> None:
+            with without(part) if part else contextlib.nullcontext():  # each epoch makes its twin anew
+                train_epoch(model, itertools.islice(mine, STEPS), optimizer, worker=worker, progress=False)
+
+        return take
 
     rows = {"training: bfloat16 (autocast)": (steps("bfloat16"), steps())}
     if device.type == "cpu":
