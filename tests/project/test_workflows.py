@@ -116,7 +116,8 @@ def test_colabs_versions_are_allowed():
     for pin in pins:
         (version,) = (part.version.removesuffix(".*") for part in pin.specifier)
         assert bounds.get(pin.name, SpecifierSet()).contains(version)
-    assert {"torch", "numpy", "spacy", "ipython", "ipywidgets"} == {pin.name for pin in pins}
+    widgets = {"ipywidgets", "notebook", "widgetsnbextension"}
+    assert {"torch", "numpy", "spacy", "ipython", *widgets} == {pin.name for pin in pins}
 
 
 def test_the_version_is_the_same_everywhere_and_has_its_changes_listed():

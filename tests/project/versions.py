@@ -1,10 +1,10 @@
-"""The core's tests and the notebooks, in small, with every Python that there is and three sets of dependencies.
+"""The core's tests and the notebooks, in small, with the pinned dependencies on every Python that there is.
 
-A fourth, `colab`, is what Google's Colab has installed, with its Python; there, installing the library must not replace
-anything. `make test-versions` runs all; `python tests/project/versions.py 3.12:pinned tests/test_fast.py` one row, in
-part; `python tests/project/versions.py colab notebooks/05_training.ipynb` a notebook as Colab would run it. Where
-PyPI's torch is a CUDA build of several GB, PyTorch's own index has a smaller one:
-`PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu`.
+Besides, with the lowest on the oldest Python, with the newest on the newest, and with what Google's Colab has installed,
+on its Python; there, installing the library must not replace anything. `make test-versions` runs all;
+`python tests/project/versions.py 3.12:newest tests/test_fast.py` one row, in part; `python tests/project/versions.py
+colab notebooks/05_training.ipynb` a notebook as Colab would run it. Where PyPI's torch is a CUDA build of several GB,
+PyTorch's own index has a smaller one: `PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu`.
 """
 
 import os
@@ -24,6 +24,7 @@ SETS = {
     "colab": ["--editable", ".[test]"],
 }
 COLAB = ("3.13", ["--requirement", ".github/colab.txt", "ipykernel<7"])  # its Python, and what it has installed
+IN_BROWSER = ["tests/project/test_live_translator_in_browser.py", "tests/project/test_viewer_in_browser.py"]
 ABOUT = "import sys, numpy, torch; print(sys.version.split()[0], torch.__version__, numpy.__version__, sep=' | ')"
 
 
@@ -73,7 +74,8 @@ def cell(version, command, dependencies, *what):
     report = folder / "report.xml"
     pytest = [python, "-m", "pytest", "-q", "--nbval-lax", f"--junitxml={report}", "-o", "junit_family=xunit1"]
     pytest += ["--numprocesses", "2", "--dist", "loadfile"]
-    pytest += what or ("--ignore", "tests/project", "tests", "notebooks")
+    library = sorted(ROOT.glob("tests/test_*.py"))
+    pytest += what or [*library, *(IN_BROWSER if dependencies == "colab" else []), "notebooks"]
     environment = {**os.environ, "TRANSFORMER_LIB_FAST_DEV_RUN": "1", "OMP_NUM_THREADS": "1"}
     with (folder / "log").open("w") as log:
         subprocess.run(pytest, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
@@ -81,12 +83,19 @@ def cell(version, command, dependencies, *what):
     return f"{start} {about} | {passed_of(counts, 'tests')} | {passed_of(counts, 'cells')} |", failed
 
 
+def rows(versions):
+    """Return the table's rows, as they are asked for on the command line; versions come from old to new."""
+    colab = [f"{COLAB[0]}:colab"] if COLAB[0] in versions else []
+    pinned = [f"{version}:pinned" for version in versions]
+    return [f"{versions[0]}:lowest", *pinned, f"{versions[-1]}:newest", *colab]
+
+
 def main():
     """Run the cells that were asked for, or all."""
     write_lowest()
     there = pythons()
     asked = [f"{COLAB[0]}:colab" if one == "colab" else one for one in sys.argv[1:2]]
-    asked = asked or [f"{one}:{of}" for one in there for of in SETS if of != "colab" or one == COLAB[0]]
+    asked = asked or rows(list(there))
     print("| Python | dependencies | exactly | torch | numpy | tests passed | cells passed |\n|" + "---|" * 7)
     everything = []
     for one in asked:

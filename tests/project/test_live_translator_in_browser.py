@@ -1,0 +1,67 @@
+"""The live translator in a running notebook: JupyterLab, or the classic one with ipywidgets 7, as Colab has it."""
+
+import socket
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from urllib.request import urlopen
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat", reason="Jupyter is not installed")
+ipywidgets = pytest.importorskip("ipywidgets", reason="ipywidgets is not installed")
+CLASSIC = ipywidgets.__version__.startswith("7.")  # newer notebooks cannot show the widgets of version 7
+PROGRAM, PATH = ("notebook", "notebooks") if CLASSIC else ("jupyterlab", "lab/tree")
+CELL = """from transformer_lib import LiveTranslator, Translator
+LiveTranslator(Translator.load(), "Ein Hund schläft.")"""
+MILLISECONDS = 60_000  # that a step may take on a machine that does much else
+
+
+@pytest.fixture
+def notebook(tmp_path):
+    """The address of a notebook with one cell, at a server of its own that nobody else can reach."""
+    if not find_spec(PROGRAM):
+        pytest.skip(f"{PROGRAM} is not installed")
+    here = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
+    here.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(here, tmp_path / "live.ipynb")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = ["--ip=127.0.0.1", f"--port={port}", "--no-browser", "--allow-root"]
+    settings += [f"--{app}.{name}=" for app in ("ServerApp", "NotebookApp") for name in ("token", "password")]
+    with (tmp_path / "log").open("w") as log:
+        command = [sys.executable, "-m", PROGRAM, *settings]
+        server = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT)
+    address = f"http://127.0.0.1:{port}/"
+    try:
+        for _ in range(MILLISECONDS // 100):
+            try:
+                urlopen(f"{address}api").close()
+                break
+            except OSError:
+                assert server.poll() is None, (tmp_path / "log").read_text()
+                time.sleep(0.1)
+        yield f"{address}{PATH}/live.ipynb"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def test_a_sentence_that_is_typed_is_translated(notebook, browser):
+    page, _ = browser.open(notebook)  # whose own problems are not ours
+    page.set_default_timeout(MILLISECONDS)
+    page.locator(".jp-CodeCell .cm-content, .code_cell .CodeMirror-lines").first.click()
+    page.locator(".kernel_idle_icon, [data-status=idle]").first.wait_for()
+    page.keyboard.press("Shift+Enter")
+    field = page.locator(".widget-text input")
+    page.get_by_text("a dog is sleeping.").first.wait_for()
+    field.fill("Zwei Kinder spielen im Park.")
+    field.press("Enter")
+    page.get_by_text("two children are playing in the park.").first.wait_for()
+    viewer = page.locator(".attention-viewer").last
+    assert "children" in viewer.locator(".queries").inner_text()
+    before = viewer.locator(".keys .word + span").all_inner_texts()
+    viewer.get_by_role("combobox", name="Head").select_option(index=1)
+    assert viewer.locator(".keys .word + span").all_inner_texts() != before
