@@ -1,9 +1,9 @@
-"""The core's tests and the notebooks, in small, with the pinned dependencies on every Python that there is.
+"""The core's tests and the notebooks, in small, with the pinned dependencies on every other Python that there is.
 
-Besides, with the lowest on the oldest Python, with the newest on the newest, and with what Google's Colab has installed,
-on its Python; there, installing the library must not replace anything. `make test-versions` runs all;
-`python tests/project/versions.py 3.12:newest tests/test_fast.py` one row, in part; `python tests/project/versions.py
-colab notebooks/05_training.ipynb` a notebook as Colab would run it. Where PyPI's torch is a CUDA build of several GB,
+Also with the lowest on the oldest Python, the newest on the newest, and what Google's Colab has installed on its
+Python; there, installing the library must not replace anything. `make test-versions` runs all; `python
+tests/project/versions.py 3.12:newest tests/test_fast.py` one row, in part; `python tests/project/versions.py colab
+notebooks/05_training.ipynb` a notebook as Colab would run it. Where PyPI's torch is a CUDA build of several GB,
 PyTorch's own index has a smaller one: `PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu`.
 """
 
@@ -83,11 +83,11 @@ def cell(version, command, dependencies, *what):
     return f"{start} {about} | {passed_of(counts, 'tests')} | {passed_of(counts, 'cells')} |", failed
 
 
-def rows(versions):
-    """Return the table's rows, as they are asked for on the command line; versions come from old to new."""
-    colab = [f"{COLAB[0]}:colab"] if COLAB[0] in versions else []
-    pinned = [f"{version}:pinned" for version in versions]
-    return [f"{versions[0]}:lowest", *pinned, f"{versions[-1]}:newest", *colab]
+def rows(there):
+    """Return the table's rows, as they are asked for on the command line; Pythons come from old to new."""
+    oldest, *_, newest = there
+    pinned = [f"{version}:pinned" for version, command in there.items() if command != sys.executable]  # `make test`'s
+    return [f"{oldest}:lowest", *pinned, f"{newest}:newest", *([f"{COLAB[0]}:colab"] if COLAB[0] in there else [])]
 
 
 def main():
@@ -95,7 +95,7 @@ def main():
     write_lowest()
     there = pythons()
     asked = [f"{COLAB[0]}:colab" if one == "colab" else one for one in sys.argv[1:2]]
-    asked = asked or rows(list(there))
+    asked = asked or rows(there)
     print("| Python | dependencies | exactly | torch | numpy | tests passed | cells passed |\n|" + "---|" * 7)
     everything = []
     for one in asked:
