@@ -66,7 +66,14 @@ class There(torch.Tensor):
         return torch._utils._rebuild_tensor_v2, (storage, self.storage_offset(), self.shape, self.stride(), False, {})
 
 
-class Generator(torch.Generator):
+class AnyGenerator(type(torch.Generator)):
+    """Ordinary ones, which the CPU has, are instances of it, too."""
+
+    def __instancecheck__(cls, one):
+        return isinstance(one, cls.ordinary)
+
+
+class Generator(torch.Generator, metaclass=AnyGenerator):
     """Where the stand-in takes random numbers from, if it is told."""
 
     ordinary, known, device = torch.Generator, {}, property(lambda self: SEEN)

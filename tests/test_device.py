@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from transformer_lib.fast.attention import fused_attention_is_right
 from transformer_lib.training import device
 from transformer_lib.training.device import pick_device
 
@@ -30,6 +31,7 @@ def test_devices():
 
 
 def test_a_gpu_that_cannot_compute_is_not_picked(monkeypatch):
+    fused_attention_is_right.cache_clear()  # a device that was asked before
     to = torch.Tensor.to
 
     def no_kernel(tensor, device):

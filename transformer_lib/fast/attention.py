@@ -65,6 +65,6 @@ def fused_attention_is_right(device: torch.device) -> bool:
         warnings.warn(
             f"PyTorch {torch.__version__} computes masked attention wrongly on device {device.type!r}: this library "
             "computes it step by step there, which is right but slower (a newer PyTorch may have a right kernel)",
-            stacklevel=2,
+            stacklevel=1,  # whoever asks, it is this line that warns, and Python shows that once
         )
     return is_right
