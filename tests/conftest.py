@@ -25,6 +25,7 @@ try:
 except ImportError:  # on Windows
     resource = None
 
+OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adamw"  # before PyTorch 2.9, there is none
 NOBODY = 65534  # a user that has nothing
 PAIRS = [
     Pair("Ein Hund schläft.", "A dog is sleeping."),

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import OPTIMIZER
 
 from transformer_lib import cli
 from transformer_lib.data.corpora import CorpusError
@@ -153,7 +154,8 @@ def test_the_command_that_a_training_suggests_can_be_pasted(trained_folder, caps
 def test_the_best_recipe_on_a_corpus_of_ones_own(corpus_folder, tmp_path, capsys):
     best, exported = str(tmp_path / "best"), str(tmp_path / "exported.safetensors")
     arguments = ["train", "--corpus", str(corpus_folder), "--preset", "multi30k-best", "--output", best]
-    assert cli.main([*arguments, "--subwords", "80", "--epochs", "2", "--precision", "float32"]) == 0
+    changes = "precision=float32", f"optimizer={OPTIMIZER}"
+    assert cli.main([*arguments, "--subwords", "80", "--epochs", "2", "--set", *changes]) == 0
     output = capsys.readouterr().out
     assert "subwords  80 types" in output and "model     multi30k_best" in output
     assert "BLEU, beam 4, length penalty " in output

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from conftest import OPTIMIZER
 
 from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.checkpoint import MODEL_FILE, load_model
@@ -233,7 +234,7 @@ EVERYTHING = dataclasses.replace(
     RECIPE,
     epochs=3,
     max_tokens=40,
-    optimizer="muon",
+    optimizer=OPTIMIZER,
     schedule="linear",
     weight_decay=0.1,
     label_smoothing=0.1,
@@ -285,7 +286,7 @@ def test_everything_at_once_can_be_resumed_too(subword_dataset, subword_config, 
         {"precision": "float32"},
         {"subword_dropout": 0.0},
         {"max_tokens": 0},
-        {"optimizer": "adamw"},
+        {"optimizer": "sgd"},
         {"weight_decay": 0.0},
         {"label_smoothing": 0.0},
     ],

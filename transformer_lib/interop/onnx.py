@@ -75,7 +75,9 @@ def to_onnx(translator: Translator, folder: str | Path) -> float:
             encoder, decoder = _export(model)
     except Exception as error:  # whatever stands in the way of tracing
         reason = str(error.__cause__ or error).strip().split("\n")[0]
-        raise ValueError(f"model is a {type(model).__name__}, which ONNX cannot hold: {reason}") from error
+        raise ValueError(
+            f"model is a {type(model).__name__}, which ONNX cannot hold, or this PyTorch cannot export: {reason}"
+        ) from error
     run = [onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"]) for graph in (encoder, decoder)]
     difference = _difference(model, *run)
     if not difference <= _LARGEST_DIFFERENCE:  # NaN is not
