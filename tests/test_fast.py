@@ -172,7 +172,7 @@ def make_matrices():
 
 
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch has Muon from 2.9 on")
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_muon_in_batches_takes_pytorchs_steps(dtype, monkeypatch):
     monkeypatch.setattr("transformer_lib.fast.muon.half_precision", lambda device: dtype)
     ours, theirs = make_matrices(), make_matrices()

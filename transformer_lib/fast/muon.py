@@ -1,4 +1,4 @@
-"""Muon for GPUs, which are idle for most of the time that they are given small matrices one by one."""
+"""Muon for GPUs, which idle while they are given small matrices one by one, and for CPUs without bfloat16."""
 
 import math
 from collections import defaultdict
@@ -14,7 +14,7 @@ from transformer_lib.fast.precision import half_precision
 class BatchedMuon(getattr(torch.optim, "Muon", Optimizer)):  # PyTorch has it from 2.9 on
     """``torch.optim.Muon`` with ``adjust_lr_fn="match_rms_adamw"``, for all matrices of one shape at a time.
 
-    On a GPU that is older than bfloat16, it computes in float16, where PyTorch's emulates bfloat16.
+    On a device without bfloat16, it computes in float16 or float32, where PyTorch's emulates bfloat16.
     """
 
     @torch.no_grad()

@@ -21,7 +21,7 @@ class Worker:
     the loss is scaled up before the backward pass, and the gradients are scaled down after it.
 
     Args:
-        precision: ``"float32"`` or ``"bfloat16"``, which means float16 on a GPU without bfloat16.
+        precision: ``"float32"`` or ``"bfloat16"``, which is float16 or float32 on a device that only emulates it.
         compile: compile the twin's layers with ``torch.compile``.
         ids_are_known: all ids come from the model's own vocabularies. Checking them would force a GPU sync.
     """
@@ -36,8 +36,9 @@ class Worker:
             for module in self.twin.modules():
                 if isinstance(module, EncoderLayer | DecoderLayer | nn.TransformerEncoderLayer):
                     module.compile(dynamic=True)  # all layers of a kind share their kernels
-        dtype = half_precision(self.device) if precision == "bfloat16" else None
-        self.autocast = torch.autocast(self.device.type, dtype) if dtype else nullcontext()  # some devices have none
+        dtype = half_precision(self.device) if precision == "bfloat16" else torch.float32
+        mixed = dtype != torch.float32
+        self.autocast = torch.autocast(self.device.type, dtype) if mixed else nullcontext()  # some devices have none
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=dtype == torch.float16)
 
     def make_twin(self) -> None:

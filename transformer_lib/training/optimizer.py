@@ -10,6 +10,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from transformer_lib.fast.muon import BatchedMuon
+from transformer_lib.fast.precision import half_precision
 from transformer_lib.training.recipe import Recipe
 
 
@@ -44,11 +45,13 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
         {"params": [p for p in others if p.dim() > 1], "weight_decay": recipe.weight_decay},
         {"params": [p for p in others if p.dim() < 2], "weight_decay": 0.0},
     ]
-    fused = others[0].device.type in ("cpu", "cuda") or None  # one pass over each parameter instead of a dozen
+    device = others[0].device
+    fused = device.type in ("cpu", "cuda") or None  # one pass over each parameter instead of a dozen
     adam = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9, fused=fused)
     if not matrices:
         return adam
-    muon = torch.optim.Muon if matrices[0].device.type == "cpu" else BatchedMuon
+    plain = device.type == "cpu" and half_precision(device) == torch.bfloat16
+    muon = torch.optim.Muon if plain else BatchedMuon
     scaled = {"weight_decay": recipe.weight_decay, "adjust_lr_fn": "match_rms_adamw"}
     return _Combined(muon(matrices, lr=recipe.learning_rate, **scaled), adam)
 
