@@ -17,6 +17,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -28,6 +29,7 @@ from transformer_lib import Transformer, TransformerConfig, Translator, WordToke
 from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset
 from transformer_lib.fast import swap
 from transformer_lib.fast.muon import BatchedMuon
+from transformer_lib.fast.precision import half_precision
 from transformer_lib.fast.worker import Worker
 from transformer_lib.inference import translator as translating
 from transformer_lib.model.attention import MultiHeadAttention
@@ -64,6 +66,8 @@ def training_rows(device: torch.device) -> dict[str, Pair]:
         dropout: float = 0.1,
         part: type | None = None,
         muon: type | None = None,
+        emulated: bool = False,
+        number: int = STEPS,
         **options,
     ) -> Callable[[], object]:
         model = copy.deepcopy(start)
@@ -72,17 +76,25 @@ def training_rows(device: torch.device) -> dict[str, Pair]:
                 module.p = dropout
             elif isinstance(module, MultiHeadAttention):
                 module.dropout = dropout
-        worker = Worker(model, precision, **{"ids_are_known": True, **options})
-        with mock.patch.object(optimizing, "BatchedMuon", muon):
-            optimizer = make_optimizer(model, replace(recipe, optimizer="muon") if muon else recipe)
+        claimed = "AVX512" if emulated else torch.backends.cpu.get_cpu_capability()
+        with mock.patch.object(torch.backends.cpu, "get_cpu_capability", lambda: claimed):
+            worker = Worker(model, precision, **{"ids_are_known": True, **options})
+            with mock.patch.object(optimizing, "BatchedMuon", muon):
+                optimizer = make_optimizer(model, replace(recipe, optimizer="muon") if muon else recipe)
         mine = itertools.cycle(batches)  # both of a pair take the same ones in a turn: their lengths differ by half
 
         def take() -> None:
             with without(part) if part else contextlib.nullcontext():  # each epoch makes its twin anew
-                train_epoch(model, itertools.islice(mine, STEPS), optimizer, worker=worker, progress=False)
+                train_epoch(model, itertools.islice(mine, number), optimizer, worker=worker, progress=False)
 
         return take
 
+    if half_precision(device) == torch.float32:
+        muon = partial(steps, "bfloat16", muon=BatchedMuon, number=1)  # that may take half a minute
+        return {
+            "training: cheap random bits for dropout": (steps(), steps(part=nn.Dropout)),
+            "training with Muon: float32 where bfloat16 is emulated": (muon(), muon(emulated=True)),
+        }
     rows = {"training: bfloat16 (autocast)": (steps("bfloat16"), steps())}
     if device.type == "cpu":
         rows |= {
@@ -125,7 +137,7 @@ def translating_rows(device: torch.device) -> dict[str, Pair]:
     def one_batch_at_a_time() -> contextlib.AbstractContextManager:
         return mock.patch.object(translating, "num_workers", lambda device: 1)
 
-    rows = {"translating: bfloat16": (way("bfloat16"), way())}
+    rows = {} if half_precision(device) == torch.float32 else {"translating: bfloat16": (way("bfloat16"), way())}
     if device.type == "cpu":
         rows |= {
             "translating: several batches at a time": (way(), way("float32", one_batch_at_a_time)),

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import requests
 from conftest import as_guest
+from downloader import load_val
 
 from transformer_lib.data import corpora, download
 from transformer_lib.data.corpora import CorpusError, Pair, load_corpus, read_text
@@ -143,12 +144,6 @@ def test_a_bad_download_leaves_nothing_and_says_what_to_do(published, cache, nam
         load_corpus("multi30k")["val"]
     assert not [path for path in cache.rglob("*") if path.is_file()]
     tried(f"download: {name}", 1, "nothing, and nothing is cached", re.sub(r"127\S+/|: /\S*", "…/", str(error.value)))
-
-
-def load_val(folder, url, sums):
-    os.environ["TRANSFORMER_LIB_DATA"] = str(folder)
-    corpora.MULTI30K_URL, corpora.MULTI30K_SHA256 = url, sums
-    assert len(load_corpus("multi30k")["val"]) == 2
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="processes start differently there")

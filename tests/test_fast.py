@@ -11,11 +11,14 @@ from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.fast.attention import CPUAttention, fused_attention_is_right
 from transformer_lib.fast.dropout import CheapDropout
 from transformer_lib.fast.muon import BatchedMuon
+from transformer_lib.fast.precision import in_precision
 from transformer_lib.fast.swap import ON_A_CPU, parts_for, twin
 from transformer_lib.fast.threads import balanced_batches, side_by_side
 from transformer_lib.fast.worker import Worker
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.training.loop import evaluate
+from transformer_lib.training.optimizer import make_optimizer
+from transformer_lib.training.recipe import Recipe
 
 FUSED = torch.nn.functional.scaled_dot_product_attention
 SRC = torch.tensor([[2, 5, 6, 7, 3], [2, 8, 3, 1, 1]])
@@ -135,6 +138,21 @@ def test_a_worker_brings_the_models_gradients(precision, tolerance):
     assert {parameter.grad.dtype for parameter in model.parameters()} == {torch.float32}
     mine, theirs = (torch.cat([p.grad.flatten() for p in one.parameters()]) for one in (model, expected))
     assert (mine - theirs).norm() <= tolerance * theirs.norm()
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype"),
+    [("AVX512", torch.bfloat16), ("SVE256", torch.bfloat16), ("AVX2", torch.float32), ("DEFAULT", torch.float32)],
+)
+def test_a_cpu_that_emulates_bfloat16_computes_in_float32(capability, dtype, monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    model = build()
+    logits, _ = Worker(model, "bfloat16").logits_and_targets([SRC, torch.cat([TGT, TGT[:, :1]], dim=1)])
+    assert logits.dtype == dtype
+    assert in_precision(model, "bfloat16")(SRC, TGT).dtype == dtype
+    if hasattr(torch.optim, "Muon"):  # PyTorch's multiplies in bfloat16 everywhere
+        muon, _ = make_optimizer(model, Recipe(optimizer="muon")).optimizers
+        assert type(muon) is (torch.optim.Muon if dtype == torch.bfloat16 else BatchedMuon)
 
 
 def test_ids_are_checked_unless_they_are_known():

@@ -35,7 +35,8 @@ class Recipe:
         ema_decay: if not 0, keep an exponential moving average of the weights with at most this decay rate per step
             (see ``MovingAverage``). Section 6.1 averages the last checkpoints, to the same end.
         init_bias_from_unigrams: start a language model with the frequencies of the tokens.
-        precision: of matrix products, ``"float32"`` or ``"bfloat16"`` (see ``Worker``); weights stay in float32.
+        precision: of matrix products, ``"float32"`` or ``"bfloat16"`` (where a device has it, see ``half_precision``);
+            weights stay in float32.
         compile: compile the layers with ``torch.compile``, which takes about a minute; for GPUs.
         subwords: size of a subword vocabulary for both languages (see ``SubwordTokenizer``); 0 for words.
         subword_dropout: probability of leaving out a merge when a sentence is split, anew each epoch (BPE-dropout).
