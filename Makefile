@@ -78,7 +78,7 @@ book: $(READY)
 	@echo $(BOOK)/index.html
 
 # Two processes of one thread each: with more threads, the two would wait for each other's.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 check: $(READY)
 	$(PYTEST) --ignore tests/project tests

@@ -200,3 +200,9 @@ def trained():
     recipe = Recipe(epochs=60, batch_size=4, learning_rate=3e-3, warmup_steps=0, schedule="constant")
     fit(model, dataset, dataset, recipe, log=lambda line: None)
     return Translator(model, src_tokenizer, tgt_tokenizer)
+
+
+@pytest.fixture
+def with_bfloat16(monkeypatch):
+    """Have bfloat16 computed on a CPU that only emulates it, too."""
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")

@@ -162,7 +162,7 @@ def test_a_decoder_of_ones_own_is_refused(model_class, tmp_path):
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
-def test_other_precisions_are_refused(precision, tmp_path):
+def test_other_precisions_are_refused(precision, tmp_path, with_bfloat16):
     translator = tiny_translator()
     translator.model = in_precision(translator.model, precision)
     with pytest.raises(ValueError, match=r"expected torch\.float32 and a Linear"):

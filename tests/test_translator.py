@@ -188,7 +188,7 @@ def test_a_translator_searches_as_it_was_told_unless_told_otherwise(trained, pai
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_lower_precisions_translate_what_was_learnt_by_heart(trained, pairs, precision, beam_size):
+def test_lower_precisions_translate_what_was_learnt_by_heart(trained, pairs, precision, beam_size, with_bfloat16):
     before = {name: weights.clone() for name, weights in trained.model.state_dict().items()}
     saved = SavedModel(trained.model, {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer}, {})
     lower = Translator.from_saved(saved, precision)
