@@ -104,8 +104,8 @@ seen = []
 def hook(event, args):
     if event == "socket.bind" and args[1][0] in ("127.0.0.1", "::1"):
         return  # urllib3 tries out on import whether this machine has IPv6; nobody else can reach that address
-    if event == "subprocess.Popen" and args[0] in ("fc-list", "system_profiler"):
-        return  # matplotlib asks the system for its fonts, the first time that it is used
+    if event == "subprocess.Popen" and args[0] in ("fc-list", "system_profiler", "/sbin/ldconfig"):
+        return  # matplotlib asks the system for its fonts when first used, a CUDA build of PyTorch for a library
     if event in EVENTS:
         seen.append(f"{event} {args}")
         raise PermissionError(seen[-1])
