@@ -63,7 +63,7 @@ def test_installing_leaves_torch_and_numpy_alone(wheel, tmp_path):
     python = tmp_path / "colab" / ("Scripts" if os.name == "nt" else "bin") / "python"
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     site = Path(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip())
-    for name, version in (("torch", "2.5.1+cu121"), ("numpy", "2.0.2")):  # all that pip looks at of an installed package
+    for name, version in (("torch", "2.5.1+cu121"), ("numpy", "2.0.2")):  # what pip looks at of a package
         info = site / f"{name}-{version}.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
