@@ -70,7 +70,7 @@ def locked(folder: Path) -> Iterator[None]:
     path, lock, is_new = folder / LOCK_FILE, filelock.FileLock(folder / LOCK_FILE), not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0.2, poll_interval=0.05)  # where there is no flock, a first try removes a dead lock
+        lock.acquire(timeout=1, poll_interval=0.05)  # where there is no flock, a first try removes a dead lock
     except filelock.Timeout:
         raise FileExistsError(
             f"{folder} is in use by another training: wait until it has ended, or choose another output folder "

@@ -13,8 +13,8 @@ INFERENCE_PRECISIONS = (*PRECISIONS, "int8")
 def half_precision(device: torch.device) -> torch.dtype:
     """Return bfloat16, or what is faster where a device only emulates it.
 
-    A GPU older than NVIDIA's Ampere takes float16. A CPU without AVX512 (or ARM's SVE), as in most laptops, takes
-    float32: its bfloat16 is a tenth as fast.
+    A GPU older than NVIDIA's Ampere takes float16. A CPU without AVX512 (or ARM's SVE), as in many laptops, takes
+    float32.
     """
     if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
         return torch.float16

@@ -50,8 +50,8 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
     adam = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=recipe.betas, eps=1e-9, fused=fused)
     if not matrices:
         return adam
-    plain = device.type == "cpu" and half_precision(device) == torch.bfloat16
-    muon = torch.optim.Muon if plain else BatchedMuon
+    is_fast = device.type == "cpu" and half_precision(device) == torch.bfloat16  # in which PyTorch's always computes
+    muon = torch.optim.Muon if is_fast else BatchedMuon
     scaled = {"weight_decay": recipe.weight_decay, "adjust_lr_fn": "match_rms_adamw"}
     return _Combined(muon(matrices, lr=recipe.learning_rate, **scaled), adam)
 
