@@ -36,10 +36,10 @@ endef
 .PHONY: help notebooks book test check test-faults test-devices test-versions lab train bench bench-gpu lint outputs repository clean
 
 help:
-	@echo "make notebooks   run the whole series on the embedded corpus; a book of it in build/notebooks/book/"
+	@echo "make notebooks   run the whole series on the sample corpus; a book of it in build/notebooks/book/"
 	@echo "make book        the series as a book, from the outputs stored in the notebooks, in build/book/"
 	@echo "make check       run the library's own tests"
-	@echo "make test        run every test: ruff, pytest, and the notebooks through nbval"
+	@echo "make test        run the tests: ruff, pytest, and the notebooks through nbval"
 	@echo "make test-faults break files, disks and processes thousands of times, and print a table of what was lost"
 	@echo "make test-devices    tests, exercises and series on a stand-in for GPUs: CUDA, an old one (T4), Apple's; two tables"
 	@echo "make test-versions   tests and series with every Python there is, and the lowest, pinned and newest packages"

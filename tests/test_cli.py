@@ -88,6 +88,7 @@ def test_the_lines_of_a_file_are_translated_and_a_file_in_place_of_a_sentence_is
     monkeypatch.chdir(tmp_path)
     assert cli.main([*translate, "german.txt"]) == 0
     assert "german.txt is a file, translated as a sentence: did you mean --input?" in capsys.readouterr().err
+    assert cli.main([*translate, f"Ein {'ä' * 300} schläft."]) == 0  # too long for the name of a file
 
 
 def test_the_standard_input_is_utf_8_whatever_the_locale_and_a_bad_line_loses_that_line(
@@ -222,6 +223,8 @@ def test_from_training_a_language_model_to_text(tmp_path, capsys):
     for option, value in (("precision", "int8"), ("beam-size", "1"), ("length-penalty", "0")):
         assert cli.main(["evaluate", str(folder), f"--{option}", value]) == 1
         assert f"--{option} needs a translator, but this model is a language model" in capsys.readouterr().err
+    assert cli.main(["evaluate", str(folder), "--corpus", str(novel), str(novel)]) == 1
+    assert "--corpus has 2 files, but a language model reads one text" in capsys.readouterr().err
     novel.write_text("Red orange .\n" * 4, encoding="utf-8")
     assert cli.main(["train-lm", "--corpus", str(novel), "--output", str(tmp_path / "new")]) == 1
     printed = capsys.readouterr()
@@ -256,8 +259,15 @@ def test_a_second_training_does_not_overwrite_the_first_but_can_resume_it(traine
         (["train-lm", "--corpus", "sample", "--batch-size", "90000"], "expected at least 180000, two for each of"),
         (["train-lm", "--corpus", "sample", "--bptt", "20000", "--output", "."], "20,000"),
         (["generate", "Hello"], "`transformer-lib train-lm` (a language model)"),
-        (["train", "--batch-size", "4", "--max-tokens", "99"], "--max-tokens says the same in another unit"),
-        (["train", "--subwords", "99", "--min-freq", "2"], "--min-freq is for words, but there will be 99 subwords"),
+        (
+            ["train", "--batch-size", "4", "--max-tokens", "99"],
+            "batch_size and max_tokens, which say the same in two units",
+        ),
+        (
+            ["train", "--set", "batch_size=4", "max_tokens=99"],
+            "batch_size and max_tokens, which say the same in two units",
+        ),
+        (["train", "--subwords", "99", "--min-freq", "2"], "min_freq is 2, which is for words, but there will be 99"),
         (["translate", "--length-penalty", "500", "Hallo"], "length_penalty is 500.0, expected 0"),
         (["translate", "--beam-size", "1", "--length-penalty", "1", "Hallo"], "--length-penalty is for a beam"),
         (["evaluate", "--beam-size", "1", "--length-penalty", "1"], "--length-penalty is for a beam"),

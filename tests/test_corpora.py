@@ -365,6 +365,18 @@ def test_an_empty_first_column_does_not_move_the_others(tmp_path):
     assert len(everything(load_corpus(write_lines(tmp_path / "a.tsv", rows)))) == 20
 
 
+def test_both_sides_may_be_of_one_language(tmp_path):
+    """Simpler English, say, or tokens of no language at all."""
+    pairs = [(f"{i} difficult", f"{i} easy") for i in range(20)]
+    rows = [f"{src}\t{tgt}" for src, tgt in pairs]
+    for language in ("en", None):
+        for source in (write_sides(tmp_path, pairs), write_lines(tmp_path / "a.tsv", rows)):
+            assert everything(load_corpus(source, language, language)) == sorted(pairs)
+    assert everything(load_corpus(write_lines(tmp_path / "b.tsv", ["en\ten", *rows]), "en", "en")) == sorted(pairs)
+    with pytest.raises(CorpusError, match="src and tgt are both 'en', but a folder has one file for a language"):
+        load_corpus("sample", "en", "en")
+
+
 def test_files_whose_names_say_other_languages_are_noticed(tmp_path, capsys):
     sides = [write_lines(tmp_path / name, [f"{i} uno"] * 9) for i, name in enumerate(("text.es", "text.en"))]
     load_corpus(sides, "es", "en")

@@ -8,6 +8,7 @@ from transformer_lib.checkpoint import load_model, save_model
 from transformer_lib.data.batches import make_dataset
 from transformer_lib.data.tokenizers import UNK
 from transformer_lib.files import CheckpointError
+from transformer_lib.language_model.model import LanguageModelConfig
 from transformer_lib.language_model.stream import BPTTBatches, StreamTokenizer, make_stream
 from transformer_lib.training.loop import evaluate
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, Recipe
@@ -81,6 +82,25 @@ def test_each_kind_of_model_says_what_it_is(generator, folder, trained, tmp_path
         TextGenerator.load(tmp_path / "translator")
     with pytest.raises(CheckpointError, match="holds a language model, expected a translator"):
         Translator.load(folder)
+
+
+class Parrot(torch.nn.Module):
+    """A language model of one's own, which repeats the last token."""
+
+    config_class = LanguageModelConfig
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def generate(self, prompt, length, *options):
+        return torch.cat([prompt, prompt[:, -1:].expand(-1, length)], dim=1)
+
+
+def test_a_language_model_of_ones_own_continues_a_text(generator, tmp_path):
+    save_model(tmp_path / "model", Parrot(generator.model.config), {"text": generator.tokenizer})
+    assert TextGenerator.load(tmp_path / "model", Parrot)("violet", length=2) == "violet violet violet"
 
 
 def test_a_model_comes_back_as_it_was_with_either_encoder(generator, tmp_path):

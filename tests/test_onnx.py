@@ -70,6 +70,12 @@ def tiny_translator(model_class=Transformer, subwords=False, **changes):
     return Translator(model, *tokenizers, beam_size=3)
 
 
+class NormedEmbedding(Transformer):
+    def __init__(self, config):
+        super().__init__(config)
+        self.tgt_embedding.dropout = torch.nn.LayerNorm(config.d_model)
+
+
 # what the graphs compute
 
 
@@ -80,8 +86,9 @@ def tiny_translator(model_class=Transformer, subwords=False, **changes):
         (Transformer, {"activation": "gelu"}),  # the tutorials': post-LN, learned positions, untied
         (Transformer, {"subwords": True, "tie_embeddings": True, "norm_first": True, "positions": "sinusoidal"}),
         (SwiGLUTransformer, {"norm_first": True, "num_layers": 1}),  # a feed-forward network of one's own
+        (NormedEmbedding, {"num_layers": 1}),
     ],
-    ids=["tutorial", "tied", "own feed-forward network"],
+    ids=["tutorial", "tied", "own feed-forward network", "norm after the embedding"],
 )
 def test_logits_are_the_models_at_every_position_and_the_model_is_left_alone(model_class, changes, tmp_path, capfd):
     torch.manual_seed(0)

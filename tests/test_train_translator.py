@@ -11,6 +11,7 @@ from transformer_lib.inference.bleu import by_definition
 from transformer_lib.inference.translator import Translator
 from transformer_lib.language_model.texts import load_text
 from transformer_lib.language_model.train import train_language_model
+from transformer_lib.training import train_translator as training
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.train_translator import tune_length_penalty
 
@@ -49,13 +50,21 @@ def put_line(folder, split, number, de, en):
         (folder / f"{split}.{ending}").write_text("\n".join(lines), encoding="utf-8")
 
 
+def test_batches_of_so_many_sentences_take_the_place_of_batches_of_so_many_tokens(corpus, monkeypatch):
+    recipes = []
+    monkeypatch.setattr(training, "fit", lambda model, train, val, recipe, *rest, **named: recipes.append(recipe))
+    train_translator(corpus, "multi30k_fast", batch_size=4, subwords=80, beam_size=1, log=lambda line: None)
+    assert [(recipe.batch_size, recipe.max_tokens) for recipe in recipes] == [(4, 0)]
+
+
 @pytest.mark.parametrize("kind", UNUSABLE)
 def test_a_pair_that_cannot_be_used_is_left_out_and_shown(corpus, tmp_path, kind):
     line, subwords, reason = UNUSABLE[kind]
     put_line(tmp_path, "val", 3, line, "A dog." if len(line) < 9 else LONG)
     lines = []
     recipe = Recipe(epochs=1, subwords=subwords, beam_size=2)
-    train_translator(corpus, recipe=recipe, min_freq=1, log=lines.append)  # its beam is tuned on the rest, too
+    min_freq = None if subwords else 1
+    train_translator(corpus, recipe=recipe, min_freq=min_freq, log=lines.append)  # its beam is tuned on the rest, too
     assert len(corpus["val"]) == 8
     assert lines[0].startswith(f"1 of 8 pairs left out, {reason}")
     assert any("8 pairs to train on, 7 to validate" in line for line in lines)

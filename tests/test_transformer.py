@@ -164,10 +164,11 @@ def test_the_targets_are_the_tokens_one_step_later():
 
 def test_attention_maps_of_every_kind_layer_and_head():
     model = small_model().train()
+    model.encoder.eval()  # as people do with a part that shall not change
     src = torch.tensor([[5, 6, 7, 8], [5, 6, PAD, PAD]])
     tgt = torch.tensor([[2, 9, 10], [2, 9, PAD]])
     maps = model.attention_maps(src, tgt)
-    assert model.training  # it leaves the mode as it was
+    assert model.training and model.decoder.layers[0].training and not model.encoder.training  # as it was
     assert [m.shape for m in maps.encoder] == [(2, 4, 4, 4)] * 2
     assert [m.shape for m in maps.decoder] == [(2, 4, 3, 3)] * 2
     assert [m.shape for m in maps.cross] == [(2, 4, 3, 4)] * 2

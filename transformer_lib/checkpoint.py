@@ -181,7 +181,7 @@ def _describe_tokenizer(tokenizer: WordTokenizer) -> dict[str, Any]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"a {type(tokenizer).__name__} among the tokenizers could not be restored: {error}") from error
     if again != tokenizer.to_dict():
-        raise ValueError(f"the from_dict of a {type(tokenizer).__name__} makes another tokeniser of its to_dict")
+        raise ValueError(f"{type(tokenizer).__name__}.from_dict does not rebuild what to_dict describes")
     return values
 
 

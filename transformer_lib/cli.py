@@ -33,7 +33,7 @@ from transformer_lib.options import parser
 from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device
 from transformer_lib.training.loop import evaluate, perplexity
-from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
+from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, Recipe
 from transformer_lib.training.train_translator import train_translator
 
 # what a user can do something about; the rest are mistakes in this library, and keep their traceback
@@ -66,11 +66,6 @@ def train(options: argparse.Namespace) -> None:
     """Train a model, then score it on the corpus's first test split."""
     names = ("epochs", "batch_size", "max_tokens", "learning_rate", "precision", "compile", "subwords", "seed")
     changes = {**_given(options, *names), **dict(options.set)}
-    if options.batch_size is not None:
-        _refuse(options, "says the same in another unit as --batch-size: give one of them", "max_tokens")
-        changes["max_tokens"] = 0
-    if subwords := changes.get("subwords", RECIPES[options.preset].subwords):
-        _refuse(options, f"is for words, but there will be {subwords} subwords (see --subwords)", "min_freq")
     for_multi30k = options.preset.startswith("multi30k_")
     corpus = load_corpus(options.corpus or ("multi30k" if for_multi30k else "sample"), options.src, options.tgt)
     for split in corpus.splits[:3]:
@@ -93,7 +88,7 @@ def translate(options: argparse.Namespace) -> None:
     """Translate the sentences given, or the lines of a file or of the standard input."""
     for sentence in options.sentences:
         _refuse(options, "is for the lines of a file, but there are sentences as well", "input")
-        if Path(sentence).is_file():
+        if os.path.isfile(sentence):  # unlike Path.is_file, also where it is too long for a name
             print(one_line(f"{sentence} is a file, translated as a sentence: did you mean --input?"), file=sys.stderr)
     saved = load_model(options.model or SHIPPED_MODEL, device=pick_device(options.device))
     translator = _translator(saved, options)
@@ -109,7 +104,7 @@ def translate(options: argparse.Namespace) -> None:
             translation = next(remaining)
             print(one_line(translation.text) + (f"\t{translation.log_prob:.3f}" if options.scores else ""))
         else:
-            print()  # empty lines of the standard input stay empty
+            print()  # empty lines stay empty
     if with_attention:
         from transformer_lib.notebook import plots  # matplotlib takes a while to load
 
@@ -154,6 +149,8 @@ def evaluate_model(options: argparse.Namespace) -> None:
     if isinstance(saved.model, TransformerLanguageModel):
         only = ("precision", "beam_size", "length_penalty", "sacrebleu_tokenize", "chrf")
         _refuse(options, "needs a translator, but this model is a language model", *only)
+        if options.corpus and len(options.corpus) > 1:
+            raise ValueError(f"--corpus has {len(options.corpus)} files, but a language model reads one text")
         tokenizer = saved.tokenizers["text"]
         text = load_text(options.corpus[0] if options.corpus else name, tokenizer.language)
         split = options.split or text.splits[2 if len(text.splits) > 2 else 1]

@@ -35,7 +35,7 @@ def read_lines(translator: Translator, path: Path | None) -> tuple[list[str], in
 
 
 def is_empty(line: str) -> bool:
-    """Say whether there is nothing in a line but spaces, and letters that nobody sees."""
+    """Say whether there is nothing in a line but spaces, and invisible characters."""
     return all(unicodedata.category(letter)[0] in "ZC" for letter in line)
 
 

@@ -47,7 +47,7 @@ EXAMPLES = {
 
 
 def _change(text: str) -> tuple[str, Any]:
-    """Read ``FIELD=VALUE``; what is no number, list, True or False is a word."""
+    """Read ``FIELD=VALUE``; a value that is not a Python literal stays a string."""
     name, _, value = text.partition("=")
     if not (name.isidentifier() and value):
         raise argparse.ArgumentTypeError(f"{text!r}, expected FIELD=VALUE, such as d_model=128")
@@ -62,7 +62,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # each once, whichever commands take it
     "--batch-size": {"type": int, "help": "sentences in a batch; rows of text for a language model (the preset's)"},
     "--beam-size": {"type": int, "help": "1 is greedy search (what the model was tuned for, else 1)"},
     "--bptt": {"type": int, "help": "tokens that the model can look back on (the preset's)"},
-    "--cased": {"action": "store_true", "help": "keep capitals, as German nouns need them (all is lower case)"},
+    "--cased": {"action": "store_true", "help": "keep capitals, as German nouns need them (no: all is lower-cased)"},
     "--chrf": {"action": "store_true", "help": "also print chrF, the character n-gram F-score"},
     "--compile": {"action": argparse.BooleanOptionalAction, "help": "compile the layers first, for a GPU (no)"},
     "--device": {"default": "auto", "help": "cpu, cuda, cuda:1, mps or auto, the best there is (auto)"},
@@ -72,7 +72,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # each once, whichever commands take it
     "--learning-rate": {"type": float, "help": "the highest learning rate (the preset's)"},
     "--length": {"type": int, "default": 50, "help": "tokens to add (50)"},
     "--length-penalty": {"type": float, "help": "of beam search (what the model was tuned for, else 0.6)"},
-    "--max-tokens": {"type": int, "help": "or positions in a batch, on its larger side (the preset's)"},
+    "--max-tokens": {"type": int, "help": "instead of --batch-size: positions on its longer side (the preset's)"},
     "--min-freq": {"type": int, "help": "rarer words become <unk>; your corpus gets no subwords (2; train-lm: 1)"},
     "--output": {"type": Path, "help": "folder for the model (runs/CORPUS-PRESET)"},
     "--resume": {"action": "store_true", "help": "continue the training in the output folder"},

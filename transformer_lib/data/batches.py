@@ -112,7 +112,7 @@ def make_dataset(
 
 
 def _example(number: int, pair: Pair, tokenizers: tuple[WordTokenizer, WordTokenizer], max_len: float) -> Example:
-    if not (isinstance(pair, tuple | list) and len(pair) == 2):
+    if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(side, str) for side in pair)):
         message = f"pairs: pair {number} is {pair!r}, expected a sentence and its translation"
         raise UnusablePair("one column", message)
     try:

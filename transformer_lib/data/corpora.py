@@ -21,7 +21,7 @@ _SAMPLE = _REPOSITORY_DATA / "sample" if _IN_REPOSITORY else _INSTALLED_SAMPLE
 
 CORPORA = ("sample", "multi30k")
 _HELD_OUT = ("val", "test")  # what is taken off a corpus that has nothing held out
-_MOST_UNPACKED = 2**26, 100  # bytes, or times its size, that a packed text may have; packed, it is a third as large
+_MOST_UNPACKED = 2**26, 100  # bytes, or times its size, that a packed text may have; gzip makes text a third as large
 
 
 class CorpusError(RuntimeError):
@@ -57,7 +57,7 @@ class Corpus:
 
     @property
     def is_own(self) -> bool:
-        """Whether somebody else than this library chose what is in it."""
+        """Whether the sentences are the user's own."""
         return self.source not in (None, _SAMPLE)
 
     @property
@@ -97,19 +97,13 @@ class Corpus:
             CorpusError: there is no such split, it has no file of its own, or that is unavailable or not UTF-8.
         """
         self._check(split)
-        has_files = self.source is None or (isinstance(self.source, Path) and self.source.is_dir())
-        if split in self.held_out or not has_files:
-            raise CorpusError(f"corpus {self.name!r} has no file for {split!r} alone: corpus[{split!r}] has its pairs")
-        return self._lines(split, ending)
-
-    def _lines(self, split: str, ending: str) -> list[str]:
         file = f"{split}.{ending}"
         if self.source is None:
             path = fetch("multi30k", f"{file}.gz", MULTI30K_URL, f"sha256:{MULTI30K_SHA256[f'{file}.gz']}")
-        elif isinstance(self.source, Path):
+        elif isinstance(self.source, Path) and self.source.is_dir() and split not in self.held_out:
             path = self.source / (file if (self.source / file).exists() else f"{file}.gz")
         else:
-            path = dict(zip((self.src, self.tgt), self.source, strict=True))[ending]
+            raise CorpusError(f"corpus {self.name!r} has no file for {split!r} alone: corpus[{split!r}] has its pairs")
         return read_text(path)
 
     def _check(self, split: str) -> None:
@@ -127,7 +121,10 @@ class Corpus:
         if isinstance(self.source, Path) and self.source.is_file():
             lines = read_text(self.source, strip=" \r")  # an empty first column is a column
             return own.table_rows(lines, self.source.name, self.src, self.tgt)
-        sides = [(self._lines(split, language), language) for language in (self.src, self.tgt)]
+        if isinstance(self.source, tuple):
+            sides = list(zip(map(read_text, self.source), (self.src, self.tgt), strict=True))
+        else:
+            sides = [(self.lines(split, language), language) for language in (self.src, self.tgt)]
         (longer, language), (shorter, other) = sorted(sides, key=lambda side: -len(side[0]))
         if len(longer) > len(shorter):
             line = own.first_misaligned_line(longer, shorter)
@@ -192,6 +189,8 @@ def load_corpus(source: str | Path | Sequence[Any] = "sample", src: str = "de", 
         raise CorpusError(
             f"corpus is {str(source)!r}, expected one of {', '.join(CORPORA)}, or a folder or file of your own"
         )
+    if src == tgt:
+        raise CorpusError(f"src and tgt are both {src!r}, but a folder has one file for a language: give two files")
     files = sorted({file.name.removesuffix(".gz") for file in path.iterdir()})
     tests = [file.removesuffix(f".{src}") for file in files if file.startswith("test") and file.endswith(f".{src}")]
     val = ["val"] if {f"val.{src}", f"val.{tgt}"} & {*files} else []

@@ -18,7 +18,7 @@ _SHOWN = 3
 KINDS = {
     "empty": "A side is empty: is it the right file, or the right columns?",
     "one column": "There is no second column: does the file have another delimiter, or one language only?",
-    "not aligned": "One side is ten times as long as the other: is a line missing in a file, so that all others moved?",
+    "not aligned": "One side is ten times as long as the other: is a line missing in a file, so that the rest moved?",
     "too long": "There are more tokens than the model has positions (max_len): is it one paragraph a line?",
     "not text": "It is not text: was the file written in another encoding?",
 }
@@ -120,6 +120,7 @@ def first_misaligned_line(longer: Sequence[str], shorter: Sequence[str]) -> int 
 
 def table_rows(lines: list[str], name: str, src: str, tgt: str) -> Iterator[tuple[int, Sequence[str]]]:
     """Yield the number of each line of a table, and its source and target sentence; ``name`` is its file's."""
+    names = [f"{language}".lower() for language in (src, tgt)]  # a tokeniser may have no language
     if name.removesuffix(".gz").endswith(".csv"):
 
         def read(delimiter: str, line: str, strict: bool = False) -> list[str]:
@@ -132,7 +133,7 @@ def table_rows(lines: list[str], name: str, src: str, tgt: str) -> Iterator[tupl
             for line in lines[:100]:
                 with contextlib.suppress(csv.Error):  # of strict: a quotation mark that this delimiter does not explain
                     fitting += len(read(delimiter, line, strict=True)) == 2
-            return {src.lower(), tgt.lower()} <= header, fitting
+            return {*names} <= header, fitting
 
         try:
             delimiter = max(";,", key=fit)
@@ -142,8 +143,8 @@ def table_rows(lines: list[str], name: str, src: str, tgt: str) -> Iterator[tupl
     else:
         rows = [line.split("\t") for line in lines]
     header, columns = [cell.strip().lower() for cell in rows[0]], [0, 1]
-    if has_header := src.lower() in header and tgt.lower() in header:
-        columns = [header.index(src.lower()), header.index(tgt.lower())]
+    if has_header := all(header.count(one) >= names.count(one) for one in names):
+        columns = [header.index(names[0]), len(header) - 1 - header[::-1].index(names[1])]  # one code, two columns
     for number, row in enumerate(rows[has_header:], start=1 + has_header):
         yield number, tuple(row[column] for column in columns) if len(row) > max(columns) else tuple(row[:1])
 

@@ -147,7 +147,7 @@ class WordTokenizer:
         return tokens
 
     def words(self, sentence: str) -> list[str]:
-        """Cut a sentence into what BLEU counts, lower-cased spaCy tokens; here that is the same as ``tokens``."""
+        """Cut a sentence into what BLEU counts, spaCy tokens; lower-cased, unless ``lower`` is False."""
         return self.preprocess(sentence.strip())
 
     def join(self, tokens: Iterable[str]) -> str:

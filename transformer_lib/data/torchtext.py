@@ -1,4 +1,4 @@
-"""The adapter to torchtext 0.6, whose objects the tutorials teach. Nothing else in this library needs torchtext.
+"""The adapter to torchtext 0.6, whose objects the tutorials teach. Only this and their BLEU need torchtext.
 
 torchtext is discontinued; 0.6.0 is the release that has ``Field`` and ``BucketIterator``. Notebook 01, section 6.
 """

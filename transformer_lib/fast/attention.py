@@ -13,7 +13,7 @@ from transformer_lib.model.attention import MultiHeadAttention, check_mask, scal
 
 
 class CPUAttention(MultiHeadAttention):
-    """``MultiHeadAttention`` that leaves PyTorch's fused kernel aside where a CPU is faster without it.
+    """``MultiHeadAttention`` that bypasses PyTorch's fused kernel where a CPU is faster without it.
 
     On a CPU, the fused kernel's backward pass is slow in half precision, and the kernel cannot drop weights with cheap
     random bits.
@@ -65,6 +65,6 @@ def fused_attention_is_right(device: torch.device) -> bool:
         warnings.warn(
             f"PyTorch {torch.__version__} computes masked attention wrongly on device {device.type!r}: this library "
             "computes it step by step there, which is right but slower (a newer PyTorch may have a right kernel)",
-            stacklevel=1,  # whoever asks, it is this line that warns, and Python shows that once
+            stacklevel=1,  # always this line, so that Python shows it once
         )
     return is_right

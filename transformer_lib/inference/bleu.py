@@ -40,7 +40,7 @@ def by_definition(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequ
 
     Raises:
         ValueError: the two differ in number, or there are none.
-        TypeError: a sentence is a string, or holds something else than strings.
+        TypeError: a sentence is a string, or holds anything but strings.
     """
     return float(bleu_from_ngram_counts(sentence_counts(hypotheses, references).sum(axis=0)))
 
@@ -89,7 +89,7 @@ def bootstrap(
 
 def torchtext_bleu(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> Score:
     """Compute the tutorials' measure with ``torchtext.data.metrics.bleu_score``; see ``by_definition``."""
-    from torchtext.data.metrics import bleu_score  # only this needs torchtext
+    from torchtext.data.metrics import bleu_score
 
     _check(hypotheses, references)
     ours, theirs = (  # bleu_score itself joins and splits n-grams at spaces
@@ -167,7 +167,7 @@ def _check(hypotheses: Sequence, references: Sequence, tokenised: bool = True) -
                     f"{name}[{i}] is the string {sentence!r}, expected a list of tokens: a string would be scored "
                     "letter by letter. WordTokenizer.tokens cuts it"
                 )
-            if wrong := [token for token in sentence if not isinstance(token, str)]:
+            if tokenised and (wrong := [token for token in sentence if not isinstance(token, str)]):
                 raise TypeError(
                     f"{name}[{i}] holds {wrong[0]!r}, expected strings, the tokens of one sentence: neither ids nor a "
                     "list of references, for there is one reference a sentence here"

@@ -54,7 +54,8 @@ class CachedAttention(nn.Module):
         """Do what ``MultiHeadAttention.forward`` does; without a ``key``, over what is kept already."""
         if key is not None:
             self.append(key)
-        beams = query.reshape(len(self.keys), -1, query.shape[-1])  # [sentences, beam, d_model] or [rows, 1, d_model]
+        sentences = self.keys.shape[0]  # rows, in self-attention
+        beams = query.reshape(sentences, -1, query.shape[-1])  # [sentences, beam, d_model]
         q = self.attention.split_heads(self.attention.q_proj(beams))  # [sentences, heads, beam, d_k]
         heads, weights = self.attention.attend(q, self.keys, self.values, mask, need_weights)
         return self.attention.out_proj(self.attention.join_heads(heads)).reshape(query.shape), weights
@@ -71,10 +72,10 @@ class CachedDecoder:
     Args:
         model: in evaluation mode, one that ``can_cache`` is true of.
         memory, memory_mask: what ``model.encode`` returned, ``[sentences, src_len, d_model]`` and
-            ``[sentences, 1, 1, src_len]``.
+            ``[sentences, 1, 1, src_len]``; None if what follows from them is put in later.
     """
 
-    def __init__(self, model: Transformer, memory: Tensor, memory_mask: Tensor):
+    def __init__(self, model: Transformer, memory: Tensor | None, memory_mask: Tensor | None):
         self.model = model
         self.memory_mask = memory_mask
         self.length = 0  # of the target so far
@@ -127,7 +128,7 @@ def can_cache(model: nn.Module) -> bool:
 
 
 def _is_exact(module: nn.Module) -> bool:
-    """Say whether a module, with all that is in it, is known to need no later or other positions than the cache has."""
+    """Say whether a module, with all that is in it, is known to depend on the newest position and the cache alone."""
     kind = type(module)
     return (
         isinstance(module, PositionwiseFeedForward)

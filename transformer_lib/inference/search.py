@@ -20,7 +20,7 @@ class Hypothesis:
 
     Attributes:
         ids: target ids without ``<sos>``; the last is ``<eos>``, unless the length ran out before.
-        log_prob: natural logarithm of their probability, ``<pad>`` and ``<sos>`` ruled out, which are never written.
+        log_prob: natural logarithm of their probability, ``<pad>`` and ``<sos>`` ruled out: neither is ever written.
         score: what beam search maximises: ``log_prob`` divided by the length penalty.
     """
 
@@ -169,7 +169,7 @@ class _StepDecoder:
             memory = self.memory.repeat_interleave(width, dim=0)  # [rows, src_len, d_model]
             memory_mask = self.memory_mask.repeat_interleave(width, dim=0)
             logits = self.model.decode(tgt, memory, memory_mask)[:, -1]
-        for never in (self.model.config.pad_id, sos_id):  # no training target ever was one of them
+        for never in (self.model.config.pad_id, sos_id):  # neither is ever a training target
             logits[:, never] = -torch.inf
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
 

@@ -134,8 +134,10 @@ class Translator:
             use_cache: see ``greedy_search``.
 
         Raises:
-            ValueError: a sentence has no words or more tokens than the model has positions; the message says which.
-            TypeError: ``sentences`` is one string.
+            ValueError: a sentence has no words, or more tokens than the model has positions (it is named); or
+                ``beam_size`` or ``length_penalty`` is impossible.
+            TypeError: ``sentences`` is one string, or the model is no translator (see CONTRIBUTING.md).
+            FloatingPointError: the model predicts NaN.
         """
         if isinstance(sentences, str):
             raise TypeError("sentences is one string, expected a list of them; for one, call the translator itself")

@@ -54,7 +54,7 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
         raise ImportError(f"{error}: `pip install ctranslate2`") from error
     if quantization not in QUANTIZATIONS:
         raise ValueError(f"quantization is {quantization!r}, expected one of {', '.join(QUANTIZATIONS)}")
-    check_new(folder)  # better known before than after
+    check_new(folder)  # fail before the slow part
     model = translator.model
     if type(model) is not Transformer:
         raise TypeError(

@@ -29,7 +29,7 @@ def write_hub_folder(
     command: str = "",
     scores: Mapping[str, Iterable[Score]] | None = None,
 ) -> None:
-    """Write ``model.safetensors``, in half precision, and its card, ``README.md``: what it is, its making, its scores.
+    """Write ``model.safetensors``, in half precision, and its card, ``README.md``: what it is, how made, its scores.
 
     The card says what the model and its notes say and what is handed over, and nothing else: a section of which nothing
     is known is left out. What the model cannot do, only you can add. Read the card before you upload it: where this
@@ -47,7 +47,7 @@ def write_hub_folder(
     Raises:
         FileExistsError: the folder holds something; it is left alone.
         ValueError: ``repo_id`` is not a repository's name, ``license`` or ``data`` is empty, or ``save_model`` refuses.
-        TypeError: ``scores`` holds something else than scores; or as ``save_model``.
+        TypeError: ``scores`` holds anything but scores; or as ``save_model``.
         OSError: the folder cannot be written.
     """
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo_id, re.ASCII):

@@ -29,11 +29,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.fast.swap import with_modules
-from transformer_lib.inference.kv_cache import can_cache
+from transformer_lib.inference.kv_cache import CachedDecoder, can_cache
 from transformer_lib.inference.translator import Translator
 from transformer_lib.interop.folders import check_new, description_of, new_folder
-from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.transformer import Transformer
 
 OPSET = 20
@@ -58,10 +56,10 @@ def to_onnx(translator: Translator, folder: str | Path) -> float:
         FileExistsError: the folder holds something; it is left alone.
         TypeError: the decoder has parts of your own: what they would do with a cache is unknown.
         ValueError: the model is not in float32, or ONNX cannot hold its encoder or feed-forward network.
-        RuntimeError: ONNX Runtime computes something else than PyTorch.
+        RuntimeError: ONNX Runtime's results differ from PyTorch's.
         OSError: the folder cannot be written.
     """
-    check_new(folder)  # better known before than after
+    check_new(folder)  # fail before the slow part
     _check(translator.model)
     try:
         import onnx  # noqa: F401
@@ -71,7 +69,7 @@ def to_onnx(translator: Translator, folder: str | Path) -> float:
         raise ImportError(f"{error}: `pip install onnx onnxruntime onnxscript`") from error
     model = copy.deepcopy(translator.model).requires_grad_(False).cpu().eval()
     try:
-        with _without_remarks():
+        with _quiet():
             encoder, decoder = _export(model)
     except Exception as error:  # whatever stands in the way of tracing
         reason = str(error.__cause__ or error).strip().split("\n")[0]
@@ -109,40 +107,17 @@ class _EncoderGraph(nn.Module):
 class _DecoderGraph(nn.Module):
     def __init__(self, model: Transformer):
         super().__init__()
-        self.embedding, self.norm, self.output = model.tgt_embedding, model.decoder.norm, model.output
-        self.layers = nn.ModuleList(
-            with_modules(one, self_attn=_CachedAttention(one.self_attn), cross_attn=_CachedAttention(one.cross_attn))
-            for one in model.decoder.layers
-        )
+        self.model, self.decoder = model, CachedDecoder(model, None, None)
 
     def forward(self, tgt_ids: Tensor, memory_mask: Tensor, cross: list[Tensor], past: list[Tensor]) -> tuple:
-        x = self.embedding.tokens(tgt_ids) + self.embedding.positions(past[0].shape[2] + 1)[-1:]  # [batch, 1, d_model]
-        present = []
-        for i, layer in enumerate(self.layers):
-            x, kept, _ = layer(x, cross[2 * i : 2 * i + 2], past[2 * i : 2 * i + 2], memory_mask)
-            present += kept
-        return self.output(self.norm(x))[:, 0], *present
-
-
-class _CachedAttention(nn.Module):
-    """Attention of the newest position, as a layer calls it, over keys and values that were computed before.
-
-    Cross-attention gets them in place of the memory; self-attention, in place of a mask, and returns its own as well.
-    """
-
-    def __init__(self, attention: MultiHeadAttention):
-        super().__init__()
-        self.attention = attention
-
-    def forward(
-        self, query: Tensor, key: Any, value: Any, mask: Any, need_weights: bool
-    ) -> tuple[Tensor, list[Tensor]]:
-        attention, kept = self.attention, key
-        if isinstance(mask, list):
-            new = [attention.split_heads(project(key)) for project in (attention.k_proj, attention.v_proj)]
-            kept, mask = [torch.cat(both, dim=2) for both in zip(mask, new, strict=True)], None
-        heads, _ = attention.attend(attention.split_heads(attention.q_proj(query)), *kept, mask)
-        return attention.out_proj(attention.join_heads(heads)), kept
+        decoder = self.decoder
+        decoder.memory_mask, decoder.length = memory_mask, past[0].shape[2]
+        for i, layer in enumerate(decoder.layers):
+            layer.cross_attn.keys, layer.cross_attn.values = cross[2 * i : 2 * i + 2]
+            layer.self_attn.keys, layer.self_attn.values = past[2 * i : 2 * i + 2]
+        logits = decoder.step(tgt_ids)[:, 0]
+        kept = [layer.self_attn for layer in decoder.layers]
+        return logits, *(x for attention in kept for x in (attention.keys, attention.values))
 
 
 def _check(model: Transformer) -> None:
@@ -193,8 +168,8 @@ def _graph(module: nn.Module, examples: tuple, sizes: tuple, inputs: list[str], 
 
 
 @contextlib.contextmanager
-def _without_remarks() -> Iterator[None]:
-    """Keep the exporter from remarking on itself and on torchvision, and from printing what it could not trace."""
+def _quiet() -> Iterator[None]:
+    """Silence the exporter's own warnings, those about torchvision, and what it prints of what it could not trace."""
     logger = logging.getLogger("torch")
     level = logger.level
     logger.setLevel(logging.ERROR)

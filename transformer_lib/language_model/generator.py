@@ -32,7 +32,7 @@ class TextGenerator:
             FileNotFoundError, CheckpointError: as ``load_model``; also if it is a translator.
         """
         saved = load_model(path, *custom, device=device)
-        if not isinstance(saved.model, TransformerLanguageModel):
+        if "text" not in saved.tokenizers:
             raise CheckpointError(
                 f"{path} holds a translator, expected a language model; see `transformer-lib translate`"
             )

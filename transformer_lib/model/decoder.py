@@ -75,8 +75,7 @@ class Decoder(nn.Module):
     """A stack of decoder layers.
 
     Args:
-        layers: each a ``DecoderLayer``, or a layer of yours with the same ``forward``.
-        norm: applied to what leaves the last layer. Pre-LN needs a LayerNorm here, post-LN has had one.
+        layers, norm: as in ``Encoder``.
     """
 
     def __init__(self, layers: Iterable[nn.Module], norm: nn.Module | None = None):

@@ -22,19 +22,15 @@ class TokenEmbedding(nn.Module):
 class _PositionalEncoding(nn.Module):
     """What both kinds share: a ``table`` with one row per position, and an error beyond its end."""
 
-    def __init__(self, max_len: int):
-        super().__init__()
-        self.max_len = max_len
-
     def forward(self, length: int) -> Tensor:
         """Return the vectors of the first ``length`` positions, ``[length, d_model]``, to be added to the tokens'.
 
         Raises:
             ValueError: there are not that many positions.
         """
-        if length > self.max_len:
+        if length > len(self.table):
             raise ValueError(
-                f"length is {length}, expected at most max_len={self.max_len} positions: is a sentence or chunk too "
+                f"length is {length}, expected at most max_len={len(self.table)} positions: is a sentence or chunk too "
                 "long, or is the batch not [batch, seq_len] (a torchtext Field without batch_first=True gives "
                 "[seq_len, batch])?"
             )
@@ -45,7 +41,7 @@ class LearnedPositionalEncoding(_PositionalEncoding):
     """One trainable vector per position (section 3.5; as good as sinusoids in the paper). Notebook 04, section 2."""
 
     def __init__(self, max_len: int, d_model: int):
-        super().__init__(max_len)
+        super().__init__()
         self.table = nn.Parameter(torch.empty(max_len, d_model))
         nn.init.normal_(self.table, std=d_model**-0.5)  # a Transformer initialises all its matrices again
 
@@ -60,7 +56,7 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
     """
 
     def __init__(self, max_len: int, d_model: int):
-        super().__init__(max_len)
+        super().__init__()
         if d_model % 2:
             raise ValueError(f"d_model is {d_model}, expected an even number: sines and cosines come in pairs")
         position = torch.arange(max_len, dtype=torch.float64)[:, None]  # [max_len, 1]

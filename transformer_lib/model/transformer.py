@@ -126,7 +126,7 @@ class Transformer(nn.Module):
         """Show what every head attends to, with dropout off; arguments and errors as ``forward``."""
         if type(self).encode is not Transformer.encode:
             raise TypeError(f"{type(self).__name__} overrides encode: override attention_maps, too, to show its maps")
-        was_training = self.training
+        modes = [(module, module.training) for module in self.modules()]
         self.eval()
         try:
             self.check_ids("src", src, self.config.src_vocab_size)
@@ -136,7 +136,8 @@ class Transformer(nn.Module):
             x = self.tgt_embedding(tgt)
             _, decoder, cross = self.decoder(x, memory, tgt_mask, src_mask, need_weights=True)
         finally:
-            self.train(was_training)
+            for module, training in modes:
+                module.training = training
         return AttentionMaps(encoder, decoder, cross)
 
     def _check_target(self, tgt: Tensor, source: Tensor) -> None:

@@ -43,7 +43,7 @@ STYLE = {
     "grid.alpha": 0.3,
 }
 _INCHES_PER_TOKEN = 0.34
-_NO_SIGN = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # characters that cannot be drawn and must not be in an SVG
+_UNDRAWABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # and must not be in an SVG
 _MASK_COLOURS = ListedColormap(["#e4e4ea", "#31568c"])
 _SIGNS = LinearSegmentedColormap.from_list("signs", ["#f0a860", "#f7f7f9", "#86b6e4"]).with_extremes(bad="#d8d8de")
 _TREE_LOOKS = {  # text, box, line, line width
@@ -305,7 +305,7 @@ def _grid(
     if (len(rows), len(columns)) != (num_rows, num_columns):
         given = f"rows has {len(rows)} and columns {len(columns)} labels"
         raise ValueError(f"{given}, but weights has shape {[num_rows, num_columns]}")
-    rows, columns = ([_NO_SIGN.sub("\ufffd", label) for label in labels] for labels in (rows, columns))
+    rows, columns = ([_UNDRAWABLE.sub("\ufffd", label) for label in labels] for labels in (rows, columns))
     across = min(across, panels)
     down = -(-panels // across)
     width = across * (num_columns * _INCHES_PER_TOKEN + 0.6) + 1.2

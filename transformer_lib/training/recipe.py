@@ -31,7 +31,7 @@ class Recipe:
         weight_decay: share of each weight, times the learning rate, that AdamW and Muon subtract at each step.
         max_grad_norm: gradients with a larger norm are scaled down to it.
         label_smoothing: share of the probability that is spread evenly over all tokens (section 5.4).
-        rdrop_weight: of how much two passes of a sentence differ (see ``rdrop_loss``); 0 for one pass.
+        rdrop_weight: weight of the divergence between two passes of a sentence (see ``rdrop_loss``); 0 for one pass.
         ema_decay: if not 0, keep an exponential moving average of the weights with at most this decay rate per step
             (see ``MovingAverage``). Section 6.1 averages the last checkpoints, to the same end.
         init_bias_from_unigrams: start a language model with the frequencies of the tokens.

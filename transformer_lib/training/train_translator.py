@@ -44,11 +44,11 @@ def train_translator(
     Args:
         corpus: with the splits ``train`` and ``val``.
         preset: the model; one of ``PRESETS``.
-        recipe: how to train; by default, the one that is named like the preset. For a corpus of your own that is in
+        recipe: how to train; by default, the one that is named like the preset. A corpus of your own is then cut into
             subwords, as many as ``train_subwords`` chooses, unless ``subwords`` or ``min_freq`` is given.
         output, resume: as in ``fit``.
         device: where to train; see ``pick_device``.
-        min_freq: a word must occur this often in the training split to get an id of its own (2).
+        min_freq: a word must occur this often in the training split to get an id of its own (2). Not for subwords.
         log: called with a line for each thing that happens, in the first of several processes.
         lower: make everything lower case; German nouns, for example, need their capitals.
         changes: fields of the preset's ``TransformerConfig`` or ``Recipe`` that are to be different, such as
@@ -59,10 +59,14 @@ def train_translator(
             ``changes`` is no such field.
         CorpusError: the corpus is unavailable.
     """
+    if "batch_size" in changes and changes.setdefault("max_tokens", 0):  # in which a preset may measure batches
+        raise ValueError("changes holds batch_size and max_tokens, which say the same in two units: give one of them")
     config_changes, recipe_changes = _sorted_changes(changes)
     shape = TransformerConfig.preset(preset, 2, 2, **config_changes)  # how large the vocabularies will be is not known
     has_tokens = recipe is not None or min_freq is not None or "subwords" in changes
     recipe = replace(recipe or RECIPES[preset], **recipe_changes)
+    if recipe.subwords and min_freq is not None:
+        raise ValueError(f"min_freq is {min_freq}, which is for words, but there will be {recipe.subwords} subwords")
     log = log if distributed.is_first() else lambda line: None
     device = pick_device(str(device))
     seed_everything(recipe.seed)
