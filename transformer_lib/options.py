@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import transformer_lib
-from transformer_lib.checkpoint import MODEL_FILE
 from transformer_lib.fast.precision import INFERENCE_PRECISIONS, PRECISIONS
 from transformer_lib.inference.bleu import SACRE_TOKENIZERS
 from transformer_lib.interop.ctranslate2 import QUANTIZATIONS
@@ -166,5 +165,5 @@ def parser() -> argparse.ArgumentParser:
     argument("corpus", choices=["multi30k", "wikitext-2"])
 
     argument = add("info", "describe this installation, or a model", "")
-    argument("model", nargs="?", type=Path, help=f"folder or file that ends in {MODEL_FILE}")
+    argument("model", nargs="?", type=Path, help="folder or file (this installation)")
     return whole
