@@ -88,7 +88,7 @@ WITHOUT = {
     "without sinusoids": config(positions="learned"),
     "without batches by tokens": recipe(max_tokens=0, batch_size=105),  # as many steps
     "without warm-up": recipe(warmup_steps=0),
-    "without decay": recipe(schedule="constant"),
+    "without falling rate": recipe(schedule="constant"),
     "without smoothing": recipe(label_smoothing=0.0),
     "without average": recipe(ema_decay=0.0),
     "without Muon": recipe(optimizer="adamw", learning_rate=2e-3),  # a usual rate for AdamW and a model of this size
