@@ -1,14 +1,16 @@
 import codecs
+import contextlib
 import io
 import os
 import platform
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import OPTIMIZER
+from conftest import OPTIMIZER, PAIRS
 
 from transformer_lib import cli
 from transformer_lib.data.corpora import CorpusError
@@ -17,21 +19,33 @@ from transformer_lib.options import EXAMPLES, parser
 COMMANDS = ["train", "translate", "train-lm", "generate", "evaluate", "export", "download", "info"]
 
 
-@pytest.fixture
-def corpus_folder(tmp_path, pairs):
-    folder = tmp_path / "tiny"
+def write_corpus(folder):
     folder.mkdir()
     for split in ("train", "val", "test"):
-        (folder / f"{split}.de").write_text("".join(f"{pair.src}\n" for pair in pairs), encoding="utf-8")
-        (folder / f"{split}.en").write_text("".join(f"{pair.tgt}\n" for pair in pairs), encoding="utf-8")
+        (folder / f"{split}.de").write_text("".join(f"{pair.src}\n" for pair in PAIRS), encoding="utf-8")
+        (folder / f"{split}.en").write_text("".join(f"{pair.tgt}\n" for pair in PAIRS), encoding="utf-8")
     return folder
 
 
 @pytest.fixture
-def trained_folder(corpus_folder, tmp_path, capsys):
-    arguments = ["train", "--corpus", str(corpus_folder), "--output", str(tmp_path / "run"), "--min-freq", "1"]
-    assert cli.main([*arguments, "--epochs", "60", "--batch-size", "4", "--device", "cpu"]) == 0
-    return tmp_path / "run", capsys.readouterr().out
+def corpus_folder(tmp_path):
+    return write_corpus(tmp_path / "tiny")
+
+
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory):
+    folder, printed = tmp_path_factory.mktemp("trained"), io.StringIO()
+    arguments = ["train", "--corpus", str(write_corpus(folder / "tiny")), "--output", str(folder / "run")]
+    with contextlib.redirect_stdout(printed):
+        options = ["--min-freq", "1", "--epochs", "60", "--batch-size", "4", "--device", "cpu"]
+        assert cli.main([*arguments, *options]) == 0
+    return folder / "run", printed.getvalue()
+
+
+@pytest.fixture
+def trained_folder(trained_once, tmp_path):
+    shutil.copytree(trained_once[0], tmp_path / "run")
+    return tmp_path / "run", trained_once[1]
 
 
 def type_in(monkeypatch, typed, encoding="utf-8"):

@@ -70,7 +70,9 @@ def tiny_translator(model_class=Transformer, subwords=False, **changes):
     return Translator(model, *tokenizers, beam_size=3)
 
 
-class NormedEmbedding(Transformer):
+class OwnParts(SwiGLUTransformer):
+    """With a feed-forward network of its own, and a norm after the target's embedding."""
+
     def __init__(self, config):
         super().__init__(config)
         self.tgt_embedding.dropout = torch.nn.LayerNorm(config.d_model)
@@ -85,10 +87,9 @@ class NormedEmbedding(Transformer):
     [
         (Transformer, {"activation": "gelu"}),  # the tutorials': post-LN, learned positions, untied
         (Transformer, {"subwords": True, "tie_embeddings": True, "norm_first": True, "positions": "sinusoidal"}),
-        (SwiGLUTransformer, {"norm_first": True, "num_layers": 1}),  # a feed-forward network of one's own
-        (NormedEmbedding, {"num_layers": 1}),
+        (OwnParts, {"norm_first": True, "num_layers": 1}),
     ],
-    ids=["tutorial", "tied", "own feed-forward network", "norm after the embedding"],
+    ids=["tutorial", "tied", "own parts"],
 )
 def test_logits_are_the_models_at_every_position_and_the_model_is_left_alone(model_class, changes, tmp_path, capfd):
     torch.manual_seed(0)

@@ -152,7 +152,8 @@ def subword_recipe():
 
 def test_subwords_and_a_beam_from_the_corpus_to_the_file(corpus, pairs, tmp_path, subword_recipe):
     lines = []
-    translator = train_translator(corpus, "multi30k_best", subword_recipe, tmp_path / "run", log=lines.append)
+    narrow = {"d_model": 64, "d_ff": 128}
+    translator = train_translator(corpus, "multi30k_best", subword_recipe, tmp_path / "run", log=lines.append, **narrow)
     loaded = Translator.load(tmp_path / "run")
     assert translator(pairs[0].src) == loaded(pairs[0].src) == pairs[0].tgt.lower()
     assert loaded.beam_size == 3 and loaded.length_penalty == translator.length_penalty
