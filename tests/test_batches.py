@@ -141,7 +141,7 @@ def test_an_empty_dataset_is_refused(tokenizers):
 
 
 def test_a_sentence_that_cannot_be_used_is_named(pairs, tokenizers):
-    for pair in ("Ein Hund schläft.", ("Hund", "dog", "chien"), {"de": "Hund", "en": "dog"}):
+    for pair in ("Ein Hund schläft.", ("Hund", "dog", "chien"), {"de": "Hund", "en": "dog"}, ("Hund", None)):
         with pytest.raises(ValueError, match=r"pair 2 is .*, expected a sentence and its translation"):
             make_dataset([("Hund", "dog"), pair], *tokenizers)
     with pytest.raises(ValueError, match="the tgt side of pair 2 is empty"):
