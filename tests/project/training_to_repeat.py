@@ -22,7 +22,9 @@ def main(output: str, seed: int, threads: int, **recipe) -> None:
     corpus = Corpus("tiny", "de", "en", ("train", "val"), None)
     Corpus.__getitem__ = lambda self, split: PAIRS
     recipe = Recipe(**{"epochs": 2, "batch_size": 3, "learning_rate": 2e-3, "seed": seed, **recipe})
-    translator = train_translator(corpus, "small", recipe, output, device="cpu", min_freq=1, log=lambda line: None)
+    translator = train_translator(
+        corpus, "small", recipe, output, device="cpu", min_freq=None if recipe.subwords else 1, log=lambda line: None
+    )
     state = load_training_state(os.path.join(output, "training_state.pt"))
     digest = hashlib.sha256()
     for name, weights in [*state["model"].items(), *translator.model.state_dict().items()]:
