@@ -275,11 +275,11 @@ def test_a_second_training_does_not_overwrite_the_first_but_can_resume_it(traine
         (["generate", "Hello"], "`transformer-lib train-lm` (a language model)"),
         (
             ["train", "--batch-size", "4", "--max-tokens", "99"],
-            "batch_size and max_tokens, which say the same in two units",
+            "batch_size is 4 and max_tokens is 99, which say the same in two units",
         ),
         (
             ["train", "--set", "batch_size=4", "max_tokens=99"],
-            "batch_size and max_tokens, which say the same in two units",
+            "batch_size is 4 and max_tokens is 99, which say the same in two units",
         ),
         (["train", "--subwords", "99", "--min-freq", "2"], "min_freq is 2, which is for words, but there will be 99"),
         (["translate", "--length-penalty", "500", "Hallo"], "length_penalty is 500.0, expected 0"),

@@ -85,7 +85,16 @@ class OwnParts(SwiGLUTransformer):
 @pytest.mark.parametrize(
     ("model_class", "changes"),
     [
-        (Transformer, {"subwords": True, "tie_embeddings": True, "norm_first": True, "positions": "sinusoidal"}),
+        (
+            Transformer,
+            {
+                "subwords": True,
+                "tie_embeddings": True,
+                "norm_first": True,
+                "positions": "sinusoidal",
+                "activation": "gelu",
+            },
+        ),
         (OwnParts, {"num_layers": 1}),  # and as the tutorials have it: post-LN, learned positions, untied
     ],
     ids=["tied", "own parts"],

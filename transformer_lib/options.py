@@ -71,7 +71,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # each once, whichever commands take it
     "--learning-rate": {"type": float, "help": "the highest learning rate (the preset's)"},
     "--length": {"type": int, "default": 50, "help": "tokens to add (50)"},
     "--length-penalty": {"type": float, "help": "of beam search (what the model was tuned for, else 0.6)"},
-    "--max-tokens": {"type": int, "help": "instead of --batch-size: positions on its longer side (the preset's)"},
+    "--max-tokens": {"type": int, "help": "positions in a batch, on its longer side, instead of sentences (preset's)"},
     "--min-freq": {"type": int, "help": "rarer words become <unk>; your corpus gets no subwords (2; train-lm: 1)"},
     "--output": {"type": Path, "help": "folder for the model (runs/CORPUS-PRESET)"},
     "--resume": {"action": "store_true", "help": "continue the training in the output folder"},

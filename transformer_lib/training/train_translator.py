@@ -60,7 +60,8 @@ def train_translator(
         CorpusError: the corpus is unavailable.
     """
     if "batch_size" in changes and changes.setdefault("max_tokens", 0):  # in which a preset may measure batches
-        raise ValueError("changes holds batch_size and max_tokens, which say the same in two units: give one of them")
+        given = f"batch_size is {changes['batch_size']} and max_tokens is {changes['max_tokens']}"
+        raise ValueError(f"{given}, which say the same in two units: give one of them")
     config_changes, recipe_changes = _sorted_changes(changes)
     shape = TransformerConfig.preset(preset, 2, 2, **config_changes)  # how large the vocabularies will be is not known
     has_tokens = recipe is not None or min_freq is not None or "subwords" in changes
