@@ -39,6 +39,22 @@ def same_weights(a, b):
     return all(weights.equal(b.state_dict()[name]) for name, weights in a.state_dict().items())
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"subwords": 80, "subword_dropout": 0.1}, "subword_dropout is 0.1, but src has a WordTokenizer"),
+        (
+            {"init_bias_from_unigrams": True},
+            "init_bias_from_unigrams is True, but this trains a Transformer and a Pair",
+        ),
+    ],
+)
+def test_what_this_model_or_this_data_cannot_do_is_refused(dataset, tiny_config, tmp_path, change, message):
+    with pytest.raises(ValueError, match=message):
+        run(dataset, tiny_config, tmp_path, dataclasses.replace(RECIPE, **change))
+    assert not [*tmp_path.glob("*.*")]
+
+
 def test_an_averaged_training_validates_and_keeps_the_average_and_goes_on_with_the_weights(
     dataset, tiny_config, tmp_path
 ):

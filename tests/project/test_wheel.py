@@ -27,6 +27,15 @@ def test_the_wheel_tells_type_checkers_that_it_has_types(wheel):
     assert "transformer_lib/py.typed" in zipfile.ZipFile(wheel).namelist()
 
 
+def test_the_wheel_says_that_the_translator_is_not_for_commerce(wheel):
+    """Its code is free, but what it was trained on is not: those who look only at PyPI must learn it, too."""
+    archive = zipfile.ZipFile(wheel)
+    metadata = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    licence = metadata.replace("METADATA", "licenses/assets/MODEL_CARD.md")
+    assert "License-Expression: MIT AND LicenseRef-Multi30k-noncommercial" in archive.read(metadata).decode()
+    assert "non-commercial research" in archive.read(licence).decode()
+
+
 def test_the_wheel_carries_the_sample_corpus_the_figures_the_viewer_and_the_model(wheel, tmp_path):
     """Built as pip would, unpacked elsewhere, and imported from another directory."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")

@@ -152,9 +152,16 @@ def build_vocabularies(dataset: PairDataset, min_freq: int = 2, joint: bool = Fa
 def resegment(dataset: PairDataset, dropout: float, seed: int, max_len: float) -> PairDataset:
     """Cut all sentences of a dataset again, each merge left out with probability ``dropout``.
 
-    This is BPE-dropout (Provilkov et al. 2020, who use 0.1); both sides need a ``SubwordTokenizer``. A sentence that
-    would get more than ``max_len`` pieces, ``<sos>`` and ``<eos>`` included, stays as it is.
+    This is BPE-dropout (Provilkov et al. 2020, who use 0.1). A sentence that would get more than ``max_len`` pieces,
+    ``<sos>`` and ``<eos>`` included, stays as it is.
+
+    Raises:
+        ValueError: a side has no ``SubwordTokenizer``.
     """
+    for side, tokenizer in dataset.tokenizers.items():
+        if not hasattr(tokenizer, "resample"):
+            kind = type(tokenizer).__name__
+            raise ValueError(f"subword_dropout is {dropout}, but {side} has a {kind}, expected a SubwordTokenizer")
     rng = random.Random(seed)
 
     def resample(side: str, old: list[str]) -> list[str]:

@@ -131,6 +131,13 @@ class _Run:
 
     def __init__(self, model, train_set, val_set, recipe, output, notes, tokenizers, progress):
         loop.input_names(model)  # raises an error if there are none
+        if recipe.init_bias_from_unigrams and not (
+            hasattr(model, "init_bias_from_unigrams") and hasattr(train_set, "ids")
+        ):
+            kinds = f"{type(model).__name__} and a {type(train_set).__name__}"
+            raise ValueError(
+                f"init_bias_from_unigrams is True, but this trains a {kinds}: expected a language model and a text"
+            )
         self.model, self.train_set, self.recipe = model, train_set, recipe
         self.output, self.notes, self.progress = output, notes or {}, progress
         self.tokenizers = tokenizers or getattr(train_set, "tokenizers", {})
