@@ -60,7 +60,7 @@ def read_report(report):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_works_on_a_device_like(kind, tmp_path):
-    notebook = [ROOT / "notebooks" / "06_translating.ipynb"] if kind == "cuda" else []
+    notebook = [ROOT / "notebooks" / "04_the_transformer.ipynb"] if kind == "cuda" else []
     found, _, _, printed = run(kind, tmp_path, ROOT / "tests/project/on_a_device.py", *notebook, "-k", IN_SMALL[kind])
     assert found["tests", "passed"] and not found["tests", "failed"] + found["cells", "failed"], printed
     assert bool(notebook) == bool(found["cells", "passed"])

@@ -52,8 +52,10 @@ def notebook(tmp_path):
 def test_a_sentence_that_is_typed_is_translated(notebook, browser):
     page, _ = browser.open(notebook)  # whose own problems are not ours
     page.set_default_timeout(MILLISECONDS)
-    page.locator(".jp-CodeCell .cm-content, .code_cell .CodeMirror-lines").first.click()
     page.locator(".kernel_idle_icon, [data-status=idle]").first.wait_for()
+    page.locator(
+        ".jp-CodeCell .cm-content, .code_cell .CodeMirror-lines"
+    ).first.click()  # last, or it may lose its focus
     page.keyboard.press("Shift+Enter")
     field = page.locator(".widget-text input")
     page.get_by_text("a dog is sleeping.").first.wait_for()
