@@ -1,5 +1,6 @@
 """The live translator in a running notebook: JupyterLab, or the classic one with ipywidgets 7, as Colab has it."""
 
+import re
 import socket
 import subprocess
 import sys
@@ -52,11 +53,15 @@ def notebook(tmp_path):
 def test_a_sentence_that_is_typed_is_translated(notebook, browser):
     page, _ = browser.open(notebook)  # whose own problems are not ours
     page.set_default_timeout(MILLISECONDS)
-    page.locator(".kernel_idle_icon, [data-status=idle]").first.wait_for()
-    page.locator(
-        ".jp-CodeCell .cm-content, .code_cell .CodeMirror-lines"
-    ).first.click()  # last, or it may lose its focus
-    page.keyboard.press("Shift+Enter")
+    cell = page.locator(".jp-CodeCell .cm-content, .code_cell .CodeMirror-lines").first
+    prompt = page.locator(".jp-CodeCell .jp-InputArea-prompt, .code_cell .input_prompt").first
+    running = re.compile(r"\[[*\d]")
+    for _ in range(MILLISECONDS // 5_000):  # until the kernel is there, JupyterLab forgets what it was asked to run
+        cell.click()
+        page.keyboard.press("Shift+Enter")
+        page.wait_for_timeout(5_000)
+        if running.search(prompt.inner_text()):
+            break
     field = page.locator(".widget-text input")
     page.get_by_text("a dog is sleeping.").first.wait_for()
     field.fill("Zwei Kinder spielen im Park.")
