@@ -1,7 +1,8 @@
 """Bring the listings that the notebooks store up to date with the library: ``python notebooks/listings.py``.
 
-A listing is what a cell that ends in ``show_source(…)`` prints: it follows from the source alone, so it can be made
-again without running the cells before it. Everything else in a notebook comes from a full run (``make outputs``).
+A listing is what a cell that ends in ``show_source(…)`` prints, or in notebook 14's own ``folded(…)``: it follows from
+the source alone, so it can be made again without running the cells before it. Everything else in a notebook comes from
+a full run (``make outputs``).
 """
 
 import ast
@@ -13,27 +14,26 @@ from pathlib import Path
 NOTEBOOKS = sorted(Path(__file__).parent.glob("[0-9]*.ipynb"))
 
 
-def outdated(notebook: dict) -> Iterator[tuple[dict, list[str]]]:
-    """Yield each cell whose stored listing is not what it would print today, and what it would print."""
+def outdated(notebook: dict) -> Iterator[tuple[dict, dict, list[str]]]:
+    """Yield each cell whose stored listing is not what it would print today, its output, and what it would print."""
     names: dict = {}
     for cell in (cell for cell in notebook["cells"] if cell["cell_type"] == "code"):
         tree = ast.parse(re.sub(r"(?m)^(\s*)[%!].*$", r"\1pass", "".join(cell["source"])))  # without shell commands
         for node in tree.body:
-            if isinstance(node, ast.Import | ast.ImportFrom):
+            if isinstance(node, ast.Import | ast.ImportFrom) or getattr(node, "name", "") == "folded":
                 exec(compile(ast.Module([node], []), "cell", "exec"), names)
         last = tree.body[-1] if tree.body else None
-        if isinstance(last, ast.Expr) and ast.unparse(last).startswith("show_source("):
+        if isinstance(last, ast.Expr) and ast.unparse(last).startswith(("show_source(", "folded(")):
             listing = eval(ast.unparse(last), names).data.splitlines(keepends=True)
-            (stored,) = (output["data"]["text/markdown"] for output in cell["outputs"] if "data" in output)
-            if stored != listing:
-                yield cell, listing
+            (output,) = (output for output in cell["outputs"] if output["output_type"] == "execute_result")
+            if output["data"]["text/markdown"] != listing:
+                yield cell, output, listing
 
 
 if __name__ == "__main__":
     for path in NOTEBOOKS:
         notebook = json.loads(path.read_text(encoding="utf-8"))
-        for cell, listing in outdated(notebook):
-            (output,) = (output for output in cell["outputs"] if "data" in output)
+        for cell, output, listing in outdated(notebook):
             output["data"]["text/markdown"] = listing
             print(f"{path.name}: {''.join(cell['source']).splitlines()[-1]}")
         path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

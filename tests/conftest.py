@@ -169,11 +169,6 @@ def tokenizers():
 
 
 @pytest.fixture
-def fields(tokenizers):
-    return tokenizers
-
-
-@pytest.fixture
 def dataset(tokenizers):
     return make_dataset(PAIRS, *tokenizers)
 

@@ -8,7 +8,7 @@ import safetensors.torch
 import torch
 
 from transformer_lib import Transformer, TransformerConfig, WordTokenizer
-from transformer_lib.checkpoint import load_model, save_model
+from transformer_lib.checkpoint import SHIPPED_MODEL, load_model, save_model
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.tokenizers import Vocabulary
 from transformer_lib.files import CheckpointError, save_training_state
@@ -266,6 +266,18 @@ def test_a_configuration_that_json_changes_too_much_is_not_saved(tmp_path, train
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"device": "auto"}, ValueError, "device is 'auto', expected a device of PyTorch, such as 'cpu'"),
+        ({"dtype": "float16"}, TypeError, "dtype is 'float16', expected a torch.dtype"),
+    ],
+)
+def test_a_wrong_argument_is_not_called_a_damaged_file(arguments, error, message):
+    with pytest.raises(error, match=message):
+        load_model(SHIPPED_MODEL, **arguments)
+
+
 class Characters(WordTokenizer):
     """Hands its own function on, which nobody can hand to ``from_dict`` again."""
 
@@ -281,6 +293,16 @@ def test_a_tokeniser_that_could_not_be_restored_is_refused_on_saving(tmp_path):
     )
     with pytest.raises(ValueError, match=r"a Characters among the tokenizers could not be restored: .*tokenize"):
         save_model(tmp_path / "model.safetensors", Transformer(config), {"src": tokenizer, "tgt": tokenizer})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_vocabulary_that_would_not_come_back_is_refused_on_saving(tmp_path):
+    tokenizer = Translator.load(SHIPPED_MODEL).src_tokenizer
+    size = len(tokenizer.vocab)
+    model = Transformer(TransformerConfig(size, size, d_model=16, num_heads=2, d_ff=16, num_layers=1))
+    tokenizer.vocab = Vocabulary([*tokenizer.vocab.itos[:4], *reversed(tokenizer.vocab.itos[4:])])
+    with pytest.raises(ValueError, match=r"SubwordTokenizer.from_dict does not rebuild what to_dict describes"):
+        save_model(tmp_path / "model.safetensors", model, {"src": tokenizer, "tgt": tokenizer})
     assert not list(tmp_path.iterdir())
 
 

@@ -297,6 +297,35 @@ def test_an_error_is_one_line_without_a_traceback(arguments, message, capsys, tm
     assert list(tmp_path.iterdir()) == []  # and nothing half-made is left
 
 
+def test_an_export_replaces_no_file(trained_folder, tmp_path, capsys):
+    """Whoever forgets to name the new file names an old one: their model."""
+    folder, _ = trained_folder
+    mine, thesis = tmp_path / "mine.safetensors", tmp_path / "thesis.txt"
+    assert cli.main(["export", str(folder), str(mine)]) == 0
+    thesis.write_text("precious")
+    before = mine.read_bytes()
+    for arguments in ([str(mine)], [str(mine), str(thesis)]):
+        capsys.readouterr()
+        assert cli.main(["export", *arguments]) == 1
+        assert "exists: name a new file, or remove it first" in capsys.readouterr().err
+    assert mine.read_bytes() == before and thesis.read_text() == "precious"
+    assert cli.main(["export", str(mine), str(tmp_path / "new"), "--quantization", "float32"]) == 1
+    assert "--quantization is for --to ctranslate2" in capsys.readouterr().err
+
+
+def test_a_sentence_that_is_too_long_costs_that_sentence_and_not_the_score(corpus_folder, tmp_path, capsys):
+    for side, sentence in (("de", "Ein Hund"), ("en", "a dog")):
+        with open(corpus_folder / f"test.{side}", "a", encoding="utf-8") as file:
+            file.write(" ".join([sentence] * 20) + "\n")
+    small = ["--set", "max_len=30", "d_model=16", "d_ff=16", "num_heads=2", "num_layers=1"]
+    run = ["--corpus", str(corpus_folder), "--output", str(tmp_path / "run"), "--epochs", "1", "--min-freq", "1"]
+    assert cli.main(["train", *run, *small]) == 0
+    printed = capsys.readouterr().out
+    assert "1 of 9 pairs left out, too long" in printed and "test: 8 pairs, perplexity" in printed
+    assert cli.main(["evaluate", str(tmp_path / "run"), "--corpus", str(corpus_folder)]) == 0
+    assert "test: 8 pairs, perplexity" in capsys.readouterr().out
+
+
 def test_wrong_usage_exits_with_2(capsys):
     for arguments in ([], ["fly"], ["train", "--preset", "huge"], ["train", "--epochs", "many"]):
         with pytest.raises(SystemExit) as exit_info:

@@ -353,6 +353,10 @@ def test_commas_and_quotes_within_a_sentence(tmp_path):
         [f"Satz {i}, der hier ist;Line {i} is here" for i in range(20)],
         [f'"Satz {i}, der hier ist", "Line {i}, which is here"' for i in range(20)],
         ["de,en,note", *(f'"Satz {i}; ja",Line {i},' for i in range(20))],
+        [f"Satz {i},Line {i},CC-BY {i}" for i in range(20)],
+        [f"Satz {i};Line {i};a, b" for i in range(20)],
+        [f"Satz {i}{'; ja' * (i > 15)},Line {i},CC-BY" for i in range(20)],
+        [f"Satz {i}{', ja' * (i % 3)};Line {i}, yes" for i in range(20)],
     ],
 )
 def test_the_delimiter_of_a_table_is_the_one_that_makes_two_columns_or_a_header(tmp_path, rows):

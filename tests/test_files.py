@@ -76,6 +76,12 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path):
     assert read == [b"content"] and pipe.is_fifo()
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="there is no /dev/stdout here")
+def test_the_standard_output_may_be_a_pipe():
+    script = "from transformer_lib.files import replace_file; replace_file('/dev/stdout', b'content')"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"content"
+
+
 def test_threads_that_write_one_file_leave_one_of_their_contents(tmp_path):
     def write(letter):
         for _ in range(50):

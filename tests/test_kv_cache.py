@@ -134,6 +134,16 @@ def negate(module, method):
     setattr(module, method, lambda *arguments, **named: negated(module, arguments, own(*arguments, **named)))
 
 
+def look_back_one_word(attention):
+    own = attention.attend
+
+    def attend(q, k, v, mask=None, need_weights=False):
+        near = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril().triu(-1)
+        return own(q, k, v, near if mask is None else mask & near, need_weights)
+
+    attention.attend = attend
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -142,6 +152,7 @@ def negate(module, method):
         lambda model: model.tgt_embedding.register_forward_hook(negated),
         lambda model: model.decoder.register_forward_hook(lambda m, given, output: (output[0].cumsum(1), *output[1:])),
         lambda model: negate(model.decoder.layers[0].self_attn, "forward"),
+        lambda model: look_back_one_word(model.decoder.layers[0].self_attn),
         lambda model: negate(model.tgt_embedding, "forward"),
         lambda model: negate(model, "decode"),
         lambda model: setattr(model.tgt_embedding, "dropout", nn.LayerNorm(16)),

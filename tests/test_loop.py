@@ -4,6 +4,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from transformer_lib import Transformer
 from transformer_lib.data.batches import BucketBatches
@@ -23,6 +24,37 @@ def test_evaluation_does_not_depend_on_the_batches(dataset, tiny_config):
     assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
     assert model.training  # it leaves the mode as it was
     assert losses[0] == pytest.approx(math.log(tiny_config.tgt_vocab_size), rel=0.3)  # it knows nothing yet
+
+
+class Listed(nn.Module):
+    """Reaches its modules by way of a plain list as well, and counts its calls."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config, self.calls = config, 0
+        self.table, self.dropout = nn.Embedding(5, 8), nn.Dropout(0.5)
+        self.output = nn.Linear(8, 5)
+        self.stages = [self.table, self.dropout, self.output]
+
+    def logits_and_targets(self, ids):
+        self.calls += 1
+        x = ids
+        for stage in self.stages:
+            x = stage(x)
+        return x, ids
+
+
+def test_a_model_may_keep_its_modules_in_a_list_and_count():
+    model, batches = Listed(SimpleNamespace()), [{"ids": torch.arange(5).expand(3, 5)}] * 4
+    model.train()
+    losses = [evaluate(model, batches) for _ in range(2)]
+    assert losses[0] == losses[1]  # no dropout
+    assert model.calls == 8 and model.dropout.training
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    train_epoch(model, batches, optimizer)
+    assert model.calls == 12
+    state = vars(model).keys()
+    assert state == vars(Listed(SimpleNamespace())).keys()  # and nothing of the twin's has come along
 
 
 def test_a_step_is_clipped_gradient_descent_on_the_shifted_target(dataset, tiny_config):

@@ -112,7 +112,7 @@ def test_source_is_the_librarys_own_and_still_python():
 def test_listings_stored_in_a_notebook_are_what_the_source_says_today(path):
     """Where this alone fails, ``python notebooks/listings.py`` brings them up to date."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
-    assert not ["".join(cell["source"]).splitlines()[-1] for cell, _ in listings.outdated(notebook)]
+    assert not ["".join(cell["source"]).splitlines()[-1] for cell, *_ in listings.outdated(notebook)]
 
 
 def test_a_figure_that_is_not_there_says_which_are():

@@ -5,10 +5,12 @@ import pickle
 import random
 
 import pytest
+import torch
 
-from transformer_lib.data.batches import make_dataset, resegment
+from transformer_lib.data.batches import build_vocabularies, make_dataset, resegment
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK
+from transformer_lib.training.recipe import Recipe
 
 SIZE = 80
 
@@ -55,6 +57,11 @@ def test_a_letter_that_was_never_seen_is_unknown_but_stands_as_it_was_written(to
     _, tgt_tokenizer = tokenizers
     assert "漢" in tgt_tokenizer.tokens("a 漢")
     assert tgt_tokenizer.vocab.itos[0] in tgt_tokenizer.decode(tgt_tokenizer.encode("a 漢"))
+
+
+def test_no_other_vocabulary_can_be_built_since_it_would_not_be_saved(dataset):
+    with pytest.raises(ValueError, match="a SubwordTokenizer cannot build a vocabulary: it has that of its pieces"):
+        build_vocabularies(dataset, min_freq=1, joint=True)
 
 
 def test_bleu_counts_words_and_not_pieces(tokenizers):
@@ -162,3 +169,11 @@ def test_a_sentence_that_would_not_fit_any_more_stays_as_it_is(dataset):
     again = resegment(dataset, 0.1, seed=1, max_len=longest)
     assert max(len(e.tgt) for e in again.examples) + 2 <= longest
     assert any(len(new.tgt) > len(old.tgt) for old, new in zip(dataset.examples, again.examples, strict=True))
+
+
+def test_cut_anew_a_sentence_still_fits_a_batch(dataset):
+    longest = max(len(side) for example in dataset.examples for side in example) + 2
+    recipe = Recipe(max_tokens=longest, subwords=SIZE, subword_dropout=0.3)
+    for epoch in range(1, 6):  # of max_tokens positions on a side, padding included
+        for batch in dataset.batches_for(recipe, torch.device("cpu"), train=True, epoch=epoch):
+            assert max(side.numel() for side in batch) <= longest

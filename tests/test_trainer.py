@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import OPTIMIZER
+from torch.utils.data import DataLoader
 
 from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.checkpoint import MODEL_FILE, load_model
@@ -53,6 +54,13 @@ def test_what_this_model_or_this_data_cannot_do_is_refused(dataset, tiny_config,
     with pytest.raises(ValueError, match=message):
         run(dataset, tiny_config, tmp_path, dataclasses.replace(RECIPE, **change))
     assert not [*tmp_path.glob("*.*")]
+
+
+def test_batches_that_cannot_be_cut_anew_are_refused(dataset, tiny_config):
+    loader = DataLoader(dataset, 4, collate_fn=dataset.collate)
+    recipe = dataclasses.replace(RECIPE, subwords=80, subword_dropout=0.1)
+    with pytest.raises(ValueError, match=r"subword_dropout is 0\.1, but train_set is a DataLoader"):
+        run(loader, tiny_config, recipe=recipe)
 
 
 def test_an_averaged_training_validates_and_keeps_the_average_and_goes_on_with_the_weights(

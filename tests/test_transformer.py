@@ -162,6 +162,14 @@ def test_the_targets_are_the_tokens_one_step_later():
     assert logits.equal(model(src, tgt[:, :-1]))
 
 
+@pytest.mark.parametrize("name", ["encode", "decode"])
+def test_maps_of_another_computation_are_not_shown(name):
+    other = type("Other", (Transformer,), {name: lambda self, *arguments: getattr(Transformer, name)(self, *arguments)})
+    model = other(TransformerConfig(9, 9, d_model=8, num_heads=2, d_ff=8, num_layers=1))
+    with pytest.raises(TypeError, match=f"Other overrides {name}: override attention_maps, too"):
+        model.attention_maps(torch.tensor([[2, 4, 3]]), torch.tensor([[2, 4]]))
+
+
 def test_attention_maps_of_every_kind_layer_and_head():
     model = small_model().train()
     model.encoder.eval()  # as people do with a part that shall not change

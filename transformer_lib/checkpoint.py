@@ -126,12 +126,20 @@ def load_model(
             f"{path} does not exist: train a model first, with `transformer-lib train` (a translator) or "
             "`transformer-lib train-lm` (a language model)"
         )
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"dtype is {dtype!r}, expected a torch.dtype, such as torch.float32")
+    try:
+        device = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"device is {device!r}, expected a device of PyTorch, such as 'cpu' or 'cuda'") from error
     with open_tensors(path) as file:
         try:
-            return _read_model(file, {name_of(one): one for one in custom}, device, dtype)
+            saved = _read_model(file, {name_of(one): one for one in custom}, dtype)
         # ArithmeticError: a size that is too large for torch; RuntimeError: JSON that is nested too deeply
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{path} does not hold a model that fits together ({error})") from error
+    saved.model.to(device)
+    return saved
 
 
 def load_weights(path: str | Path, model: nn.Module) -> None:
@@ -143,9 +151,7 @@ def load_weights(path: str | Path, model: nn.Module) -> None:
     model.load_state_dict(tensors, strict=False)  # a tied matrix has several names, of which the file holds one
 
 
-def _read_model(
-    file: safetensors.safe_open, custom: dict[str, Any], device: torch.device | str, dtype: torch.dtype
-) -> SavedModel:
+def _read_model(file: safetensors.safe_open, custom: dict[str, Any], dtype: torch.dtype) -> SavedModel:
     """Build what a file describes; no tensor is read before its shape is known to be the model's."""
     metadata = file.metadata() or {}
     if metadata.get("format") != _MODEL_FORMAT:
@@ -164,7 +170,7 @@ def _read_model(
         model = model_class(config).to(dtype)
     model.load_state_dict({name: file.get_tensor(name) for name in shapes}, strict=False)  # see load_weights
     _check_finite(model.state_dict())
-    return SavedModel(model.to(device).eval(), tokenizers, notes)
+    return SavedModel(model.eval(), tokenizers, notes)
 
 
 def _recorded_name(cls: type) -> str:
@@ -177,10 +183,10 @@ def _describe_tokenizer(tokenizer: WordTokenizer) -> dict[str, Any]:
     values = {"class": _recorded_name(type(tokenizer)), **tokenizer.to_dict()}
     pieces = {name_of(piece): piece for piece in (type(tokenizer), tokenizer.tokenize) if piece}
     try:
-        again = _read_tokenizer(json.loads(json.dumps(values)), pieces).to_dict()
+        again = _read_tokenizer(json.loads(json.dumps(values)), pieces)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"a {type(tokenizer).__name__} among the tokenizers could not be restored: {error}") from error
-    if again != tokenizer.to_dict():
+    if again.to_dict() != tokenizer.to_dict() or list(again.vocab.itos) != list(tokenizer.vocab.itos):
         raise ValueError(f"{type(tokenizer).__name__}.from_dict does not rebuild what to_dict describes")
     return values
 

@@ -77,9 +77,7 @@ def train(options: argparse.Namespace) -> None:
     if not distributed.is_first():
         return
     for split in corpus.splits[2:3]:
-        pairs = corpus[split]
-        _print_scores(translator, pairs, split, options)
-        for pair in pairs[:3]:
+        for pair in _print_scores(translator, corpus[split], split, options)[:3]:
             print(f"\n  {options.src}  {one_line(pair.src)}\n  {options.tgt}  {one_line(translator(pair.src))}")
     try_it("translate", output, corpus["val"][0].src)
 
@@ -169,6 +167,8 @@ def export(options: argparse.Namespace) -> None:
     saved, file, model = load_model(source), options.file.resolve(), source.resolve()
     if file in (model, model / MODEL_FILE) or (file.parent / STATE_FILE).exists():
         raise ValueError(f"{file} is the model itself, or a training's, which would be lost: name another")
+    if file.is_file():  # perhaps a model whose copy was to be named as well
+        raise FileExistsError(f"{file} exists: name a new file, or remove it first (usage: export MODEL FILE)")
     if options.to != "ctranslate2":
         _refuse(options, "is for --to ctranslate2", "quantization")
     if options.to == "safetensors":
@@ -177,8 +177,9 @@ def export(options: argparse.Namespace) -> None:
         to_ctranslate2(Translator.from_saved(saved), options.file, options.quantization or "float32")
     elif options.to == "onnx":
         print(f"largest difference of a logit: {to_onnx(Translator.from_saved(saved), options.file):.1e}")
-    files = [options.file] if options.file.is_file() else options.file.iterdir()
-    print(f"{options.file}: {sum(one.stat().st_size for one in files) / 1e6:.1f} MB")
+    files = options.file.iterdir() if options.file.is_dir() else [options.file]
+    if size := sum(one.stat().st_size for one in files):  # a pipe has none, and only the model must go through it
+        print(f"{options.file}: {size / 1e6:.1f} MB")
 
 
 def download(options: argparse.Namespace) -> None:
@@ -217,9 +218,11 @@ def _translator(saved: SavedModel, options: argparse.Namespace) -> Translator:
     return translator
 
 
-def _print_scores(translator: Translator, pairs: list[Pair], name: str, options: argparse.Namespace) -> None:
+def _print_scores(translator: Translator, pairs: list[Pair], name: str, options: argparse.Namespace) -> Sequence[Pair]:
+    """Print perplexity and BLEU on those pairs that the model has room for, and return them."""
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
     dataset = make_dataset(pairs, *tokenizers, translator.model.config.max_len, log)
+    pairs = dataset.pairs
     device = next(translator.model.parameters()).device
     loss = evaluate(translator.model, BucketBatches(dataset, 128, device=device))
     if not math.isfinite(loss):
@@ -234,6 +237,7 @@ def _print_scores(translator: Translator, pairs: list[Pair], name: str, options:
         print(f"BLEU, {search}: {score}")
     if options.chrf:
         print(f"chrF, {search}: {bleu.chrf(texts, references, translator.tgt_tokenizer.lower)}")
+    return pairs
 
 
 def _print_perplexity(generator: TextGenerator, lines: list[str], name: str, batch_size: int) -> None:
@@ -255,7 +259,7 @@ def _refuse(options: argparse.Namespace, why: str, *names: str) -> None:
     """Raise a ValueError if one of these options was given: it would have no effect."""
     for name in names:
         value = getattr(options, name)
-        if not (value is None or value is False or value == "float32"):  # the default of --precision
+        if not (value is None or value is False or (name, value) == ("precision", "float32")):  # its default
             raise ValueError(f"--{name.replace('_', '-')} {why}")
 
 

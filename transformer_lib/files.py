@@ -128,10 +128,11 @@ def replace_file(path: str | Path, content: bytes) -> None:
     Raises:
         OSError: it cannot be written (a full disk, a folder without permission); what was there before is unchanged.
     """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file() and not target.is_dir():
-        target.write_bytes(content)
+    path = Path(path)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        path.write_bytes(content)
         return
+    target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")  # each thread has its own
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

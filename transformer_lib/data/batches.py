@@ -68,7 +68,8 @@ class PairDataset(torch.utils.data.Dataset):
         if not train:
             return BucketBatches(self, recipe.batch_size, device=device)
         dropout = recipe.subword_dropout
-        data = resegment(self, dropout, recipe.seed + epoch, max_len) if dropout else self
+        most = min(max_len, recipe.max_tokens or math.inf)
+        data = resegment(self, dropout, recipe.seed + epoch, most) if dropout else self
         size = {"max_tokens": recipe.max_tokens} if recipe.max_tokens else {"batch_size": recipe.batch_size}
         return BucketBatches(data, **size, train=True, seed=recipe.seed, device=device)
 

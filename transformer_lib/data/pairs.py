@@ -5,7 +5,7 @@ import csv
 import hashlib
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
@@ -127,13 +127,14 @@ def table_rows(lines: list[str], name: str, src: str, tgt: str) -> Iterator[tupl
             """Read a line on its own, so that a quotation mark too many costs one line."""
             return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=strict), [])
 
-        def fit(delimiter: str) -> tuple[bool, int]:
-            """Say whether the first line names both languages, and how many lines have just two columns."""
-            header, fitting = {cell.strip().lower() for cell in read(delimiter, lines[0])}, 0
+        def fit(delimiter: str) -> tuple[bool, int, int]:
+            """Say whether the first line names both languages, how many lines have columns, and most often as many."""
+            header, columns = {cell.strip().lower() for cell in read(delimiter, lines[0])}, Counter()
             for line in lines[:100]:
                 with contextlib.suppress(csv.Error):  # of strict: a quotation mark that this delimiter does not explain
-                    fitting += len(read(delimiter, line, strict=True)) == 2
-            return {*names} <= header, fitting
+                    columns[len(read(delimiter, line, strict=True))] += 1
+            columns = Counter({number: count for number, count in columns.items() if number >= 2})
+            return {*names} <= header, columns.total(), max(columns.values(), default=0)
 
         try:
             delimiter = max(";,", key=fit)

@@ -45,6 +45,10 @@ class SubwordTokenizer(WordTokenizer):
         self.vocab = Vocabulary(pieces)
         self.scores = {piece: self.processor.get_score(i) for i, piece in enumerate(pieces[4:], start=4)}
 
+    def build_vocab(self, sentences: Iterable[Iterable[str]], min_freq: int = 1) -> None:
+        """Raise a ValueError: other ids than the model's would be lost when it is saved."""
+        raise ValueError("a SubwordTokenizer cannot build a vocabulary: it has that of its pieces")
+
     def _pieces(self, sentence: str) -> list[str]:
         try:
             return self.processor.encode(sentence.lower() if self.lower else sentence, out_type=str)

@@ -1,7 +1,8 @@
 """Putting faster parts into a model from outside: a twin with the same weights, and other classes in some places."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -11,6 +12,8 @@ from transformer_lib.fast.dropout import CheapDropout
 from transformer_lib.model.attention import MultiHeadAttention
 
 ON_A_CPU: dict[type[nn.Module], type[nn.Module]] = {MultiHeadAttention: CPUAttention, nn.Dropout: CheapDropout}
+
+_A_TWINS_OWN = {*vars(nn.Module()), "check_ids", "_compiled_call_impl"}
 
 
 def parts_for(device: torch.device) -> Mapping[type[nn.Module], type[nn.Module]]:
@@ -39,6 +42,29 @@ def twin(model: nn.Module, classes: Mapping[type[nn.Module], type[nn.Module]]) -
         return twins[module]
 
     return twin_of(model, classes)
+
+
+def hand_back(copied: nn.Module, model: nn.Module) -> None:
+    """Give a model the plain attributes that its twin's ``forward`` has set, such as a counter of steps."""
+    for module, its_twin in zip(model.modules(), copied.modules(), strict=True):
+        if type(module) is type(its_twin):
+            vars(module).update((name, value) for name, value in vars(its_twin).items() if name not in _A_TWINS_OWN)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[nn.Module]:
+    """Lend a twin of a model in evaluation mode; the model itself gets its modes back.
+
+    Until then, it is in evaluation mode too: a user's ``forward`` may reach a module of it by way of a plain list.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    copied = twin(model.eval(), parts_for(next(model.parameters()).device))
+    try:
+        yield copied
+    finally:
+        hand_back(copied, model)
+        for module, training in modes:
+            module.training = training
 
 
 def with_modules(module: nn.Module, **replacements: nn.Module) -> nn.Module:

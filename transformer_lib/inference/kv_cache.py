@@ -122,7 +122,8 @@ def can_cache(model: nn.Module) -> bool:
     exact = {inner for module in modules if _is_exact(module) for inner in module.modules()}
     return all(
         (module in exact or type(module) in _STACK)
-        and not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+        and not (module._forward_hooks or module._forward_pre_hooks)
+        and not any(callable(getattr(type(module), name, None)) for name in vars(module))  # a replaced method
         for module in modules
     )
 

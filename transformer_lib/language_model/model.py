@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.fast.swap import parts_for, twin
+from transformer_lib.fast.swap import evaluating
 from transformer_lib.interop.pytorch import from_torch, to_attn_mask
 from transformer_lib.model.config import Configuration
 from transformer_lib.model.embeddings import InputEmbedding, SinusoidalPositionalEncoding, TokenEmbedding, check_ids
@@ -153,21 +153,22 @@ class TransformerLanguageModel(nn.Module):
         choices = self.config.vocab_size - len(excluded)
         if top_k is not None and not 1 <= top_k <= choices:
             raise ValueError(f"top_k is {top_k!r}, expected 1 to {choices}, the number of tokens to choose from")
-        model, ids = twin(self, parts_for(prompt.device)).eval(), prompt  # this one's own mode stays
-        for _ in range(length):
-            logits = model(ids[:, -self.config.max_len :])[:, -1].float()  # [batch, vocab_size]
-            if not logits.isfinite().all():
-                raise FloatingPointError("the model predicts nan: are its weights damaged?")
-            for never in excluded:
-                logits[:, never] = -torch.inf
-            if temperature == 0:
-                chosen = logits.argmax(dim=-1, keepdim=True)  # [batch, 1]
-            else:
-                likeliest, candidates = logits.topk(top_k or choices)  # [batch, top_k]
-                scaled = (likeliest - likeliest[:, :1]) / max(temperature, 1e-30)  # no overflow, nor 0 / 0
-                drawn = torch.multinomial(scaled.softmax(dim=-1), 1, generator=generator)
-                chosen = candidates.gather(1, drawn)  # [batch, 1]
-            ids = torch.cat([ids, chosen], dim=1)
+        ids = prompt
+        with evaluating(self) as model:
+            for _ in range(length):
+                logits = model(ids[:, -self.config.max_len :])[:, -1].float()  # [batch, vocab_size]
+                if not logits.isfinite().all():
+                    raise FloatingPointError("the model predicts nan: are its weights damaged?")
+                for never in excluded:
+                    logits[:, never] = -torch.inf
+                if temperature == 0:
+                    chosen = logits.argmax(dim=-1, keepdim=True)  # [batch, 1]
+                else:
+                    likeliest, candidates = logits.topk(top_k or choices)  # [batch, top_k]
+                    scaled = (likeliest - likeliest[:, :1]) / max(temperature, 1e-30)  # no overflow, nor 0 / 0
+                    drawn = torch.multinomial(scaled.softmax(dim=-1), 1, generator=generator)
+                    chosen = candidates.gather(1, drawn)  # [batch, 1]
+                ids = torch.cat([ids, chosen], dim=1)
         return ids
 
     def num_parameters(self) -> int:

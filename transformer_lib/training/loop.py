@@ -20,7 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
 
 from transformer_lib.data.batches import tensors_of
-from transformer_lib.fast.swap import parts_for, twin
+from transformer_lib.fast.swap import evaluating
 from transformer_lib.fast.worker import Worker
 from transformer_lib.training import distributed
 from transformer_lib.training.loss import rdrop_loss, sequence_loss
@@ -129,6 +129,7 @@ def train_epoch(
         if average is not None:
             average.update_parameters(model)
     skipped_steps += _check_finite(unchecked, worker.scaler.is_enabled())
+    worker.hand_back()
     if math.isnan(loss := (totals[0] / totals[1]).item()):  # 0 / 0, since each step's loss is finite
         raise ValueError(_NO_TOKENS)
     return TrainedEpoch(loss, skipped_steps)
@@ -144,12 +145,12 @@ def evaluate(model: nn.Module, batches: Iterable[Any], progress: bool | None = N
         ValueError: a batch lacks a tensor that the model asks for, or there is no token to predict.
     """
     device, pad_id, names = next(model.parameters()).device, getattr(model.config, "pad_id", -100), input_names(model)
-    model = twin(model, parts_for(device)).eval()
     sums = torch.zeros(2, device=device)  # loss and tokens
-    for batch in _progress_bar(batches, "evaluating", progress):
-        tensors = [distributed.shard(tensor) for tensor in tensors_of(batch, names, device)]
-        logits, targets = model.logits_and_targets(*tensors)
-        sums += torch.stack([sequence_loss(logits, targets, pad_id, reduction="sum"), (targets != pad_id).sum()])
+    with evaluating(model) as twin:
+        for batch in _progress_bar(batches, "evaluating", progress):
+            tensors = [distributed.shard(tensor) for tensor in tensors_of(batch, names, device)]
+            logits, targets = twin.logits_and_targets(*tensors)
+            sums += torch.stack([sequence_loss(logits, targets, pad_id, reduction="sum"), (targets != pad_id).sum()])
     loss, tokens = distributed.all_reduce_sum(sums)
     if not tokens:
         raise ValueError(_NO_TOKENS)

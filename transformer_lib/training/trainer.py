@@ -138,6 +138,12 @@ class _Run:
             raise ValueError(
                 f"init_bias_from_unigrams is True, but this trains a {kinds}: expected a language model and a text"
             )
+        if recipe.subword_dropout and not hasattr(train_set, "batches_for"):
+            kind = type(train_set).__name__
+            raise ValueError(
+                f"subword_dropout is {recipe.subword_dropout}, but train_set is a {kind}, which cannot cut its "
+                "sentences anew: expected a PairDataset"
+            )
         self.model, self.train_set, self.recipe = model, train_set, recipe
         self.output, self.notes, self.progress = output, notes or {}, progress
         self.tokenizers = tokenizers or getattr(train_set, "tokenizers", {})
