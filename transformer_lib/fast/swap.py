@@ -46,8 +46,9 @@ def twin(model: nn.Module, classes: Mapping[type[nn.Module], type[nn.Module]]) -
 
 def hand_back(copied: nn.Module, model: nn.Module) -> None:
     """Give a model the plain attributes that its twin's ``forward`` has set, such as a counter of steps."""
-    for module, its_twin in zip(model.modules(), copied.modules(), strict=True):
-        if type(module) is type(its_twin):
+    twins = dict(copied.named_modules())
+    for path, module in model.named_modules():
+        if type(its_twin := twins.get(path)) is type(module):
             vars(module).update((name, value) for name, value in vars(its_twin).items() if name not in _A_TWINS_OWN)
 
 
