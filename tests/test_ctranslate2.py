@@ -164,6 +164,14 @@ def test_an_empty_folder_is_as_good_as_none(tokenizers, tmp_path):
 
 
 @needs_ctranslate2
+def test_the_folder_that_one_is_in_is_not_replaced(tokenizers, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileExistsError, match="is the folder you are in, which would be replaced: name a new one"):
+        to_ctranslate2(make_translator(tokenizers), ".")
+    assert not list(tmp_path.iterdir())
+
+
+@needs_ctranslate2
 def test_a_model_of_another_converter_is_left_alone(tokenizers, tmp_path):
     (tmp_path / "engine").mkdir()
     for name in ("config.json", "model.bin"):

@@ -13,6 +13,7 @@ from transformer_lib.training.device import seed_everything
 from transformer_lib.training.loop import evaluate, perplexity, train_epoch
 from transformer_lib.training.optimizer import learning_rate_schedule, make_optimizer
 from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import fit
 
 PAD = 1
 
@@ -55,6 +56,34 @@ def test_a_model_may_keep_its_modules_in_a_list_and_count():
     assert model.calls == 12
     state = vars(model).keys()
     assert state == vars(Listed(SimpleNamespace())).keys()  # and nothing of the twin's has come along
+
+
+def test_what_hooks_and_forward_note_down_stays_in_the_model(dataset, tiny_config, tmp_path):
+    """On the model itself, or on a part of it that is exchanged for a faster one; before a training, and in it."""
+
+    class Noting(Transformer):
+        def decode(self, tgt, memory, memory_mask):
+            self.last = memory
+            return super().decode(tgt, memory, memory_mask)
+
+    model, attention = Noting(tiny_config), lambda model: model.encoder.layers[0].self_attn
+    model.calls = 0
+
+    def count(*_):
+        model.calls += 1  # past the twin
+
+    def count_too(module, *_):
+        module.seen = getattr(module, "seen", 0) + 1
+
+    model.register_forward_pre_hook(count)
+    attention(model).register_forward_hook(count_too)
+    batches = list(BucketBatches(dataset, 4))
+    recipe = Recipe(epochs=1, ema_decay=0.9)
+    for name in "ab":  # the second one copies the model, with what it has noted down
+        fit(model, batches, batches, recipe, tmp_path / name, log=lambda line: None)
+    assert attention(model).seen == 2 * len(batches)  # in training: a copy, the average, is validated
+    assert model.calls > attention(model).seen
+    assert model.last.grad_fn is None
 
 
 def test_a_step_is_clipped_gradient_descent_on_the_shifted_target(dataset, tiny_config):

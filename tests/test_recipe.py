@@ -25,6 +25,8 @@ from transformer_lib.training.recipe import RECIPES, Recipe
         ({"subwords": 80, "subword_dropout": 1.0}, "subword_dropout is 1.0"),
         ({"subword_dropout": 0.1}, "subword_dropout is 0.1, but subwords is 0: words have no parts"),
         ({"beam_size": 0}, "beam_size is 0"),
+        ({"betas": 0.9}, "betas is 0.9, expected two numbers from 0 to below 1"),
+        ({"betas": "abc"}, "betas is 'abc', expected two numbers"),
         ({"seed": -1}, "seed is -1, expected 0 to 2,147,483,647"),
         ({"seed": 2**32 - 1}, "seed is 4294967295"),
         ({"beam_size": 17}, "beam_size is 17, expected a whole number from 1 to 16"),

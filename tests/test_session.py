@@ -93,6 +93,13 @@ def test_what_is_trained_goes_where_the_environment_says(monkeypatch, tmp_path, 
     assert not start("sample").runs.is_relative_to(tmp_path)
 
 
+def test_a_folder_without_a_test_split_is_scored_on_what_it_validates_on(tmp_path, capsys):
+    for split in ("train", "val"):
+        (tmp_path / f"{split}.de").write_text("Ein Hund\n" * 3, encoding="utf-8")
+        (tmp_path / f"{split}.en").write_text("A dog\n" * 3, encoding="utf-8")
+    assert start(str(tmp_path)).test == "val"
+
+
 def test_starting_seeds_the_random_numbers(capsys):
     start("sample")
     first = torch.rand(3)

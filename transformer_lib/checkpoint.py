@@ -3,7 +3,7 @@
 import importlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -278,7 +278,9 @@ def check_structure(model: nn.Module) -> None:
         again = _skeleton(type(model), config, _shapes(_tensors(model)))
     except (AttributeError, KeyError, TypeError) as error:  # JSON makes a dictionary of a dataclass in it, for example
         raise ValueError(f"{config_class.__name__} is not the same when it comes back from JSON ({error})") from error
-    mine, theirs = ({name: _kind(module) for name, module in one.named_modules()} for one in (model, again))
+    built = dict(again.named_modules())
+    theirs = {name: _kind(module, vars(module)) for name, module in built.items()}
+    mine = {name: _kind(module, vars(built.get(name, module))) for name, module in model.named_modules()}
     for name in mine | theirs:
         if mine.get(name) != theirs.get(name):
             raise ValueError(
@@ -287,11 +289,12 @@ def check_structure(model: nn.Module) -> None:
             )
 
 
-def _kind(module: nn.Module) -> str:
-    """Describe a module by its class and its settings, such as ``num_heads``, except for dropout's probability."""
+def _kind(module: nn.Module, settings: Collection[str]) -> str:
+    """Describe a module by its class and its ``settings``, such as ``num_heads``, except for dropout's probability."""
     kind = type(module)
     known = kind.__module__.startswith(("torch.", "transformer_lib."))  # in a reader's class, they may be counters
-    names = [name for name in vars(module) if known and name not in ("training", "p", "dropout") and name[0] != "_"]
+    names = [name for name in vars(module) if known and name in settings and name[0] != "_"]
+    names = [name for name in names if name not in ("training", "p", "dropout")]
     plain = {name: v for name in names if type(v := getattr(module, name)) in (int, float, bool, str)}
     if (activation := getattr(module, "activation", None)) and "activation" not in plain:
         plain["activation"] = getattr(activation, "__name__", type(activation).__name__)

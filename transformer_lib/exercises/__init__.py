@@ -120,7 +120,7 @@ def _left_as_it_was() -> Iterator[None]:
     devices = range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)
     apple = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
     try:
-        with torch.random.fork_rng(devices, device_type="cuda"), torch.enable_grad():
+        with torch.random.fork_rng(devices, device_type="cuda"), torch.enable_grad(), torch.device("cpu"):
             yield
     finally:
         random.setstate(python)

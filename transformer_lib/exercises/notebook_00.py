@@ -138,12 +138,18 @@ def _shipped() -> Translator:
     return Translator.load()
 
 
+_ARTICLE = re.compile("d(er|ie|as|en|em|es)|k?ein(e|en|em|er|es)?|dies(er|e|es|en|em)")
+
+
 def _words(text: str) -> list[str]:
     return re.findall(r"[\w'-]+|[^\w\s]", text.lower())
 
 
 def _one_word_apart(before: list[str], after: list[str]) -> bool:
-    """Whether what lies between the words that both begin with and the words that both end with is short."""
+    """Whether one word was changed, and its article if need be; or where words came or went, at most two in a row."""
+    if len(before) == len(after):
+        others = [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]]
+        return len(others) <= 1 or (len(others) == 2 and any(all(map(_ARTICLE.fullmatch, pair)) for pair in others))
     shorter = min(len(before), len(after))
     same = next((place for place in range(shorter) if before[place] != after[place]), shorter)
     rests = before[same:], after[same:]

@@ -56,7 +56,9 @@ def copy_two_before(two_before: Tensor) -> str:
     expect(not close(two_before, right.T), "that copies the word two *after*: transpose it.")
     expect(not close(two_before, torch.diag(torch.ones(4), -1)), "that is `one_before`.")
     expect(not close(two_before, torch.eye(5)), "with that, each word copies itself.")
-    expect_tensor(two_before, right, "row i needs a single 1, in column i − 2; rows 0 and 1 have none.")
+    if isinstance(two_before, Tensor) and two_before.shape == right.shape:
+        two_before = torch.cat([right[:2], two_before[2:]])  # the first two may get anything
+    expect_tensor(two_before, right, "from row 2 on, row i needs a single 1, in column i − 2.")
     return "`one_before @ one_before` is the same: one back, and one back again."
 
 

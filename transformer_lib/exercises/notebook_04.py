@@ -116,6 +116,9 @@ def sorting(my_sorting: Callable[[int], tuple[Tensor, Tensor]]) -> str:
     pair = isinstance(found, tuple | list) and len(found) == 2 and all(isinstance(one, Tensor) for one in found)
     expect(pair, "two tensors were expected: the digits, and the target.")
     digits, target = (one.detach().cpu() for one in found)
+    expect(
+        not (digits.is_floating_point() or target.is_floating_point()), "ids are whole numbers: use `torch.randint`."
+    )
     expect(digits.shape == (64, 8), f"the digits have shape {list(digits.shape)}, expected [64, 8].")
     expect(
         digits.min() >= 4 and digits.max() <= 13 and len(digits.unique()) == 10,
@@ -132,6 +135,8 @@ def sorting(my_sorting: Callable[[int], tuple[Tensor, Tensor]]) -> str:
     expect(not inner.equal(digits), "the target's digits are those of the source, unsorted.")
     expect(not inner.equal(digits.sort(dim=1, descending=True).values), "ascending: the smallest digit comes first.")
     expect(inner.equal(digits.sort(dim=1).values), "each row of the target has the digits of its own source, sorted.")
+    few = [list(one.shape) for one in call(my_sorting, 3)]
+    expect(few == [[3, 8], [3, 10]], f"for a batch of 3, the shapes are {few}, expected [[3, 8], [3, 10]].")
     return "it learns that, too. Its map shows no line now: where to look depends on the digits, not on the position."
 
 
@@ -161,6 +166,8 @@ def rotary(my_rotate: Callable[[Tensor, int], Tensor]) -> str:
     both = call(my_rotate, far, 5)
     expect(close(both[:, 1:], call(my_rotate, query, 6)), "each row is one position further than the one before it.")
     turned = torch.cat([call(my_rotate, row[None, None], 1)[0] for row in torch.eye(8)]).detach()
+    pairs = torch.block_diag(*[torch.ones(2, 2)] * 4)
+    expect(close(turned * pairs, turned), "dimensions 2i and 2i + 1 are a pair, and turn together.")
     sines = turned.fill_diagonal_(0).norm(dim=-1).sort().values  # of the angles, each once for both of its dimensions
     expect((sines.diff() > 1e-3 * sines[1:]).sum() >= 3, "four pairs of dimensions need four different speeds.")
     return "positions that are never added to anything: Llama and many models after it have them."

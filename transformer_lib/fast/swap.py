@@ -13,7 +13,7 @@ from transformer_lib.model.attention import MultiHeadAttention
 
 ON_A_CPU: dict[type[nn.Module], type[nn.Module]] = {MultiHeadAttention: CPUAttention, nn.Dropout: CheapDropout}
 
-_A_TWINS_OWN = {*vars(nn.Module()), "check_ids", "_compiled_call_impl"}
+_A_TWINS_OWN = {*vars(nn.Module()), "check_ids", "_compiled_call_impl", "_copied_from"}
 
 
 def parts_for(device: torch.device) -> Mapping[type[nn.Module], type[nn.Module]]:
@@ -35,6 +35,7 @@ def twin(model: nn.Module, classes: Mapping[type[nn.Module], type[nn.Module]]) -
     def twin_of(module: nn.Module, classes: Mapping[type[nn.Module], type[nn.Module]]) -> nn.Module:
         if module not in twins:  # one module may be in several places, such as a shared embedding
             twins[module] = copied = copy.copy(module)
+            copied._copied_from = dict(vars(module))
             copied.__class__ = classes.get(type(module), type(module))
             if isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
                 classes = {}
@@ -48,8 +49,13 @@ def hand_back(copied: nn.Module, model: nn.Module) -> None:
     """Give a model the plain attributes that its twin's ``forward`` has set, such as a counter of steps."""
     twins = dict(copied.named_modules())
     for path, module in model.named_modules():
-        if type(its_twin := twins.get(path)) is type(module):
-            vars(module).update((name, value) for name, value in vars(its_twin).items() if name not in _A_TWINS_OWN)
+        if isinstance(its_twin := twins.get(path), type(module)):
+            before = its_twin._copied_from
+            for name, value in vars(its_twin).items():
+                if name not in _A_TWINS_OWN and value is not before.get(name, before):
+                    before[name] = value
+                    # a tensor's graph would keep the batch in memory, and stop deepcopy
+                    vars(module)[name] = value.detach() if isinstance(value, torch.Tensor) else value
 
 
 @contextmanager

@@ -42,6 +42,8 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
     """
     folder = Path(os.path.realpath(folder))
     check_new(folder)
+    if folder.exists() and folder.samefile(Path.cwd()):
+        raise FileExistsError(f"{folder} is the folder you are in, which would be replaced: name a new one in it")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
         new = Path(beside) / "new"

@@ -1,5 +1,6 @@
 """Running text for a language model: one long stream of tokens, cut into rows and chunks. Notebook 11, section 5."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -41,7 +42,12 @@ class StreamTokenizer(WordTokenizer):
         """
         if not prompt.strip():
             raise ValueError(f"prompt is {prompt!r}, expected at least one word")
-        tokens = self.stream(prompt.strip().split("\n"))[:-1]  # lines end in <eos>, but the last one is to go on
+        tokens = []
+        for line in prompt.strip().split("\n"):
+            for part in re.split(f"({UNK})", line):  # spaCy would cut it up
+                tokens += [UNK] if part == UNK else self.preprocess(part.strip())
+            tokens.append(EOS)
+        tokens.pop()  # the last line is to go on
         if unknown := sorted({token for token in tokens if token not in self.vocab}):
             raise ValueError(
                 f"prompt holds {', '.join(map(repr, unknown))}, expected words among the {len(self.vocab):,} of the "

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from transformer_lib.data.tokenizers import EOS
 from transformer_lib.language_model.generator import TextGenerator
 from transformer_lib.language_model.model import LanguageModelConfig, TransformerLanguageModel
 from transformer_lib.language_model.stream import StreamTokenizer, make_stream
@@ -41,6 +42,9 @@ def train_language_model(
     if preset not in LANGUAGE_MODEL_RECIPES:
         raise ValueError(f"preset is {preset!r}, expected one of {', '.join(LANGUAGE_MODEL_RECIPES)}")
     recipe = recipe or LANGUAGE_MODEL_RECIPES[preset]
+    for name in ("subwords", "subword_dropout", "max_tokens", "beam_size"):
+        if (value := getattr(recipe, name)) != getattr(Recipe, name):
+            raise ValueError(f"recipe.{name} is {value!r}, but that is for translators: a language model ignores it")
     log = log if distributed.is_first() else lambda line: None
     device = pick_device(str(device))
     seed_everything(recipe.seed)
@@ -49,6 +53,8 @@ def train_language_model(
         dataset_of_split(text, split, lambda lines: make_stream(lines, tokenizer)) for split in text.splits[:2]
     )
     tokenizer.build_vocab([train_set.tokens], min_freq)
+    if not {*tokenizer.vocab.itos} - {*tokenizer.specials, EOS}:
+        raise ValueError(f"min_freq is {min_freq}, but no word occurs so often: give a lower one, or more text")
     config = LanguageModelConfig(len(tokenizer.vocab), max_len=recipe.bptt)
     model = TransformerLanguageModel(config).to(device)
     log(f"text      {text.name}: {len(train_set):,} tokens to train on, {len(val_set):,} to validate")

@@ -70,7 +70,10 @@ class Recipe:
 
     def __post_init__(self):
         make_plain(self)
-        object.__setattr__(self, "betas", tuple(float(beta) for beta in self.betas))
+        try:
+            object.__setattr__(self, "betas", tuple(float(beta) for beta in self.betas))
+        except (TypeError, ValueError):
+            raise ValueError(f"betas is {self.betas!r}, expected two numbers from 0 to below 1") from None
         for names, is_possible, expected in _POSSIBLE:
             for name in names.split():
                 if not is_possible(value := getattr(self, name)):

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lib.checkpoint import MODEL_FILE, load_weights, save_model
+from transformer_lib.data.batches import PairDataset
 from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies
 from transformer_lib.fast.worker import Worker
 from transformer_lib.files import (
@@ -138,7 +139,7 @@ class _Run:
             raise ValueError(
                 f"init_bias_from_unigrams is True, but this trains a {kinds}: expected a language model and a text"
             )
-        if recipe.subword_dropout and not hasattr(train_set, "batches_for"):
+        if recipe.subword_dropout and not isinstance(train_set, PairDataset):
             kind = type(train_set).__name__
             raise ValueError(
                 f"subword_dropout is {recipe.subword_dropout}, but train_set is a {kind}, which cannot cut its "

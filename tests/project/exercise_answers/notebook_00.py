@@ -68,6 +68,7 @@ RIGHT = {
         (READS, "Ein Mann liest kein Buch.", "no"),
         ("Ein Hund schläft.", "Ein Hund schläft nicht.", "not"),
         ("Ein Hund schläft.", "Ein Nilpferd schläft.", "hippo"),
+        ("Der große Hund schläft.", "Das große Nilpferd schläft.", "hippo"),
         ("Eine Frau füttert eine Katze.", "Eine Frau füttert einen Pinguin.", "a penguin"),
     ],
 }
@@ -116,6 +117,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
     "00.4": [
         ((READS, "Ein Mann liest eine Zeitung.", "newspaper"), "the model passes"),
         ((READS, "Zwei Frauen lesen keine Bücher.", "no"), "one word only"),
+        (("Ein Hund schläft.", "Ein Nilpferd tanzt.", "hippo"), "one word only"),
         ((READS, "ein mann  liest ein buch.", "book"), "are the same"),
         (("Ein Hund schläft.", "Eine Katze schläft.", "katze"), "in English"),
         (("Ein Mann sieht einen Hund.", "Ein Mann sieht Hunde.", "dog"), "in another form"),

@@ -48,6 +48,7 @@ RIGHT = {
         (ONE_BEFORE @ ONE_BEFORE,),
         (torch.eye(5).roll(-2, 1).tril(),),
         (torch.diag(torch.ones(3), -2).double(),),
+        (torch.eye(5).roll(2, 0),),  # the first two rows may have anything
     ],
     "02.4": [
         (16_640, 16_640),
@@ -80,7 +81,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (torch.diag(torch.ones(3), 2), "two *after*"),
         (ONE_BEFORE, "that is `one_before`"),
         (torch.eye(5), "copies itself"),
-        (torch.eye(5).roll(-2, 1), "rows 0 and 1"),
+        (torch.diag(torch.full((3,), 0.5), -2), "a single 1"),
         (torch.zeros(3, 3), "the shape is"),
         ([[0, 0], [1, 0]], "a tensor was expected"),
     ],

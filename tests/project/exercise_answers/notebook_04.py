@@ -52,6 +52,11 @@ def all_first_then_all_second(x, start):
     return torch.cat([turned[..., 0::2], turned[..., 1::2]], dim=-1)
 
 
+def halves_in_pairs(x, start):
+    order = torch.arange(8).view(2, 4).T.flatten()  # dimensions i and i + 4 turn together
+    return rotary()(x[..., order], start)[..., order.argsort()]
+
+
 def sorting(count, low=4, high=14, ends=(2, 3), order=lambda digits: digits.sort(dim=1).values):
     digits = torch.randint(low, high, (count, 8))
     first, last = (torch.full((count, 1), end) for end in ends)
@@ -158,6 +163,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (one_row, "random ids"),
         (mixed_up, "its own source"),
         (lambda: sorting(64), "stopped with TypeError"),
+        (lambda count: sorting(64), "for a batch of 3"),
+        (lambda count: tuple(one.float() for one in sorting(count)), "whole numbers"),
     ],
     "04.6": [
         (lambda x, start: x, "does not depend on the positions"),
@@ -167,6 +174,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (rotary(speed=lambda d: torch.full((d // 2,), 0.3)), "four different speeds"),
         (lambda x, start: rotary()(x[:, :1], start).expand_as(x), "one position further"),
         (all_first_then_all_second, "neighbours again"),
+        (halves_in_pairs, "2i and 2i + 1"),
         (lambda x, start: rotary()(x, 0), "does not depend on the positions"),
         (lambda x, start: rotary()(x, start + 1), "nothing turns"),
         (lambda x: x, "stopped with TypeError"),
