@@ -42,7 +42,7 @@ class Recipe:
         subword_dropout: probability of leaving out a merge when a sentence is split, anew each epoch (BPE-dropout).
         beam_size: if above 1, find the length penalty with which a beam of this size translates the validation split
             best after training, and translate with both from then on.
-        seed: decides the initial weights, dropout and the order of the sentences.
+        seed: decides dropout, the order of the sentences and, unless you call ``fit`` yourself, the initial weights.
     """
 
     epochs: int = 10
