@@ -14,7 +14,7 @@ import torch
 
 import transformer_lib
 from transformer_lib.checkpoint import MODEL_FILE, SHIPPED_MODEL, SavedModel, load_model, save_model
-from transformer_lib.console import is_empty, log, one_line, read_lines, try_it
+from transformer_lib.console import log, one_line, read_lines, try_it
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.corpora import CORPORA, CorpusError, Pair, cache_folder, load_corpus
 from transformer_lib.data.tokenizers import UNK
@@ -91,14 +91,14 @@ def translate(options: argparse.Namespace) -> None:
     saved = load_model(options.model or SHIPPED_MODEL, device=pick_device(options.device))
     translator = _translator(saved, options)
     sentences, unusable = (options.sentences, 0) if options.sentences else read_lines(translator, options.input)
-    wanted = sentences if options.sentences else [line for line in sentences if not is_empty(line)]
+    wanted = sentences if options.sentences else [line for line in sentences if line]
     with_attention = options.attention is not None
     if with_attention and len(wanted) != 1:
         raise ValueError(f"--attention draws one sentence, but there are {len(wanted)}")
     translations = translator.translate(wanted, attention=with_attention)
     remaining = iter(translations)
     for sentence in sentences:
-        if options.sentences or not is_empty(sentence):
+        if options.sentences or sentence:
             translation = next(remaining)
             print(one_line(translation.text) + (f"\t{translation.log_prob:.3f}" if options.scores else ""))
         else:

@@ -19,12 +19,13 @@ def read_lines(translator: Translator, path: Path | None) -> tuple[list[str], in
     content = sys.stdin.buffer.read() if path is None else path.read_bytes()
     lines, unusable = [], 0
     for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).splitlines(), start=1):
-        text = ""
         try:
             text = line.decode().strip()
-            if not is_empty(text):
-                if "\0" in text:
-                    raise ValueError("it holds zero bytes, as UTF-16 does: convert it first")
+            if all(unicodedata.category(letter)[0] in "ZC" for letter in text):  # nothing, or nothing visible
+                text = ""
+            elif "\0" in text:
+                raise ValueError("it holds zero bytes, as UTF-16 does: convert it first")
+            else:
                 translator.source_tokens(text)
         except ValueError as error:
             text, unusable = "", unusable + 1
@@ -32,11 +33,6 @@ def read_lines(translator: Translator, path: Path | None) -> tuple[list[str], in
             print(one_line(f"line {number}: {reason}"), file=sys.stderr)
         lines.append(text)
     return lines, unusable
-
-
-def is_empty(line: str) -> bool:
-    """Say whether there is nothing in a line but spaces, and invisible characters."""
-    return all(unicodedata.category(letter)[0] in "ZC" for letter in line)
 
 
 def one_line(text: str) -> str:

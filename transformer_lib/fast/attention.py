@@ -1,7 +1,6 @@
 """Which attention kernel a device is to use."""
 
 import functools
-import math
 import warnings
 
 import torch
@@ -9,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_lib.fast.dropout import dropout
-from transformer_lib.model.attention import MultiHeadAttention, check_mask, scaled_dot_product_attention
+from transformer_lib.model.attention import MultiHeadAttention, scaled_dot_product_attention
 
 
 class CPUAttention(MultiHeadAttention):
@@ -26,13 +25,7 @@ class CPUAttention(MultiHeadAttention):
         p = self.dropout if self.training else 0.0
         if need_weights or not (p or (q.dtype.itemsize < 4 and torch.is_grad_enabled())):
             return super().attend(q, k, v, mask, need_weights)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # [batch, heads, query_len, key_len]
-        if mask is not None:
-            check_mask(mask, scores.shape)
-            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-        weights = scores.softmax(dim=-1)
-        if mask is not None:
-            weights = weights.masked_fill(~mask, 0.0)
+        _, weights = scaled_dot_product_attention(q, k, v[..., :0], mask)  # for the weights alone, no values
         return dropout(weights, p) @ v, None
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from transformer_lib.fast.precision import half_precision
-from transformer_lib.fast.swap import hand_back, parts_for, twin
+from transformer_lib.fast.swap import parts_for, twin
 from transformer_lib.model.decoder import DecoderLayer
 from transformer_lib.model.encoder import EncoderLayer
 
@@ -47,10 +47,6 @@ class Worker:
         self.twin = twin(self.model, {} if plain else parts_for(self.device))
         if self.ids_are_known:
             self.twin.check_ids = lambda *ids: None
-
-    def hand_back(self) -> None:
-        """Give the model the plain attributes that the twin has set."""
-        hand_back(self.twin, self.model)
 
     def logits_and_targets(self, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Run the twin on a batch; see ``training/loop.py``."""

@@ -26,7 +26,6 @@ def write_hub_folder(
     repo_id: str,
     license: str,
     data: str,
-    command: str = "",
     scores: Mapping[str, Iterable[Score]] | None = None,
 ) -> None:
     """Write ``model.safetensors``, in half precision, and its card, ``README.md``: what it is, how made, its scores.
@@ -41,7 +40,6 @@ def write_hub_folder(
         repo_id: the repository on the Hub, ``"you/name-of-the-model"``.
         license: the Hub's word for the licence of the weights, such as ``"mit"``, ``"cc-by-nc-4.0"`` or ``"other"``.
         data: what it was trained on, and what that allows, in your own words.
-        command: what trained it, as typed.
         scores: what ``bleu.score`` returned, under the name of what was translated and how.
 
     Raises:
@@ -60,7 +58,7 @@ def write_hub_folder(
         raise TypeError(
             f"scores holds {others[0]!r}, expected what bleu.score returned, which knows how it was measured"
         )
-    card = _card(saved, repo_id, license, data, command, measured)
+    card = _card(saved, repo_id, license, data, measured)
     with new_folder(folder) as new:
         save_model(new / MODEL_FILE, saved.model, saved.tokenizers, shareable(saved.notes), torch.float16)
         (new / "README.md").write_bytes(card.encode())
@@ -76,9 +74,7 @@ def shareable(notes: dict[str, Any]) -> dict[str, Any]:
     return {**notes, "corpus": "\n".join(hidden)}
 
 
-def _card(
-    saved: SavedModel, repo_id: str, license: str, data: str, command: str, scores: list[tuple[str, Score]]
-) -> str:
+def _card(saved: SavedModel, repo_id: str, license: str, data: str, scores: list[tuple[str, Score]]) -> str:
     model, tokenizers = saved.model, saved.tokenizers
     if "text" in tokenizers:
         loader, task, what = "TextGenerator", "text-generation", "Continues text"
@@ -113,7 +109,6 @@ def _card(
         ),
         "## How it was made",
         data.strip(),
-        *([_fenced("bash", command.strip())] if command.strip() else []),
         *([_fenced("json", json.dumps(training, indent=2, ensure_ascii=False))] if training else []),
         *(["## What it scores", "\n".join(f"- {what}: {score}" for what, score in scores)] if scores else []),
     ]

@@ -20,7 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
 
 from transformer_lib.data.batches import tensors_of
-from transformer_lib.fast.swap import evaluating
+from transformer_lib.fast.swap import evaluating, hand_back
 from transformer_lib.fast.worker import Worker
 from transformer_lib.training import distributed
 from transformer_lib.training.loss import rdrop_loss, sequence_loss
@@ -129,7 +129,7 @@ def train_epoch(
         if average is not None:
             average.update_parameters(model)
     skipped_steps += _check_finite(unchecked, worker.scaler.is_enabled())
-    worker.hand_back()
+    hand_back(worker.twin, model)
     if math.isnan(loss := (totals[0] / totals[1]).item()):  # 0 / 0, since each step's loss is finite
         raise ValueError(_NO_TOKENS)
     return TrainedEpoch(loss, skipped_steps)
