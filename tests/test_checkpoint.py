@@ -269,7 +269,7 @@ def test_a_configuration_that_json_changes_too_much_is_not_saved(tmp_path, train
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"device": "auto"}, ValueError, "device is 'auto', expected a device of PyTorch, such as 'cpu'"),
+        ({"device": "auto"}, RuntimeError, "Expected one of cpu, cuda, .* device string: auto"),
         ({"dtype": "float16"}, TypeError, "dtype is 'float16', expected a torch.dtype"),
     ],
 )

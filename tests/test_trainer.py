@@ -59,7 +59,9 @@ def test_what_this_model_or_this_data_cannot_do_is_refused(dataset, tiny_config,
 def test_batches_that_cannot_be_cut_anew_are_refused(dataset, tiny_config):
     loader = DataLoader(dataset, 4, collate_fn=dataset.collate)
     recipe = dataclasses.replace(RECIPE, subwords=80, subword_dropout=0.1)
-    with pytest.raises(ValueError, match=r"subword_dropout is 0\.1, but train_set is a DataLoader"):
+    with pytest.raises(
+        ValueError, match=r"subword_dropout is 0\.1, but this trains a Transformer and a DataLoader: expected a Pair"
+    ):
         run(loader, tiny_config, recipe=recipe)
 
 

@@ -3,7 +3,7 @@
 import importlib
 import json
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -128,10 +128,7 @@ def load_model(
         )
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"dtype is {dtype!r}, expected a torch.dtype, such as torch.float32")
-    try:
-        device = torch.device(device)
-    except RuntimeError as error:
-        raise ValueError(f"device is {device!r}, expected a device of PyTorch, such as 'cpu' or 'cuda'") from error
+    device = torch.device(device)  # an impossible one must not look like a damaged file
     with open_tensors(path) as file:
         try:
             saved = _read_model(file, {name_of(one): one for one in custom}, dtype)
@@ -279,8 +276,8 @@ def check_structure(model: nn.Module) -> None:
     except (AttributeError, KeyError, TypeError) as error:  # JSON makes a dictionary of a dataclass in it, for example
         raise ValueError(f"{config_class.__name__} is not the same when it comes back from JSON ({error})") from error
     built = dict(again.named_modules())
-    theirs = {name: _kind(module, vars(module)) for name, module in built.items()}
-    mine = {name: _kind(module, vars(built.get(name, module))) for name, module in model.named_modules()}
+    theirs = {name: _kind(module, {*vars(module)}) for name, module in built.items()}
+    mine = {name: _kind(module, {*vars(built.get(name, module))}) for name, module in model.named_modules()}
     for name in mine | theirs:
         if mine.get(name) != theirs.get(name):
             raise ValueError(
@@ -289,12 +286,13 @@ def check_structure(model: nn.Module) -> None:
             )
 
 
-def _kind(module: nn.Module, settings: Collection[str]) -> str:
+def _kind(module: nn.Module, settings: set[str]) -> str:
     """Describe a module by its class and its ``settings``, such as ``num_heads``, except for dropout's probability."""
     kind = type(module)
     known = kind.__module__.startswith(("torch.", "transformer_lib."))  # in a reader's class, they may be counters
-    names = [name for name in vars(module) if known and name in settings and name[0] != "_"]
-    names = [name for name in names if name not in ("training", "p", "dropout")]
+    names = [
+        name for name in vars(module) if known and name[0] != "_" and name in settings - {"training", "p", "dropout"}
+    ]
     plain = {name: v for name in names if type(v := getattr(module, name)) in (int, float, bool, str)}
     if (activation := getattr(module, "activation", None)) and "activation" not in plain:
         plain["activation"] = getattr(activation, "__name__", type(activation).__name__)

@@ -132,19 +132,14 @@ class _Run:
 
     def __init__(self, model, train_set, val_set, recipe, output, notes, tokenizers, progress):
         loop.input_names(model)  # raises an error if there are none
-        if recipe.init_bias_from_unigrams and not (
-            hasattr(model, "init_bias_from_unigrams") and hasattr(train_set, "ids")
+        for field, fits, expected in (
+            ("init_bias_from_unigrams", hasattr(model, "init_bias_from_unigrams"), "a language model"),
+            ("init_bias_from_unigrams", hasattr(train_set, "ids"), "a text"),
+            ("subword_dropout", isinstance(train_set, PairDataset), "a PairDataset"),
         ):
-            kinds = f"{type(model).__name__} and a {type(train_set).__name__}"
-            raise ValueError(
-                f"init_bias_from_unigrams is True, but this trains a {kinds}: expected a language model and a text"
-            )
-        if recipe.subword_dropout and not isinstance(train_set, PairDataset):
-            kind = type(train_set).__name__
-            raise ValueError(
-                f"subword_dropout is {recipe.subword_dropout}, but train_set is a {kind}, which cannot cut its "
-                "sentences anew: expected a PairDataset"
-            )
+            if (value := getattr(recipe, field)) and not fits:
+                kinds = f"{type(model).__name__} and a {type(train_set).__name__}"
+                raise ValueError(f"{field} is {value}, but this trains a {kinds}: expected {expected}")
         self.model, self.train_set, self.recipe = model, train_set, recipe
         self.output, self.notes, self.progress = output, notes or {}, progress
         self.tokenizers = tokenizers or getattr(train_set, "tokenizers", {})
