@@ -106,7 +106,7 @@ def test_reading_a_training_state_runs_no_code(tmp_path):
             return print, ("this must not be printed",)
 
     torch.save({"model": Malicious()}, tmp_path / "state")
-    with pytest.raises(CheckpointError):
+    with pytest.raises(CheckpointError, match="is not a complete training state"):
         load_training_state(tmp_path / "state")
 
 

@@ -1,6 +1,7 @@
 import itertools
 import math
 import random
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -25,6 +26,33 @@ def model(request):
         model.output.bias[EOS] += {"learned": 0.5, "sinusoidal": 0.0}[positions]
         model.output.bias[[PAD, SOS]] += 50.0  # search must never choose these
     return model
+
+
+class Scripted:
+    """Predicts <eos>, 4 and 5 with the same shares at every step."""
+
+    def __init__(self, *shares):
+        self.shares, self.steps = shares, 0
+        self.config = SimpleNamespace(tgt_vocab_size=6, max_len=9, pad_id=PAD)
+
+    def encode(self, src):
+        return src[..., None].float(), src[:, None, None] != PAD
+
+    def decode(self, tgt, memory, memory_mask):
+        self.steps += 1
+        return torch.tensor([1e-9, 1e-9, 1e-9, *self.shares]).log().expand(*tgt.shape, 6).clone()
+
+    def forward(self, src, tgt):
+        return self.decode(tgt, *self.encode(src))
+
+
+def test_a_beam_by_hand():
+    """Only beginnings among the best two may end, and a sentence is done when two have ended."""
+    src, model = torch.tensor([[4, 5]]), Scripted(0.5, 0.3, 0.2)
+    (found,) = beam_search(model, src, SOS, EOS, beam_size=2, length_penalty=0.0)
+    assert [one.ids for one in found] == [[EOS], [4, EOS]] and model.steps == 2
+    (found,) = beam_search(Scripted(0.25, 0.4, 0.35), src, SOS, EOS, beam_size=2, length_penalty=0.0, max_len=2)
+    assert found[0].ids == [4, 4]
 
 
 @pytest.fixture

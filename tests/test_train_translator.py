@@ -35,6 +35,15 @@ def test_a_corpus_goes_in_and_a_translator_comes_out(corpus, pairs, tmp_path):
     assert any("8 pairs to train on, 8 to validate" in line for line in lines)
 
 
+def test_the_validation_split_chooses_the_epoch_and_the_search(corpus, tmp_path, monkeypatch):
+    put_line(tmp_path, "val", 3, "Ein Hund liest.", "A dog is reading.")
+    chosen_by = []
+    monkeypatch.setattr(training, "fit", lambda model, train, val, *rest, **named: chosen_by.append(val.pairs))
+    monkeypatch.setattr(training, "tune_length_penalty", lambda _, pairs, *rest: chosen_by.append(pairs) or {0.0: 1.0})
+    train_translator(corpus, "multi30k_fast", subwords=80, log=lambda line: None)
+    assert chosen_by == [corpus["val"]] * 2 and corpus["val"] != corpus["train"]
+
+
 LONG = "The dog is sleeping. " * 50
 UNUSABLE = {  # a line, how many subwords there are, and why it is left out
     "no spaces": ("a" * 1200, 0, "not text: 3 Pair(src='aaa"),

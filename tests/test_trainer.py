@@ -100,6 +100,22 @@ def test_the_best_model_is_not_the_last_one_if_that_is_worse(dataset, tiny_confi
     assert same_weights(load_model(tmp_path).model, two_epochs)
 
 
+def test_an_interrupted_model_has_the_best_weights_so_far(dataset, tiny_config, tmp_path, monkeypatch):
+    real, calls = loop.evaluate, []
+
+    def interrupted(*arguments, **options):
+        calls.append(real(*arguments, **options))
+        if len(calls) == 4:  # in the third epoch: the weights have moved on
+            raise KeyboardInterrupt
+        return calls[-1]
+
+    monkeypatch.setattr(loop, "evaluate", interrupted)
+    model = Transformer(tiny_config)
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, dataset, dataset, RECIPE, tmp_path, log=silent)
+    assert same_weights(model, load_model(tmp_path).model)
+
+
 @pytest.mark.parametrize("stop_in", ["epoch", "evaluation"])
 @pytest.mark.parametrize(("schedule", "ema_decay"), [*((schedule, 0.0) for schedule in SCHEDULES), ("constant", 0.9)])
 def test_resuming_after_an_interruption_gives_the_same_numbers(
@@ -325,7 +341,7 @@ def test_each_part_of_the_recipe_has_an_effect(subword_dataset, subword_config, 
     assert history.train_loss != other.train_loss
 
 
-def test_weights_and_what_is_saved_stay_in_float32(subword_dataset, subword_config, tmp_path):
+def test_weights_and_what_is_saved_stay_in_float32(subword_dataset, subword_config, tmp_path, with_bfloat16):
     model, _ = run(subword_dataset, subword_config, tmp_path, EVERYTHING)
     state = load_training_state(tmp_path / STATE_FILE)
     tensors = [*model.parameters(), *load_model(tmp_path).model.parameters(), *state["model"].values()]

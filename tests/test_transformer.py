@@ -281,3 +281,16 @@ def test_a_configuration_survives_its_dictionary(name):
 def test_a_configuration_cannot_change_under_a_model():
     with pytest.raises(dataclasses.FrozenInstanceError):
         small_model().config.d_model = 32
+
+
+def test_another_id_for_padding_is_padding_too():
+    model = Transformer(TransformerConfig(20, 20, 16, 4, 32, 2, max_len=20, pad_id=0)).double().eval()
+    src, tgt = torch.tensor([[2, 5, 6]]), torch.tensor([[2, 7, 8]])
+    padded = [torch.cat([ids, torch.zeros(1, 2, dtype=torch.long)], dim=1) for ids in (src, tgt)]
+    torch.testing.assert_close(model(*padded)[:, :3], model(src, tgt))
+
+
+def test_dropout_inside_of_the_sublayers_can_be_left_out():
+    layer = Transformer(TransformerConfig(9, 9, 16, 4, 32, 1, dropout=0.3, inner_dropout=False)).decoder.layers[0]
+    inner = layer.self_attn.dropout, layer.cross_attn.dropout, layer.feed_forward.dropout.p
+    assert layer.dropout.p == 0.3 and inner == (0, 0, 0)

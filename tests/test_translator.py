@@ -137,7 +137,11 @@ def test_scores_and_tokens(trained):
 
 
 def test_attention_covers_every_token(trained):
-    (translation,) = trained.translate(["Im Garten liest eine Frau ein Buch."], beam_size=3, attention=True)
+    sentence = "Im Garten liest eine Frau ein Buch."
+    (translation,) = trained.translate([sentence], beam_size=3, attention=True)
+    given = [trained.tgt_tokenizer.ids(translation.tokens)[:-1]]  # from <sos> on: a row for what it was predicted from
+    maps = trained.model.attention_maps(torch.tensor([trained.src_tokenizer.encode(sentence)]), torch.tensor(given))
+    torch.testing.assert_close(translation.attention, maps)
     src, tgt = len(translation.src_tokens), len(translation.tgt_tokens)
     layers, heads = trained.model.config.num_layers, trained.model.config.num_heads
     assert [m.shape for m in translation.attention.encoder] == [(1, heads, src, src)] * layers
