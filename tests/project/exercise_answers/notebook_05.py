@@ -198,6 +198,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
     ],
     "05.2": [
         ((2.0, 4, 8), "bits"),
+        ((7.77, 4, 8), "the mean of them"),
         ((8 * LN_2, 4, 8), "the sum"),
         ((14 / 5 * LN_2, 4, 8), "neither in the sum"),
         ((8 / 5 * LN_2, 4, 8), "number of tokens either"),

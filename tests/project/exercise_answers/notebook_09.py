@@ -154,6 +154,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
     ],
     "09.4": [
         ((6.99e-4, [2000, 16_000], 16_000), "that is base"),
+        ((4.94e-4, [2000, 12_345], 16_000), "one over the root of the step"),
+        ((4.94e-4, [2000, 16_000], 777), "one over the root of d_model"),
         ((4000**-0.5, [2000, 16_000], 16_000), "d_model lowers"),
         ((1 / 4_096_000, [2000, 16_000], 16_000), "take the root"),
         ((1024**-0.5, [2000, 16_000], 16_000), "put step"),
