@@ -44,6 +44,13 @@ def test_the_validation_split_chooses_the_epoch_and_the_search(corpus, tmp_path,
     assert chosen_by == [corpus["val"]] * 2 and corpus["val"] != corpus["train"]
 
 
+def test_the_subwords_of_a_corpus_of_ones_own_can_be_cut_anew(corpus, monkeypatch):
+    recipes = []
+    monkeypatch.setattr(training, "fit", lambda model, train, val, recipe, *rest, **named: recipes.append(recipe))
+    train_translator(corpus, "small", subword_dropout=0.1, log=lambda line: None)
+    assert recipes[0].subword_dropout == 0.1 and recipes[0].subwords > 0
+
+
 LONG = "The dog is sleeping. " * 50
 UNUSABLE = {  # a line, how many subwords there are, and why it is left out
     "no spaces": ("a" * 1200, 0, "not text: 3 Pair(src='aaa"),

@@ -128,7 +128,7 @@ def table_rows(lines: list[str], name: str, src: str, tgt: str) -> Iterator[tupl
             return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=strict), [])
 
         def fit(delimiter: str) -> tuple[bool, int, int]:
-            """Say whether the first line names both languages, how many lines have columns, and most often as many."""
+            """Say whether line 1 names both languages, how many lines have columns, and how many the usual number."""
             header, columns = {cell.strip().lower() for cell in read(delimiter, lines[0])}, Counter()
             for line in lines[:100]:
                 with contextlib.suppress(csv.Error):  # of strict: a quotation mark that this delimiter does not explain

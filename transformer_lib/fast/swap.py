@@ -65,11 +65,11 @@ def evaluating(model: nn.Module) -> Iterator[nn.Module]:
     Until then, it is in evaluation mode too: a user's ``forward`` may reach a module of it by way of a plain list.
     """
     modes = [(module, module.training) for module in model.modules()]
-    copied = twin(model.eval(), parts_for(next(model.parameters()).device))
     try:
+        copied = twin(model.eval(), parts_for(next(model.parameters()).device))
         yield copied
-    finally:
         hand_back(copied, model)
+    finally:
         for module, training in modes:
             module.training = training
 

@@ -63,6 +63,9 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
         )
     check_structure(model)
     config = model.config
+    if config.activation not in _ACTIVATIONS:
+        known = ", ".join(_ACTIVATIONS)
+        raise ValueError(f"activation is {config.activation!r}, expected one that CTranslate2 has as well: {known}")
     spec = TransformerSpec.from_config(
         config.num_layers,
         config.num_heads,

@@ -66,7 +66,7 @@ def train_translator(
     shape = TransformerConfig.preset(preset, 2, 2, **config_changes)  # how large the vocabularies will be is not known
     has_tokens = recipe is not None or min_freq is not None or "subwords" in changes
     chosen = corpus.is_own and not has_tokens and not RECIPES[preset].subwords
-    later = {name: recipe_changes.pop(name) for name in ("subword_dropout",) if chosen and name in recipe_changes}
+    dropout = {"subword_dropout": recipe_changes.pop("subword_dropout", 0.0)} if chosen else {}  # of subwords to come
     recipe = replace(recipe or RECIPES[preset], **recipe_changes)
     if recipe.subwords and min_freq is not None:
         raise ValueError(f"min_freq is {min_freq}, which is for words, but there will be {recipe.subwords} subwords")
@@ -76,7 +76,7 @@ def train_translator(
     if recipe.subwords or chosen:
         pieces = train_subwords(corpus["train"], None if chosen else recipe.subwords, lower)
         src_tokenizer, tgt_tokenizer = (SubwordTokenizer(code, pieces, lower) for code in (corpus.src, corpus.tgt))
-        recipe = replace(recipe, subwords=len(src_tokenizer.vocab), **later)
+        recipe = replace(recipe, subwords=len(src_tokenizer.vocab), **dropout)
     else:
         src_tokenizer, tgt_tokenizer = WordTokenizer(corpus.src, lower), WordTokenizer(corpus.tgt, lower)
     tokenizers = src_tokenizer, tgt_tokenizer
