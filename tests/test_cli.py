@@ -1,5 +1,6 @@
 import codecs
 import contextlib
+import importlib.util
 import io
 import os
 import platform
@@ -10,10 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import sacrebleu
 from conftest import OPTIMIZER, PAIRS
 
-from transformer_lib import cli
-from transformer_lib.data.corpora import CorpusError
+from transformer_lib import Translator, cli
+from transformer_lib.data.corpora import CorpusError, Pair, load_corpus
 from transformer_lib.options import EXAMPLES, parser
 
 COMMANDS = ["train", "translate", "train-lm", "generate", "evaluate", "export", "download", "info"]
@@ -232,6 +234,11 @@ def test_from_training_a_language_model_to_text(tmp_path, capsys):
     request = ["generate", "--model", str(folder), "--temperature", "0", "Red"]
     assert cli.main([*request, "--length", "5"]) == 0
     assert capsys.readouterr().out == "Red orange yellow green blue.\n"
+    drawn = []
+    for seed in range(4):
+        assert cli.main(["generate", "--model", str(folder), "--temperature", "50", "--seed", str(seed), "Red"]) == 0
+        drawn.append(capsys.readouterr().out)
+    assert len(set(drawn)) > 1  # all words are nearly as likely now
     assert cli.main([*request, "--top-k", "0"]) == 1
     assert "top_k is 0" in capsys.readouterr().err
     for option, value in (("precision", "int8"), ("beam-size", "1"), ("length-penalty", "0")):
@@ -295,6 +302,40 @@ def test_an_error_is_one_line_without_a_traceback(arguments, message, capsys, tm
     assert message in printed
     assert printed.count("\n") == 1
     assert list(tmp_path.iterdir()) == []  # and nothing half-made is left
+
+
+def test_scores_come_with_chrf_and_another_tokenizer_if_asked_for(trained_folder, corpus_folder, capsys):
+    folder, _ = trained_folder
+    pairs = load_corpus(corpus_folder)["test"]
+    pairs = [Pair(pair.src, f"{pair.tgt} tomorrow") for pair in pairs]  # as no translation is
+    for side, text in (("de", [pair.src for pair in pairs]), ("en", [pair.tgt for pair in pairs])):
+        (corpus_folder / f"test.{side}").write_text("\n".join(text) + "\n", encoding="utf-8")
+    scores = ["--chrf", "--sacrebleu-tokenize", "char"]
+    assert cli.main(["evaluate", str(folder), "--corpus", str(corpus_folder), *scores]) == 0
+    printed = capsys.readouterr().out
+    translations = [one.text for one in Translator.load(folder).translate([pair.src for pair in pairs])]
+    references = [[pair.tgt for pair in pairs]]
+    expected = sacrebleu.corpus_bleu(translations, references, tokenize="char", lowercase=True).score
+    assert "|tok:char|" in printed and f" {expected:.2f} " in printed.split("sacreBLEU")[0].splitlines()[-1]
+    expected = sacrebleu.CHRF(lowercase=True).corpus_score(translations, references).score
+    assert f" {expected:.2f} " in next(line for line in printed.splitlines() if line.startswith("chrF"))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="ctranslate2 is not installed")
+def test_an_export_for_ctranslate2_is_quantized_if_asked_for(trained_folder, tmp_path, capsys):
+    import ctranslate2
+
+    folder, _ = trained_folder
+    sizes = []
+    for more in ([], ["--quantization", "int8"]):
+        output = tmp_path / f"exported{len(more)}"
+        assert cli.main(["export", str(folder), str(output), "--to", "ctranslate2", *more]) == 0
+        assert str(output) in capsys.readouterr().out
+        sizes.append((output / "model.bin").stat().st_size)
+        theirs = ctranslate2.Translator(str(output), intra_threads=1)
+        (result,) = theirs.translate_batch([["ein", "hund", "schläft", "."]])
+        assert " ".join(result.hypotheses[0]) == "a dog is sleeping ."
+    assert sizes[1] < sizes[0]
 
 
 def test_an_export_replaces_no_file(trained_folder, tmp_path, capsys):

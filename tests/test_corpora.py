@@ -529,6 +529,14 @@ def test_a_gzip_bomb_of_ones_own_is_refused_and_a_dull_text_is_not(tmp_path, mon
     assert len(read_text(path)) == 2**15
 
 
+def test_the_limits_are_those_that_the_page_on_security_promises():
+    security = (Path(__file__).parent.parent / "SECURITY.md").read_text(encoding="utf-8")
+    unpacked, times = corpora._MOST_UNPACKED
+    assert f"unpacks to more than {unpacked / 2**20:g} MiB and more than a hundred times its size" in security
+    assert times == 100 and download._TIMEOUT_S[1] == 30
+    assert f"at most {download._MOST_BYTES / 2**20:g} MiB, thirty seconds without a byte" in security
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "train.de")

@@ -128,13 +128,14 @@ def test_the_cpus_attention_drops_weights_in_training(p, dtype):
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-6), ("bfloat16", 0.1)])
-def test_a_worker_brings_the_models_gradients(precision, tolerance):
+def test_a_worker_brings_the_models_gradients(precision, tolerance, with_bfloat16):
     model = build(dropout=0.0)
     expected = copy.deepcopy(model)
     expected(SRC, TGT).square().mean().backward()
     worker = Worker(model, precision)
     logits, _ = worker.logits_and_targets([SRC, torch.cat([TGT, TGT[:, :1]], dim=1)])
     worker.backward(logits.float().square().mean())
+    assert logits.dtype == getattr(torch, precision)
     assert {parameter.grad.dtype for parameter in model.parameters()} == {torch.float32}
     mine, theirs = (torch.cat([p.grad.flatten() for p in one.parameters()]) for one in (model, expected))
     assert (mine - theirs).norm() <= tolerance * theirs.norm()

@@ -115,7 +115,7 @@ def test_perplexity_is_e_to_the_loss_however_large():
     assert perplexity(1e6) == math.inf
 
 
-def test_in_half_precision_what_is_frozen_stays_frozen(dataset, tiny_config):
+def test_in_half_precision_what_is_frozen_stays_frozen(dataset, tiny_config, with_bfloat16):
     seed_everything(0)
     model = Transformer(tiny_config)
     frozen = model.encoder.layers[0].feed_forward.requires_grad_(False)

@@ -57,8 +57,10 @@ def test_a_constant_schedule_stays_at_its_peak(warmup):
 
 
 @pytest.mark.parametrize("kind", SCHEDULES)
-def test_no_warm_up_starts_at_the_peak(kind):
-    assert learning_rates(kind, 0.3, 0, 5)[0] == pytest.approx(0.3, rel=0.2)
+@pytest.mark.parametrize("warmup", [0, 1])
+def test_without_a_warm_up_the_first_step_is_at_the_peak(kind, warmup):
+    rates = learning_rates(kind, 0.3, warmup, 5)
+    assert rates[0] == max(rates) == 0.3
 
 
 def test_the_average_of_the_weights_is_what_arithmetic_says(tiny_config):

@@ -1,6 +1,7 @@
 import dataclasses
 import enum
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.fast import worker
 from transformer_lib.files import STATE_FILE, CheckpointError, load_training_state
-from transformer_lib.training import loop
+from transformer_lib.training import loop, trainer
 from transformer_lib.training.device import seed_everything
 from transformer_lib.training.loop import evaluate
 from transformer_lib.training.recipe import SCHEDULES, Recipe
@@ -87,6 +88,24 @@ def test_training_lowers_the_loss_and_keeps_the_best_model(dataset, tiny_config,
     assert evaluate(best.model, BucketBatches(dataset, 8)) == pytest.approx(min(history.val_loss))
     assert same_weights(best.model, model)
     assert best.notes["recipe"]["learning_rate"] == 2e-3
+
+
+def test_an_epoch_takes_the_seconds_from_its_start_to_the_end_of_its_validation(dataset, tiny_config, monkeypatch):
+    now = [100.0]
+    train_epoch, evaluate = loop.train_epoch, loop.evaluate
+
+    def takes(seconds, function):
+        def timed(*arguments):
+            now[0] += seconds
+            return function(*arguments)
+
+        return timed
+
+    monkeypatch.setattr(loop, "train_epoch", takes(60, train_epoch))
+    monkeypatch.setattr(loop, "evaluate", takes(2, evaluate))
+    monkeypatch.setattr(trainer, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    _, history = run(dataset, tiny_config)
+    assert history.seconds == [62.0] * 4
 
 
 def test_the_best_model_is_not_the_last_one_if_that_is_worse(dataset, tiny_config, tmp_path, monkeypatch):
@@ -376,7 +395,9 @@ def test_in_float16_the_scale_of_the_gradients_goes_on_from_epoch_to_epoch_and_w
     assert good_steps_in_a_row(tmp_path / "b") == good_steps_in_a_row(tmp_path / "a") == 2 * after_one > 0
 
 
-def test_dropout_is_on_in_half_precision_whatever_mode_the_model_came_in(subword_dataset, subword_config):
+def test_dropout_is_on_in_half_precision_whatever_mode_the_model_came_in(
+    subword_dataset, subword_config, with_bfloat16
+):
     recipe = dataclasses.replace(RECIPE, epochs=1, precision="bfloat16")
     losses = []
     for in_training in (True, False):

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -51,7 +52,11 @@ def one_epoch(dataset, precision):
     model = make_model(dataset)
     batches = BucketBatches(make_dataset(PAIRS[:7], *dataset.tokenizers.values()), batch_size=3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-    loss = train_epoch(model, batches, optimizer, worker=Worker(model, precision)).loss
+    # bfloat16 is computed on a CPU that only emulates it, too
+    with patch.object(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512"):
+        worker = Worker(model, precision)
+    assert isinstance(worker.autocast, torch.autocast) == (precision == "bfloat16")
+    loss = train_epoch(model, batches, optimizer, worker=worker).loss
     return {"train loss": loss, "val loss": evaluate(model, batches), "weights": model.state_dict()}
 
 

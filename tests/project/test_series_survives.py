@@ -51,6 +51,7 @@ def prepare():
     import os
     import time
     from pathlib import Path
+    from types import SimpleNamespace
 
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -65,7 +66,7 @@ def prepare():
             while steps.exists() and steps.stat().st_size >= 3:
                 time.sleep(0.01)
 
-    session._runs = lambda fast_dev_run: Path("runs")
+    session.tempfile = SimpleNamespace(mkdtemp=lambda: "runs")
     session.replace = lambda recipe, epochs: dataclasses.replace(recipe, epochs=int(os.environ["EPOCHS"]))
     register_optimizer_step_post_hook(hold)
 

@@ -310,4 +310,4 @@ def shortest_limit(my_shortest_limit: Callable[[Transformer, Tensor, int, int, f
             "are cut off.",
         )
         expect(found == right, f"max_len={found:g} is enough, but {right} would do. (`<sos>` does not count.)")
-    return "one generous search is enough to know: the log-probability of what is cut off even looks better."
+    return "one generous search is enough to know: the log-probability of a truncated translation even looks better."
