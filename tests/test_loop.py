@@ -1,3 +1,4 @@
+import io
 import math
 from types import SimpleNamespace
 
@@ -137,6 +138,16 @@ def test_a_step_does_not_wait_for_the_device(tiny_config):
     with pytest.raises(NotImplementedError, match="no data"):  # all losses, once at the end
         train_epoch(model, batches, optimizer, schedule, label_smoothing=0.1, rdrop_weight=1.5)
     assert schedule.last_epoch == 3
+
+
+@pytest.mark.parametrize(("on_terminal", "progress"), [(True, None), (False, None), (True, False), (False, True)])
+def test_a_terminal_gets_a_progress_bar_unless_told_otherwise(dataset, tiny_config, monkeypatch, on_terminal, progress):
+    output = io.StringIO()
+    output.isatty = lambda: on_terminal
+    monkeypatch.setattr("sys.stdout", output)
+    evaluate(Transformer(tiny_config), BucketBatches(dataset, 8), progress)
+    shown = on_terminal if progress is None else progress
+    assert ("evaluating" in output.getvalue()) == shown
 
 
 @pytest.mark.parametrize("closed", [None, SimpleNamespace(write=len)])

@@ -273,7 +273,7 @@ def test_a_language_that_is_no_code_is_never_looked_up_as_a_module(language, mon
         spacy_tokenizer(language)
 
 
-def test_what_a_strangers_model_writes_cannot_give_orders_to_the_terminal(word_model, capsys):
+def test_what_a_strangers_model_writes_cannot_give_orders_to_the_terminal(word_model, language_model, capsys):
     saved = load_model(word_model)
     words = saved.tokenizers["tgt"].vocab.itos
     words[words.index("dog")] = "\x1b[2J\x9bdog\x07"
@@ -282,12 +282,19 @@ def test_what_a_strangers_model_writes_cannot_give_orders_to_the_terminal(word_m
     assert cli.main(["translate", "--model", str(word_model), "--device", "cpu", "Ein Hund schläft."]) == 0
     assert cli.main(["info", str(word_model)]) == 0
     captured = capsys.readouterr()
+    writer = load_model(language_model)
+    words = writer.tokenizers["text"].vocab.itos
+    words[:] = [f"\x1b[2J\x9b{word}\x07" if len(word) == 1 else word for word in words]
+    save_model(language_model, writer.model, writer.tokenizers)
+    assert cli.main(["generate", "--model", str(language_model), "--device", "cpu", "--length", "20", "<unk>"]) == 0
+    written = capsys.readouterr().out
     content = word_model.read_bytes()
     length = int.from_bytes(content[:8], "little")
     header = content[8 : 8 + length].replace(b'"F32"', b'"\\u001b[2J"')  # safetensors says which type it does not know
     word_model.write_bytes(len(header).to_bytes(8, "little") + header + content[8 + length :])
     assert cli.main(["info", str(word_model)]) == 1
-    out = captured.out + capsys.readouterr().err
+    out = captured.out + written + capsys.readouterr().err
+    assert "[2J" in written
     assert "dog" in out and "title" in out and "value" in out
     assert not [letter for letter in out if letter != "\n" and not letter.isprintable()]
 
