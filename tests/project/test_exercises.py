@@ -4,11 +4,14 @@ The answers are in ``exercise_answers``, a file for each notebook: ``RIGHT[name]
 ``WRONG[name]`` one of (answer or tuple of answers, words of the hint).
 """
 
+import ast
 import importlib
+import inspect
 import itertools
 import math
 import pkgutil
 import random
+import re
 
 import numpy as np
 import pytest
@@ -29,6 +32,14 @@ def names():
     return sorted(exercises._CHECKS)
 
 
+def hints(name):
+    """Sentences in the calls, dictionaries and tuples of a check, but not in the functions that it calls."""
+    nodes = ast.walk(ast.parse(inspect.getsource(exercises._CHECKS[name])))
+    inside = itertools.chain.from_iterable(ast.walk(n) for n in nodes if isinstance(n, ast.Call | ast.Dict | ast.Tuple))
+    texts = {node.value for node in inside if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return {text for text in texts if re.search(r"^[^A-Z].*\w[.?]$", text)}
+
+
 @pytest.mark.parametrize("name", names())
 def test_right_answers_are_right(name):
     for answer in answers(name).RIGHT[name]:
@@ -39,11 +50,14 @@ def test_right_answers_are_right(name):
 @pytest.mark.parametrize("name", names())
 def test_wrong_answers_get_a_hint_that_helps(name, counted):
     assert len(answers(name).WRONG[name]) >= 2
+    messages = ""
     for answer, hint in answers(name).WRONG[name]:
         verdict = check(name, *(answer if isinstance(answer, tuple) else (answer,)))
         assert not verdict and verdict.state == "not yet"
         assert hint in verdict.message, verdict
+        messages += verdict.message
         counted(wrong_answers_sent_back_with_a_hint=1)
+    assert not {hint for hint in hints(name) if hint not in messages}, "no wrong answer gets these hints"
     counted(exercises=1)
 
 

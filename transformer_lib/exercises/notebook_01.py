@@ -44,10 +44,10 @@ def leaks(my_leaks: Callable[[list[Pair], list[Pair]], Collection[int]]) -> str:
     found = set(_indices(found, "return the numbers of the test pairs, from 0: neither the pairs, nor True and False."))
     expect(found != {2, 4, 7}, "the numbers are those of test pairs, counted from 0.")
     expect(found <= set(range(len(test))), "the numbers are those of test pairs, counted from 0.")
+    expect(not found & {0, 5}, "a German sentence is a leak if *all* of it is the same as a German sentence of train.")
     expect(2 not in found, "number 2 has an English side that is in train. What the model reads is the German one.")
     expect(4 not in found, "number 4 lacks the full stop. It is a token, so the model reads another sentence.")
     expect(7 not in found, "number 7 has the same tokens in another order: it is another sentence.")
-    expect(not found & {0, 5}, "a German sentence is a leak if *all* of it is the same as a German sentence of train.")
     expect(1 in found, "number 1 is a leak: the model has read this German sentence. Its English side may differ.")
     expect(3 in found, "number 3 is a leak, although its letters differ: compare tokens in lower case.")
     expect(6 in found, "number 6 is a leak, although its spaces differ: compare tokens, not strings.")
@@ -163,7 +163,8 @@ def one_long_caption(my_padding: float, my_padding_apart: float) -> str:
 def batches(my_batches: Callable[[list[tuple[int, int]], int, int], Iterable[Iterable[int]]]) -> str:
     """``my_batches(lengths, max_tokens, seed)``: numbers of the pairs of each batch, for one epoch."""
     _valid(my_batches, [(5, 4), (6, 6), (10, 9)], 20, 0)
-    expect(_valid(my_batches, [(5, 30)], 30, 0) == [[0]], "a pair of just max_tokens fits.")
+    expect(any(map(list, call(my_batches, [(5, 30)], 30, 0))), "a pair of just max_tokens fits.")
+    _valid(my_batches, [(5, 30)], 30, 0)
     lengths = _lengths(6000)
     first = _valid(my_batches, lengths, 1000, 0)
     least = sum(map(max, lengths)) / 1000

@@ -88,12 +88,6 @@ def no_blind_queries(my_safe_mask: Callable[[Tensor], Tensor]) -> str:
             raise Wrong(
                 "a query that had something to look at sees something else now. Change only rows without a True."
             )
-    torch_mask = ~call(my_safe_mask, masks[0])[:, 0].repeat_interleave(2, dim=0)
-    with torch.no_grad():
-        torch.manual_seed(0)
-        attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
-        x = torch.randn(3, 5, 8)
-        expect(not attention(x, x, x, attn_mask=torch_mask)[0].isnan().any(), "there is nan in PyTorch's output.")
     return "where such a query is padding, nobody reads what it collects. It only must not be nan."
 
 

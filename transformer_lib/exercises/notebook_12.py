@@ -8,9 +8,8 @@ from transformer_lib.exercises import Wrong, call, exercise, expect
 
 def _as_pieces(found: Iterable[str], name: str) -> list[str]:
     """Return a reader's pieces as a list of strings."""
-    if isinstance(found, str) or not isinstance(found, list | tuple):
+    if not isinstance(found, list | tuple) or not all(isinstance(piece, str) for piece in found):
         raise Wrong(f"{name}: a list of strings was expected, such as ['▁t', 'ie'].")
-    expect(all(isinstance(piece, str) for piece in found), f"{name}: a list of strings was expected.")
     return list(found)
 
 

@@ -104,6 +104,10 @@ def _check_encoder(make: Callable[..., nn.Module], norm_first: bool) -> None:
     layers, d_model, heads = 2, 16, 4
     encoder = call(make, layers, d_model, heads, 32, 0.1, 0.1, norm_first)
     expect(isinstance(encoder, nn.Module), "an encoder is an nn.Module; begin with `class MyEncoder(nn.Module):`.")
+    expect(
+        any(parameter.requires_grad for parameter in encoder.parameters()),
+        "it has no parameters to train. Layers in a plain list do not count, those in an `nn.ModuleList` do.",
+    )
     encoder.eval()
     for parameter in encoder.parameters():  # nothing may hide behind a beginning at zero
         nn.init.normal_(parameter, std=0.5)
@@ -179,14 +183,12 @@ def _check_encoder(make: Callable[..., nn.Module], norm_first: bool) -> None:
         model = Transformer(config).eval()
         model.encoder = encoder
         ids = torch.randint(4, 20, (2, 7))
-        logits = call(model, ids, ids)
-        expect(logits.shape == (2, 7, 20), "in a Transformer, the logits have another shape than before.")
+        call(model, ids, ids)
         call(model.attention_maps, ids, ids)
 
 
 def _without_gradient(encoder: nn.Module, memory: Tensor) -> list[tuple[str, Tensor]]:
     named = [(name, parameter) for name, parameter in encoder.named_parameters() if parameter.requires_grad]
-    expect(named, "it has no parameters: nothing to train.")
     gradients = torch.autograd.grad(memory.square().sum(), [parameter for _, parameter in named], allow_unused=True)
     return [pair for pair, gradient in zip(named, gradients, strict=True) if gradient is None]
 

@@ -108,6 +108,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((RIGHT_SHARES, 0.25), "square root"),
         ((RIGHT_SHARES, 50), "is a share"),
         ((RIGHT_SHARES, 0.441), "lowered"),
+        ((RIGHT_SHARES, 0.419), "multiply the four shares"),
         (([7 / 8, 6 / 7, 3 / 6, 1 / 5], 0.5), "runs of two"),
         ((0.5, 0.5), "a list of four"),
         ((RIGHT_SHARES, 10**400), "far too large"),

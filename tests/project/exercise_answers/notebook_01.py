@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from itertools import chain
+from itertools import chain, cycle
 
 import numpy as np
 import torch
@@ -63,6 +63,11 @@ def leaking(read=lower_tokens, side=0):
     return leaks
 
 
+def some_token_is_seen(train, test):
+    seen = {token for pair in train for token in lower_tokens(pair.src)}
+    return [number for number, pair in enumerate(test) if seen & set(lower_tokens(pair.src))]
+
+
 def batcher(key=max, shuffle=True, mix=True, fits=lambda size, limit: size <= limit, last=True, pad=True):
     """Return a function that makes batches; each argument leaves something out."""
 
@@ -114,6 +119,12 @@ def with_numpy(lengths, max_tokens, seed):
     return (batches[place] for place in np.random.permutation(len(batches)))
 
 
+def without_the_longest(lengths, max_tokens, seed):
+    short = [number for number, pair in enumerate(lengths) if max(pair) < max_tokens]
+    found = batcher(last=bool(short))([lengths[number] for number in short], max_tokens, seed)
+    return [[short[place] for place in batch] for batch in found]
+
+
 def not_seeded():
     seeds = iter(range(1000))
     return lambda lengths, max_tokens, seed: batcher()(lengths, max_tokens, next(seeds))
@@ -136,6 +147,11 @@ def changing(rows, pad_id):
     for row in rows:
         row += [pad_id] * (longest - len(row))
     return torch.tensor(rows)
+
+
+def before_eos(rows, pad_id):
+    longest = max(map(len, rows))
+    return torch.tensor([row[:-1] + [pad_id] * (longest - len(row)) + row[-1:] for row in rows])
 
 
 RIGHT = {
@@ -181,10 +197,13 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (leaking(lambda text: lower_tokens(text.rstrip(". "))), "full stop"),
         (leaking(lambda text: sorted(lower_tokens(text))), "another order"),
         (lambda train, test: [test[number] for number in leaking()(train, test)], "neither the pairs"),
-        (lambda train, test: leaking()(test, test), "the German one"),
+        (lambda train, test: leaking()(test, test), "*all* of it"),
+        (some_token_is_seen, "*all* of it"),
         (lambda train, test: [1, 3, 6], "the list is empty"),
         (lambda train, test: 3, "a list of numbers"),
         (lambda train, test: [number + 1 for number in leaking()(train, test)], "counted from 0"),
+        (lambda train, test: [number + len(train) for number in leaking()(train, test)], "counted from 0"),
+        (lambda train, test: range(10**9), "far more than"),
         (lambda train, test: [number in leaking()(train, test) for number in range(len(test))], "nor True and False"),
         (lambda train, test: [[number] for number in leaking()(train, test)], "neither the pairs"),
     ],
@@ -199,6 +218,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (shortest(rank=lambda counts: [token for token, _ in counts.most_common()]), "alphabetical"),
         (shortest(rank=sorted), "the most frequent"),
         (lambda sentences, coverage: [*SPECIALS, *chain.from_iterable(sentences)], "twice"),
+        (lambda *given: SPECIALS + shortest()(*given), "no sentence holds"),
         (lambda sentences, coverage: set(shortest()(sentences, coverage)), "a list of tokens"),
         (lambda *given: [(token, 1) for token in shortest()(*given)], "each a string"),
         (lambda *given: [[token] for token in shortest()(*given)], "each a string"),
@@ -207,6 +227,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
     "01.3": [
         (lambda rows, pad_id: by_lists(rows, 0), "not with 0"),
         (lambda *given: by_lists(*given).T, "on its side"),
+        (before_eos, "then padding"),
         (lambda *given: by_lists(*given).float(), "whole numbers"),
         (lambda rows, pad_id: by_lists([row[::-1] for row in rows], pad_id).flip(1), "on the left"),
         (lambda rows, pad_id: torch.tensor([row[: min(map(len, rows))] for row in rows]), "cut nothing off"),
@@ -246,6 +267,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda lengths, max_tokens, seed: [[], *batcher()(lengths, max_tokens, seed)], "is empty"),
         (lambda lengths, max_tokens, seed: list(range(len(lengths))), "a list of lists"),
         (batcher(fits=lambda size, limit: size < limit), "just max_tokens"),
+        (without_the_longest, "a pair of just max_tokens fits"),
+        (lambda *given: cycle(batcher()(*given)), "does not seem to end"),
         (lambda lengths, *rest: batcher()([(src, src) for src, _ in lengths], *rest), "on its larger side"),
         (lambda *given: [[number + 1 for number in batch] for batch in batcher()(*given)], "the numbers are 0 to"),
         (lambda *given: [["0"] for _ in given], "the numbers of its pairs"),

@@ -111,6 +111,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda ids, pad_id: causal(ids).tril(-1) & seen(ids, pad_id), "may see itself"),
         (lambda ids, pad_id: masks.target_mask(ids, pad_id) & seen(ids, pad_id).mT, "rows of padding"),
         (lambda ids, pad_id: causal(ids) | seen(ids, pad_id), "not `|`"),
+        (lambda ids, pad_id: causal(ids).T & seen(ids, pad_id), "row i is what word i may see"),
+        (lambda ids, pad_id: causal(ids).triu(-3) & seen(ids, pad_id), "not for six"),
         (lambda ids, pad_id: masks.target_mask(ids, pad_id)[:, 0], "the shape is"),
         (lambda ids, pad_id: masks.target_mask(ids, pad_id).float(), "torch.bool"),
         (lambda ids, pad_id: masks.target_mask(ids, 1), "an argument"),
@@ -153,6 +155,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
     ],
     "03.6": [
         (lambda length, window: masks.local_mask(length, 2 * window + 1), "not three"),
+        (lambda length, window: masks.local_mask(length, 2 * window - 1), "at most window // 2 apart"),
         (lambda length, window: masks.local_mask(length, 1), "*and* one on each side"),
         (lambda length, window: masks.local_mask(length, window).tril(), "to the right"),
         (lambda length, window: ~masks.local_mask(length, window), "upside down"),

@@ -72,6 +72,19 @@ def divided_by_all(logits, targets, pad_id, smoothing):
     return smoothed(mean=torch.Tensor.sum)(logits, targets, pad_id, smoothing) / targets.numel()
 
 
+def mean_of_means(logits, targets, pad_id, smoothing):
+    pairs = zip(logits.split(1), targets.split(1), strict=True)
+    return torch.stack([by_torch(*pair, pad_id, smoothing) for pair in pairs]).mean()
+
+
+def nothing_for_padding(logits, targets, pad_id, smoothing):
+    surprise, types = -logits.log_softmax(-1), logits.shape[-1]
+    share = torch.full_like(surprise, smoothing / (types - 1))
+    share[..., pad_id] = 0
+    share += (1 - smoothing) * F.one_hot(targets, types)
+    return (share * surprise).sum(-1)[targets != pad_id].mean()
+
+
 def unsafe(logits, targets, pad_id, smoothing):
     safe = (logits.softmax(-1)).log()
     real = targets != pad_id
@@ -219,8 +232,10 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (counting_padding, "padding counts"),
         (divided_by_all, "divided by all positions"),
         (smoothed(mean=torch.Tensor.sum), "sum over tokens"),
+        (mean_of_means, "first the mean of each sentence"),
         (smoothed(mix=lambda wanted, all_, ε, V: (1 - ε) * wanted + ε * all_), "take its mean"),
         (smoothed(mix=lambda w, all_, ε, V: (1 - ε) * w + ε / (V - 1) * (all_ - w)), "but the wanted one"),
+        (nothing_for_padding, "but `<pad>`"),
         (smoothed(mix=lambda wanted, all_, ε, V: wanted + ε / V * all_), "taken from somewhere"),
         (smoothed(mix=lambda wanted, all_, ε, V: ε * wanted + (1 - ε) / V * all_), "exchanged ε"),
         (smoothed(mean=lambda x: -x.mean()), "the sign"),
@@ -253,6 +268,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda losses, patience: tuple(n - 1 for n in stop()(losses, patience)), "Python counts from 0"),
         (lambda losses, patience: (stop()(losses, patience)[0] - 1, stop()(losses, patience)[1]), "counts from 0"),
         (stop(late=1), "one epoch too late"),
+        (stop(late=-1), "you stop after epoch 4, expected 5"),
         (stop(never=True), "go on to the end"),
         (
             lambda losses, patience: (losses.index(min(losses)) + 1, stop()(losses, patience)[1]),

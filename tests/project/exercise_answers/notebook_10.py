@@ -108,10 +108,26 @@ def by_gradients(module, x):
     return np.False_
 
 
-def with_biases_mixed(theirs):
+def with_biases_mixed(*names):
+    def convert(theirs):
+        ours = converted()(theirs)
+        first, second = map(ours.get_submodule, names)
+        first.bias, second.bias = second.bias, first.bias
+        return ours
+
+    return convert
+
+
+def transposed(theirs):
     ours = converted()(theirs)
-    query, key = ours.self_attn.q_proj, ours.self_attn.k_proj
-    query.bias, key.bias = key.bias, query.bias
+    for projection in (ours.self_attn.q_proj, ours.self_attn.k_proj, ours.self_attn.v_proj):
+        projection.weight.data = projection.weight.data.T
+    return ours
+
+
+def always_post_norm(theirs):
+    ours = converted()(theirs)
+    ours.norm_first = False
     return ours
 
 
@@ -157,6 +173,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (repeated, "each other's masks"),
         (lambda mask, num_heads: additive(~mask, num_heads), "upside down"),
         (lambda mask, num_heads: additive(mask, num_heads, hidden=-1.0), "so little"),
+        (lambda mask, num_heads: additive(mask, num_heads) + 1, "exactly 0"),
         (lambda mask, num_heads: ~mask[:, 0].repeat_interleave(num_heads, dim=0), "made of floats"),
         (lambda mask, num_heads: additive(mask, 1), "the shape is"),
         (lambda mask, num_heads: additive(mask, num_heads).numpy(), "a tensor was expected"),
@@ -174,6 +191,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (alone, "Keep the batch as it is"),
         (asks, "each time another one"),
         (lambda module, x: mixes(module, x, sentences=[0]), "each time another one"),
+        (lambda module, x: mixes(module, x, sentences=range(len(x) - 1)), "only the first sentence sees the last"),
         (lambda module, x: mixes(module, x, keep=False), "clone it first"),
         (lambda module, x: "no", "True or False"),
         (lambda module, x: module(x) != module(x.flip(0)).flip(0), "True or False"),
@@ -194,7 +212,10 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (with_attention_dropout_only, "inside the feed-forward network is 0.1"),
         (lambda theirs: theirs, "an EncoderLayer of this library"),
         (nn.Identity(), "an EncoderLayer of this library"),
-        (with_biases_mixed, "the bias of q_proj is that of the key"),
+        (with_biases_mixed("self_attn.q_proj", "self_attn.k_proj"), "the bias of q_proj is that of the key"),
+        (with_biases_mixed("norm1", "norm2"), "some in the wrong place"),
+        (transposed, "q_proj is transposed"),
+        (always_post_norm, "one is post-LN and the other pre-LN"),
         (lambda: None, "stopped with TypeError"),
     ],
 }

@@ -77,6 +77,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda length, prefix_: prefix(length, prefix_).T, "turned on its side"),
         (sees_the_answer, "the prompt sees what comes after it"),
         (only_itself, "must see all of it"),
+        (lambda length, prefix_: prefix(length, prefix_ - 1), "compare it with the causal mask"),
         (lambda length, prefix_: prefix(length, prefix_).float(), "expected torch.bool"),
         (lambda length, prefix_: prefix(length, prefix_)[None, None], "the shape is"),
     ],
@@ -87,6 +88,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda x, gain, eps: x / (x.square().mean(-1, keepdim=True) + eps) * gain, "take its root"),
         (lambda x, gain, eps: x / (x.square().mean() + eps).sqrt() * gain, "over the last axis"),
         (lambda x, gain, eps: x / (x.square().mean(-1, keepdim=True).sqrt() + eps) * gain, "under the root"),
+        (lambda x, gain, eps: x / (x.std(-1, keepdim=True) + eps) * gain, "a vector done by hand"),
         (lambda x, gain, eps: rms(x, gain, eps)[0], "the shape is"),
     ],
     "11.3": [

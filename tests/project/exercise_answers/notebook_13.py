@@ -10,6 +10,7 @@ from transformer_lib.data.corpora import load_corpus
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.embeddings import SinusoidalPositionalEncoding
 from transformer_lib.model.encoder import Encoder, EncoderLayer
+from transformer_lib.model.masks import causal_mask
 
 PEAK = 512**-0.5 * 4000**-0.5
 MATRIX = 37_000 * 512
@@ -108,6 +109,17 @@ class Blind(Rotary):
         return super().forward(query, key, value, None, need_weights)
 
 
+class MasksForMaps(Rotary):
+    def forward(self, query, key, value, mask=None, need_weights=False):
+        return super().forward(query, key, value, mask if need_weights else None, need_weights)
+
+
+class CausalByDefault(Rotary):
+    def forward(self, query, key, value, mask=None, need_weights=False):
+        mask = causal_mask(query.shape[1]) if mask is None else mask
+        return super().forward(query, key, value, mask, need_weights)
+
+
 class Dropping(Rotary):
     def forward(self, query, key, value, mask=None, need_weights=False):
         output, weights = super().forward(query, key, value, mask, need_weights)
@@ -129,6 +141,14 @@ def encoder_with(attention, before=lambda x: x, after=lambda memory, maps: (memo
             return after(*super().forward(before(x), mask, need_weights))
 
     return Mine
+
+
+class PlainList(encoder_with(Rotary)):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        layers = list(self.layers)
+        del self.layers, self.norm
+        self.layers, self.norm = layers, nn.Identity()
 
 
 def with_positions(x):
@@ -167,7 +187,7 @@ def read(tokens, words, check_labels=True):
     return "" if open_phrases or words or not tokens else "".join(parts).strip()
 
 
-def read_and_pop(tokens, words):
+def read_and_pop(tokens, words, to_the_end=True):
     """Read one phrase after the other, and take from the lists what has been read."""
 
     def phrase():
@@ -187,7 +207,7 @@ def read_and_pop(tokens, words):
         tree = phrase()
     except IndexError:
         return ""
-    return "" if tokens or words else tree
+    return "" if words or (tokens and to_the_end) else tree
 
 
 def careless(tokens, words):
@@ -257,6 +277,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((PEAK, PEAK, 2 * MATRIX), "compare it with the highest rate"),
         ((PEAK, PEAK / 2, MATRIX), "three matrices become one"),
         ((PEAK, PEAK / 2, 3 * MATRIX), "still there"),
+        ((PEAK, PEAK / 2, 4 * MATRIX), "a row of 512"),
         ((PEAK, PEAK / 2, 2 * MATRIX + 37_000), "biases"),
         ((np.float32(4000**-0.5), PEAK / 2, 2 * MATRIX), "first factor"),
         ((PEAK, PEAK / 2, 18.9), "three matrices become one"),
@@ -269,6 +290,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda states: {name: tensor * len(states) for name, tensor in mean(states).items()}, "divide"),
         (lambda states: {name: tensor * len(states) / 5 for name, tensor in mean(states).items()}, "another number"),
         (lambda states: [tensor for tensor in mean(states).values()], "a dictionary"),
+        (lambda states: {name: tensor.mean() for name, tensor in mean(states).items()}, "the shape is []"),
         (lambda states: {"weights": torch.zeros(3)}, "the names of the weights"),
         (lambda states: {name: tensor.tolist() for name, tensor in mean(states).items()}, "a tensor was expected"),
         (lambda states: {name: states[0][name] + states[-1][name] for name in states[0]}, "number by number"),
@@ -281,6 +303,11 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (encoder_with(Symmetric), "left from right"),
         (encoder_with(Blind), "padding is seen"),
         (encoder_with(Dropping), "evaluation mode"),
+        (encoder_with(MasksForMaps), "asking for the maps"),
+        (encoder_with(CausalByDefault), "without a mask, all words are seen"),
+        (encoder_with(Rotary, after=lambda memory, maps: (memory[:, 0], maps)), "the shape of x"),
+        (encoder_with(Rotary, after=lambda memory, maps: (memory, [one.mT for one in maps])), "they sum to 1"),
+        (PlainList, "it has no parameters"),
         (encoder_with(Rotary, after=lambda memory, maps: (memory.detach(), maps)), "no gradient leads back"),
         (encoder_with(Rotary, after=lambda memory, maps: (memory, None)), "list of 2 maps"),
         (encoder_with(Rotary, unused=True), "no part in what comes out"),
@@ -297,6 +324,10 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((write, lambda tokens, words: read(tokens, words[::-1])), "in another order"),
         ((write, lambda tokens, words: " ".join(tokens)), "each tag needs its own"),
         ((lambda tree: " ".join(write(tree)), read), "a list of tokens"),
+        ((lambda tree: [" ".join(write(tree))], read), "a space in it"),
+        ((write, lambda tokens, words: [read(tokens, words)]), "a tree was expected"),
+        ((write, lambda tokens, words: read(tokens, words)[:-1]), "what comes back is"),
+        ((write, lambda tokens, words: read_and_pop(tokens, words, to_the_end=False)), "one more '(S' at an end"),
         ((write, lambda tokens, words: read(tokens, words) or None), "return an empty string"),
         ((write, lambda tokens, words: read(tokens, words).lower()), "the words are different"),
         ((write, lambda tokens: read(tokens, [])), "stopped with TypeError"),

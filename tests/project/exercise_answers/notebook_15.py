@@ -60,6 +60,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
     "15.2": [
         (("no shift", "leak", "padding in the loss"), "patient 1: with 'no shift', what is wanted would begin with"),
         (("no causal mask", "no shift", "padding in the loss"), "every answer, even the first"),
+        (("leak", "leak", "padding in the loss"), "patient 2: with 'leak', the answers of one or two positions"),
+        (("leak", "no shift", "mask upside down"), "patient 3: with 'mask upside down', neither a neighbour's source"),
         (("leak", "no shift", "no source mask"), "patient 3: with 'no source mask', more padding on the source's"),
         (("leak", "shift", "padding in the loss"), "patient 2: 'shift' is not on the list"),
         ((1, 2, 3), "the name of a fault was expected"),
@@ -67,14 +69,18 @@ WRONG = {  # answers that people give, and what the hint must speak of
     "15.3": [
         (("no source mask", "positions along the batch", "heads without transpose"), "patient 4"),
         (("mask upside down", "no positions", "heads without transpose"), "and company none"),
+        (("positions along the batch", "mask upside down", "heads without transpose"), "other answers alone"),
+        (("mask upside down", "heads without transpose", "positions along the batch"), "padding on either side"),
         (("mask upside down", "positions along the batch", "padding in the loss"), "patient 6"),
     ],
     "15.4": [
         (("no root of d_model", "one norm"), "patient 7: with 'no root of d_model', the loss of the untrained"),
+        (("one norm", "one norm"), "fewer parameters than the formula says"),
         (("one norm", "learning rate"), "the untrained model would be in order"),
     ],
     "15.5": [
         (("hasty beam", "no eval"), "the same each time"),
+        (("no eval", "no eval"), "patient 10: with 'no eval', the same sentence"),
         (("no eval", "no length penalty"), "less probable to the model than the greedy one"),
     ],
 }
