@@ -104,10 +104,6 @@ def _check_encoder(make: Callable[..., nn.Module], norm_first: bool) -> None:
     layers, d_model, heads = 2, 16, 4
     encoder = call(make, layers, d_model, heads, 32, 0.1, 0.1, norm_first)
     expect(isinstance(encoder, nn.Module), "an encoder is an nn.Module; begin with `class MyEncoder(nn.Module):`.")
-    expect(
-        any(parameter.requires_grad for parameter in encoder.parameters()),
-        "it has no parameters to train. Layers in a plain list do not count, those in an `nn.ModuleList` do.",
-    )
     encoder.eval()
     for parameter in encoder.parameters():  # nothing may hide behind a beginning at zero
         nn.init.normal_(parameter, std=0.5)
@@ -128,6 +124,10 @@ def _check_encoder(make: Callable[..., nn.Module], norm_first: bool) -> None:
         return found
 
     memory, maps = run(x, mask, need_weights=True)
+    expect(
+        any(parameter.requires_grad for parameter in encoder.parameters()),
+        "it has no parameters to train. Layers in a plain list do not count, those in an `nn.ModuleList` do.",
+    )
     again = run(x, mask, need_weights=True)[0]
     expect(close(again, memory), "twice the same input, two outputs: dropout must be off in evaluation mode.")
     expect(memory.requires_grad, "no gradient leads back from the memory: nothing could be trained.")
