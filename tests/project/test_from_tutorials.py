@@ -47,6 +47,12 @@ def test_the_page_has_all_names_that_people_look_for():
     }
 
 
+def test_the_two_sentences_are_translated_as_it_says():
+    rows = re.findall(r"^\| (German|the included translator) \| (.+) \| (.+) \|$", TEXT, re.M)
+    (_, *german), (_, *english) = rows
+    assert [one.text for one in transformer_lib.Translator.load().translate(german)] == english
+
+
 def test_the_code_runs_with_a_file_and_fields_of_the_tutorial(tmp_path, monkeypatch, capsys):
     data = pytest.importorskip("torchtext.data")
     monkeypatch.chdir(tmp_path)
