@@ -320,6 +320,19 @@ def subword_config(tiny_config):
     )
 
 
+def test_two_vocabularies_of_one_size_are_not_trained_in_one_matrix(pairs, subword_config):
+    """Both would be cut and looked up without an error, and unrelated pieces would share a row."""
+    sides = zip(("de", "en"), zip(*pairs, strict=True), strict=True)
+    apart = [
+        SubwordTokenizer(language, train_subwords([(side, side) for side in text], 60)) for language, text in sides
+    ]
+    config = dataclasses.replace(subword_config, src_vocab_size=60, tgt_vocab_size=60)
+    message = "needs one joint vocabulary, but the id 5 is '.*' in src and '.*' in tgt: .* train_subwords once"
+    with pytest.raises(ValueError, match=message):
+        run(make_dataset(pairs, *apart), config)
+    run(make_dataset(pairs, *apart), dataclasses.replace(config, tie_embeddings=False))
+
+
 def test_everything_at_once_can_be_resumed_too(subword_dataset, subword_config, tmp_path, monkeypatch):
     """Subwords cut anew in each epoch, Muon, two passes, bfloat16, the average: nothing of them is lost."""
     straight, straight_history = run(subword_dataset, subword_config, tmp_path / "straight", EVERYTHING)

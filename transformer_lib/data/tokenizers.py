@@ -223,11 +223,11 @@ def detokenize(tokens: Iterable[str]) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-def check_vocabularies(config: Any, tokenizers: Mapping[str, WordTokenizer]) -> None:
+def check_vocabularies(config: Any, tokenizers: Mapping[str, WordTokenizer], to_train: bool = False) -> None:
     """Compare the vocabularies with the sizes that the model was built for, as far as its configuration has them.
 
     Raises:
-        ValueError: they differ, or a tokeniser has no vocabulary yet.
+        ValueError: they differ, or a tokeniser has no vocabulary yet; or one matrix is to learn two vocabularies.
     """
     for name, tokenizer in tokenizers.items():
         size_name = "vocab_size" if name == "text" else f"{name}_vocab_size"
@@ -245,3 +245,10 @@ def check_vocabularies(config: Any, tokenizers: Mapping[str, WordTokenizer]) -> 
             raise ValueError(
                 f"{name}_tokenizer has a vocabulary of {found} types, but the model's {size_name} is {size}"
             )
+    if to_train and {*tokenizers} == {"src", "tgt"} and getattr(config, "tie_embeddings", False):
+        for i, (src, tgt) in enumerate(zip(*(tokenizers[side].vocab.itos for side in ("src", "tgt")), strict=True)):
+            if src != tgt:
+                raise ValueError(
+                    f"tie_embeddings=True needs one joint vocabulary, but the id {i} is {src!r} in src and {tgt!r} in "
+                    "tgt: build_vocabularies(…, joint=True), or train_subwords once, on both languages"
+                )

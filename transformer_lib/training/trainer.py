@@ -144,7 +144,7 @@ class _Run:
         self.output, self.notes, self.progress = output, notes or {}, progress
         self.tokenizers = tokenizers or getattr(train_set, "tokenizers", {})
         for known in (self.tokenizers, getattr(val_set, "tokenizers", {})):
-            check_vocabularies(model.config, known)
+            check_vocabularies(model.config, known, to_train=True)
         self.train_batches, self.val_batches = self.batches(train_set, train=True), self.batches(val_set, train=False)
         self.optimizer = make_optimizer(model, recipe)
         if not (steps := recipe.epochs * len(self.train_batches)):
