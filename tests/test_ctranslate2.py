@@ -17,6 +17,7 @@ from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.interop import ctranslate2 as ours
 from transformer_lib.interop import folders
 from transformer_lib.interop.ctranslate2 import to_ctranslate2
+from transformer_lib.model.embeddings import POSITIONS
 
 SENTENCES = [pair.src for pair in PAIRS]
 needs_ctranslate2 = pytest.mark.skipif(
@@ -71,6 +72,25 @@ def test_every_configuration_writes_the_same_tokens(
 ):
     changes = {"norm_first": norm_first, "positions": positions, "activation": activation}
     translator = make_translator(tokenizers, tie_embeddings=tie_embeddings, **changes)
+    to_ctranslate2(translator, tmp_path / "engine")
+    assert_equal_translations(translator, tmp_path / "engine")
+
+
+class Slopes(nn.Module):
+    """Positions of one's own, made from what `POSITIONS` are made from, without a table."""
+
+    def __init__(self, max_len, d_model):
+        super().__init__()
+        self.slope = nn.Parameter(torch.linspace(-1, 1, d_model))
+
+    def forward(self, length):
+        return torch.arange(length)[:, None] * self.slope
+
+
+@needs_ctranslate2
+def test_positions_of_ones_own_are_exported_too(tokenizers, tmp_path, monkeypatch):
+    monkeypatch.setitem(POSITIONS, "slopes", Slopes)
+    translator = make_translator(tokenizers, positions="slopes")
     to_ctranslate2(translator, tmp_path / "engine")
     assert_equal_translations(translator, tmp_path / "engine")
 

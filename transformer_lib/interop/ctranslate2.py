@@ -98,8 +98,8 @@ def _fill(spec, model: Transformer) -> None:
     """Copy a model's weights into a ``TransformerSpec``, in whose layers each sub-layer has its own norm."""
     spec.encoder.embeddings[0].weight = _copy(model.src_embedding.tokens.table.weight)
     spec.decoder.embeddings.weight = _copy(model.tgt_embedding.tokens.table.weight)
-    spec.encoder.position_encodings.encodings = _copy(model.src_embedding.positions.table)
-    spec.decoder.position_encodings.encodings = _copy(model.tgt_embedding.positions.table)
+    spec.encoder.position_encodings.encodings = _copy(model.src_embedding.positions(model.config.max_len))
+    spec.decoder.position_encodings.encodings = _copy(model.tgt_embedding.positions(model.config.max_len))
     for side, stack in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
         for theirs, ours in zip(side.layer, stack.layers, strict=True):
             _fill_attention(theirs.self_attention, ours.self_attn, ours.norm1, fused=3)
