@@ -40,7 +40,7 @@ class Page(HTMLParser):
             self.cells.append("")
 
     def handle_data(self, text):
-        if self.cells and self.tags[-1] in ("td", "th", "caption"):
+        if self.cells and self.tags[-1] in ("td", "th", "caption", "bdi"):
             self.cells[-1] += text.rstrip("\n")
 
 
@@ -129,7 +129,8 @@ def test_no_token_becomes_a_tag_or_ends_the_script():
     size = len(HOSTILE)
     viewer = AttentionViewer({"encoder": [weights(1, size, size)]}, HOSTILE)
     page = Page(viewer._repr_html_())
-    assert page.tags.count("script") == 2 and set(page.tags) == {"div", "table", "caption", "tr", "th", "td", "script"}
+    expected = {"div", "table", "caption", "tr", "th", "td", "bdi", "script"}
+    assert page.tags.count("script") == 2 and set(page.tags) == expected
     assert not {"onerror", "src", "href"} & page.attributes
     expected = [token.strip() or "␣" for token in HOSTILE]
     assert [text for text in page.cells[3::2]] == expected
@@ -148,6 +149,12 @@ def test_without_scripts_there_is_a_table_of_the_largest_weights(translation):
         order = row.argsort(descending=True)[:3].tolist()
         assert looks == "; ".join(f"{translation.src_tokens[i]} {row[i]:.3f}" for i in order)
     assert "{" not in text  # nothing of the script's or its style's
+
+
+def test_without_scripts_too_an_arabic_word_leaves_the_order_around_it_as_it_is():
+    words = ["القطة", "تنام", "."]
+    table = AttentionViewer({"self": [weights(1, 3, 3)]}, words)._table()
+    assert all(table.count(word) == table.count(f"<bdi>{word}</bdi>") == 4 for word in words[:2])  # a row, three links
 
 
 def test_it_asks_for_nothing_from_elsewhere_and_says_in_plain_text_what_it_holds(translation):

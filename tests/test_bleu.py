@@ -78,9 +78,24 @@ def test_where_spacy_has_no_rules_words_are_letters(pairs):
     for reference, matches in (("개가 집 앞에서 자고 있다", True), ("고양이", False)):
         ours, sacre = bleu.score(translations, [reference], tokenizer)
         assert (ours.value == pytest.approx(100)) == (sacre.value == pytest.approx(100)) == matches
-    for language, cut in (("ko", "char"), ("ja", "char"), ("zh", "zh"), ("en", "13a")):
+    codes = {
+        "ko": "char",
+        "kor": "char",
+        "ja": "char",
+        "jpn": "char",
+        "zh": "zh",
+        "zh_CN": "zh",
+        "cmn": "zh",
+        "en": "13a",
+    }
+    for language, cut in codes.items():
         tokenizer.language = language
         assert f"tok:{cut}" in bleu.score(translations, ["개"], tokenizer)[1].signature
+
+
+def test_texts_alone_are_not_what_is_scored(trained):
+    with pytest.raises(TypeError, match=r"translations holds 'a dog', expected what Translator\.translate returned"):
+        bleu.score(["a dog"], ["a dog"], trained.tgt_tokenizer)
 
 
 def test_case_counts_if_the_tokeniser_keeps_it(pairs):

@@ -15,6 +15,7 @@ import sacrebleu
 from conftest import OPTIMIZER, PAIRS
 
 from transformer_lib import Translator, cli
+from transformer_lib.checkpoint import save_model
 from transformer_lib.data.corpora import CorpusError, Pair, load_corpus
 from transformer_lib.options import EXAMPLES, parser
 
@@ -392,11 +393,40 @@ def test_who_reads_the_beginning_of_the_output_only_sees_no_error():
 
 def test_a_terminal_without_umlauts_gets_the_help_all_the_same(monkeypatch):
     terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stdout", terminal)
     with pytest.raises(SystemExit):
         cli.main(["translate", "--help"])
     terminal.seek(0)
     assert "Zwei junge M?nner spielen" in terminal.read()
+
+
+def test_what_goes_to_a_file_or_a_pipe_is_utf_8_whatever_the_locale(monkeypatch):
+    file = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(file, encoding="cp1252"))
+    with pytest.raises(SystemExit):
+        cli.main(["translate", "--help"])
+    sys.stdout.flush()
+    assert "Zwei junge Männer spielen" in file.getvalue().decode()
+
+
+def test_an_option_and_a_change_of_the_same_name_are_refused(tmp_path, capsys):
+    assert cli.main(["train", "--epochs", "3", "--set", "epochs=1", "--output", str(tmp_path / "run")]) == 1
+    assert "--epochs and --set epochs say the same: give one of them" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_that_does_not_say_what_it_was_trained_on_is_not_scored_on_something_else(trained, tmp_path, capsys):
+    save_model(tmp_path / "m.safetensors", trained.model, {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer})
+    assert cli.main(["evaluate", str(tmp_path / "m.safetensors")]) == 1
+    assert "the model does not say what it was trained on, or that was a list: give --corpus" in capsys.readouterr().err
+
+
+def test_only_the_end_of_a_line_ends_a_line(trained_folder, tmp_path, capsys):
+    file = tmp_path / "german.txt"
+    file.write_bytes("Ein Hund\rschläft.\r\n\u2028\nEin Hund schläft.".encode())
+    assert cli.main(["translate", "--model", str(trained_folder[0]), "--input", str(file)]) == 0
+    assert capsys.readouterr().out == "a dog is sleeping.\n\na dog is sleeping.\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -385,9 +385,25 @@ def test_both_sides_may_be_of_one_language(tmp_path):
 def test_files_whose_names_say_other_languages_are_noticed(tmp_path, capsys):
     sides = [write_lines(tmp_path / name, [f"{i} uno"] * 9) for i, name in enumerate(("text.es", "text.en"))]
     load_corpus(sides, "es", "en")
+    packed = [side.with_name(f"{side.name}.gz") for side in sides]
+    for side, file in zip(sides, packed, strict=True):
+        file.write_bytes(gzip.compress(side.read_bytes()))
+    load_corpus(packed, "es", "en")
     assert not capsys.readouterr().err
     load_corpus(sides)
     assert "text.es is read as 'de', text.en as 'en': is that right?" in capsys.readouterr().err
+
+
+def test_a_folders_files_that_are_not_read_are_named_and_half_a_split_is_refused(tmp_path, capsys):
+    for split in ("train", "valid"):
+        write_sides(tmp_path, numbered(40), split)
+    assert load_corpus(tmp_path).splits == ("train", "val", "test")
+    assert "valid.de is not read: the pairs to validate on are called val.de and val.en" in capsys.readouterr().err
+    write_sides(tmp_path, numbered(40), "val")
+    assert load_corpus(tmp_path).splits == ("train", "val") and not capsys.readouterr().err
+    write_lines(tmp_path / "test_b.en", ["a dog"])
+    with pytest.raises(CorpusError, match=r"has no test_b\.de"):
+        load_corpus(tmp_path)
 
 
 def test_a_split_without_a_file_of_its_own_has_no_lines(tmp_path):
@@ -534,7 +550,7 @@ def test_the_limits_are_those_that_the_page_on_security_promises():
     unpacked, times = corpora._MOST_UNPACKED
     assert f"unpacks to more than {unpacked / 2**20:g} MiB and more than a hundred times its size" in security
     assert times == 100 and download._TIMEOUT_S[1] == 30
-    assert f"at most {download._MOST_BYTES / 2**20:g} MiB, thirty seconds without a byte" in security
+    assert f"at most {download._MOST_BYTES / 2**20:g} MiB; given up after thirty seconds without a byte" in security
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")

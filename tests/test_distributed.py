@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 from two_processes import RECIPE, make_data, make_model, one_epoch, torchrun
 
 from transformer_lib.checkpoint import MODEL_FILE, load_model
@@ -91,6 +92,20 @@ def test_all_processes_end_with_the_model_that_is_on_disk(found, folder):
     for name, weights in found[0]["fitted"].items():
         assert weights.equal(found[1]["fitted"][name])
         assert weights.equal(on_disk[name])
+
+
+def test_a_shuffling_data_loader_gives_two_processes_the_batches_of_one_and_the_first_keeps_the_folder(data, found):
+    plain = DataLoader(data, 4, collate_fn=data.collate)
+    loader = DataLoader(data, 4, shuffle=True, collate_fn=data.collate)
+    alone = fit(make_model(data), loader, plain, replace(RECIPE, epochs=3), log=str)
+    for process in found:  # each had a disk of its own, of which only the first was written to
+        assert process["loader"]["train_loss"] == pytest.approx(alone.train_loss[:2], rel=1e-4)
+        assert process["loader, resumed"]["val_loss"] == pytest.approx(alone.val_loss, rel=1e-4)
+
+
+def test_a_sampler_that_has_already_shared_the_sentences_is_refused(found):
+    for process in found:
+        assert "the processes have different batches" in process["shared twice"]
 
 
 def test_dropout_differs_between_processes(found):

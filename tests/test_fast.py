@@ -68,6 +68,27 @@ def test_a_twin_computes_the_same_with_other_classes_and_the_model_keeps_its_own
     assert {CPUAttention, CheapDropout} <= set(classes_of(faster))
 
 
+@pytest.mark.parametrize("part", ["all of it", "a part"])
+def test_a_model_that_torch_compile_has_wrapped_computes_the_same_and_stays_whole(part):
+    model = build().eval()
+    expected, names = model(SRC, TGT), list(model.state_dict())
+    if part == "all of it":
+        compiled = torch.compile(model, backend="eager")
+    else:
+        compiled = copy.copy(model)
+        compiled._modules = {**model._modules, "encoder": torch.compile(model.encoder, backend="eager")}
+    torch.testing.assert_close(twin(compiled, ON_A_CPU)(SRC, TGT), expected)
+    assert list(model.state_dict()) == names
+    torch.testing.assert_close(model(SRC, TGT), expected)
+
+
+def test_a_layer_with_a_parametrization_has_a_twin_too():
+    model = build().eval()
+    expected = model(SRC, TGT)
+    torch.nn.utils.parametrizations.weight_norm(model.output)
+    torch.testing.assert_close(twin(model, ON_A_CPU)(SRC, TGT), expected)
+
+
 def test_a_twin_has_the_models_weights_for_ever():
     model = build(tie_embeddings=True).eval()
     faster = twin(model, ON_A_CPU)

@@ -76,6 +76,31 @@ def test_a_prompt_with_unknown_words_or_none_is_refused(generator, prompt, messa
         generator(prompt)
 
 
+def letters(line):
+    return list(line)
+
+
+class LetterTokenizer(StreamTokenizer):
+    def join(self, tokens):
+        return "".join(tokens)
+
+
+@pytest.mark.parametrize("language", [None, "en"])
+def test_a_tokenisers_own_join_gets_the_spaces_among_its_tokens(language, tmp_path):
+    tokenizer = LetterTokenizer(language, tokenize=letters)
+    stream = make_stream(["so it is  so", "", "it is"], tokenizer)
+    tokenizer.build_vocab([stream.tokens])
+    save_model(tmp_path / "model", Parrot(LanguageModelConfig(len(tokenizer.vocab))), {"text": tokenizer})
+    generator = TextGenerator.load(tmp_path / "model", Parrot, LetterTokenizer, letters)
+    assert generator("so it is  so\n\nit is", length=2) == "so it is  so\n\nit isss"
+
+
+@pytest.mark.parametrize(("language", "expected"), [(None, "the dogs , (it 's)"), ("en", "the dogs, (it's)")])
+def test_words_are_put_together_as_people_write_the_language(language, expected):
+    words = ["the", "dogs", ",", "(it", "'s)"] if language is None else ["the", "  ", "dogs", ",", "(", "it", "'s", ")"]
+    assert StreamTokenizer(language).join(words) == expected
+
+
 def test_each_kind_of_model_says_what_it_is(generator, folder, trained, tmp_path):
     save_model(tmp_path / "translator", trained.model, {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer})
     with pytest.raises(CheckpointError, match="holds a translator, expected a language model"):

@@ -70,6 +70,8 @@ def test_the_card_has_the_scores_that_were_measured_with_their_signatures(saved,
     for one in measured:
         assert f"- train: {one.value:.2f} ({one.signature})\n" in text
     assert f"- train, letters: {letters}\n" in text
+    write_hub_folder(saved, tmp_path / "one", REPO_ID, "mit", "Pairs.", scores={"letters": letters})
+    assert f"- letters: {letters}\n" in front_matter_and_text(tmp_path / "one")[1]
 
 
 def test_what_is_not_known_is_not_in_the_card(saved, tmp_path):
@@ -77,6 +79,12 @@ def test_what_is_not_known_is_not_in_the_card(saved, tmp_path):
     _, text = front_matter_and_text(tmp_path / "hub")
     for word in ("score", "sample", "preset", "epochs", "{}", "transformer-lib train"):
         assert word not in text
+
+
+def test_a_card_without_tokenisers_names_no_languages(saved, tmp_path):
+    write_hub_folder(SavedModel(saved.model, {}, {}), tmp_path / "hub", REPO_ID, "mit", "Eight pairs.")
+    front_matter, text = front_matter_and_text(tmp_path / "hub")
+    assert "Translates. A Transformer with" in text and "language" not in front_matter
 
 
 def test_a_value_with_yaml_in_it_stays_a_value(saved, tmp_path):
@@ -120,9 +128,10 @@ def test_what_the_card_cannot_do_without_is_asked_for(saved, tmp_path, changes, 
     assert not (tmp_path / "hub").exists()
 
 
-def test_a_bare_number_is_no_score(saved, tmp_path):
+@pytest.mark.parametrize("given", [43.6, [43.6]])
+def test_a_bare_number_is_no_score(saved, tmp_path, given):
     with pytest.raises(TypeError, match=re.escape("scores holds 43.6, expected what bleu.score returned")):
-        write_hub_folder(saved, tmp_path / "hub", REPO_ID, "mit", "Pairs.", scores={"test": [43.6]})
+        write_hub_folder(saved, tmp_path / "hub", REPO_ID, "mit", "Pairs.", scores={"test": given})
 
 
 def test_a_folder_that_holds_something_is_left_alone(saved, tmp_path):

@@ -10,7 +10,7 @@ from torch import nn
 from weights import shake
 
 from transformer_lib import Encoder, LanguageModelConfig, TransformerLanguageModel, from_torch
-from transformer_lib.language_model.stream import StreamTokenizer, make_stream
+from transformer_lib.language_model.stream import BPTTBatches, StreamTokenizer, make_stream
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.trainer import fit
 
@@ -216,3 +216,12 @@ def test_the_targets_are_the_tokens_one_step_later(ids):
     model = model_of().eval()
     logits, targets = model.logits_and_targets(text=ids[:, :-1], target=ids[:, 1:])
     assert logits.equal(model(ids[:, :-1])) and targets.equal(ids[:, 1:])
+
+
+def test_a_text_is_cut_into_at_least_one_row_and_chunks_of_at_least_one_token():
+    tokenizer = StreamTokenizer()
+    stream = make_stream(["a b c d e f g h i j k l m n o p q r s t"], tokenizer)  # 21 tokens with <eos>
+    tokenizer.build_vocab([stream.tokens])
+    for name, value in (("batch_size", 0), ("batch_size", -1), ("bptt", 0), ("bptt", -3)):
+        with pytest.raises(ValueError, match=f"{name} is {value}, expected a positive whole number"):
+            BPTTBatches(stream, **{name: value})

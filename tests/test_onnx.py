@@ -185,6 +185,11 @@ def test_other_precisions_are_refused(precision, tmp_path, with_bfloat16):
         to_onnx(translator, tmp_path / "export")
 
 
+def test_a_model_with_too_few_positions_to_be_tried_out_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="max_len is 4, expected at least 5"):
+        to_onnx(tiny_translator(max_len=4), tmp_path / "export")
+
+
 class Undecided(Transformer):
     """An encoder whose way depends on what it reads, so that no one graph can hold it."""
 

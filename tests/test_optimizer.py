@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from transformer_lib import Transformer
+from transformer_lib.fast.muon import BatchedMuon
 from transformer_lib.training.optimizer import MovingAverage, learning_rate_schedule, make_optimizer
 from transformer_lib.training.recipe import SCHEDULES, Recipe
 
@@ -159,6 +160,22 @@ def test_two_optimisers_go_on_from_their_state(model, tiny_config):
             optimizer.step()
             schedule.step()
     assert all(a.equal(b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+
+
+@needs_muon
+def test_muon_in_batches_obeys_its_options(monkeypatch):
+    monkeypatch.setattr("transformer_lib.fast.muon.half_precision", lambda device: torch.bfloat16)
+    options = {"lr": 0.05, "nesterov": False, "adjust_lr_fn": "match_rms_adamw"}
+    ours, theirs, start = (torch.eye(6, 9).requires_grad_() for _ in range(3))
+    optimizers = [BatchedMuon([ours], **options), torch.optim.Muon([theirs], **options)]
+    for seed in range(3):
+        ours.grad = theirs.grad = torch.randn(6, 9, generator=torch.Generator().manual_seed(seed))
+        for optimizer in optimizers:
+            optimizer.step()
+    assert (ours - theirs).norm() <= 0.05 * (theirs - start).norm()  # they round in another order
+    for other in ("original", None):
+        with pytest.raises(ValueError, match=f"adjust_lr_fn is {other!r}, expected 'match_rms_adamw'"):
+            BatchedMuon([ours], adjust_lr_fn=other).step()
 
 
 def test_a_pytorch_without_muon_is_named(model, monkeypatch):

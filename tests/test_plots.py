@@ -1,9 +1,12 @@
+import dataclasses
+
 import matplotlib
 import pytest
 import torch
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
+from matplotlib.text import Text
 
 from transformer_lib.notebook import plots
 from transformer_lib.training.loop import History
@@ -39,6 +42,15 @@ def test_all_heads_are_drawn_with_the_right_weights_and_labels(translation):
     assert labels(drawn[0])[1] == translation.tgt_tokens
 
 
+@pytest.mark.parametrize("heads", [5, 6, 7, 8])
+def test_the_lowest_panel_of_each_column_has_labels(translation, heads):
+    weights = torch.rand(1, heads, len(translation.tgt_tokens), len(translation.src_tokens))
+    shown = dataclasses.replace(translation, attention=translation.attention._replace(cross=[weights]))
+    drawn = panels(plots.attention_heads(shown))
+    labelled = [axes.get_title() for axes in drawn if labels(axes)[0] == translation.src_tokens]
+    assert labelled == [f"head {number}" for number in range(heads - 3, heads + 1)]
+
+
 def test_nothing_is_clipped(translation):
     figure = plots.attention_heads(translation)
     figure.draw_without_rendering()
@@ -52,6 +64,24 @@ def test_one_map():
     assert labels(panels(figure)[0]) == (["ein", "hund"], ["a", "dog"])
     with pytest.raises(ValueError, match="rows has 1 and columns 2 labels, but weights has shape"):
         plots.attention_map(torch.eye(2), ["ein", "hund"], ["a"])
+
+
+def test_a_dollar_is_a_dollar_and_a_name_may_begin_with_an_underscore():
+    title, names = "from $5 to $6", ["_hidden", "$5 to $6"]
+    with_titles = [
+        plots.attention_map(torch.eye(2), names, names, title),
+        plots.padding(torch.eye(2), 1, title),
+        plots.positions(torch.eye(2), title),
+        plots.bars(dict.fromkeys(names, 1.0), "count", title),
+    ]
+    curves = {name: [1.0, 2.0] for name in names}
+    with_legends = [plots.lines([1, 2], curves, "x", "y"), plots.histogram(curves, "x", "y")]
+    for figure in with_titles + with_legends:
+        figure.draw_without_rendering()
+        texts = [text for text in figure.findobj(Text) if "$" in text.get_text() and text.get_visible()]
+        assert texts and not any(text.get_parse_math() for text in texts)
+    for figure in with_legends:
+        assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == names
 
 
 def test_a_translation_without_attention_says_how_to_get_it(trained):
@@ -68,6 +98,8 @@ def test_the_learning_curve_marks_the_best_epoch():
     assert figure.axes[0].get_xlabel() and figure.axes[0].get_ylabel()
     never_better = History([3.0], [2.5], [1.0], first_val_loss=2.0)
     assert len(plots.learning_curve(never_better).axes[0].lines) == 2
+    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert legend == ["training", "validation", "best epoch"]
 
 
 @pytest.fixture
@@ -242,6 +274,9 @@ def test_matrices_whose_labels_do_not_fit_say_so():
         plots.matrices(three, between=["="])
     with pytest.raises(ValueError, match="rows has 3 labels"):
         plots.matrices(three, rows=["a", "b", "c"])
+    for vector in (torch.ones(3), torch.tensor(1.0)):
+        with pytest.raises(ValueError, match=r"panels\['v'\] has shape \[3?\], expected \[rows, columns\]"):
+            plots.matrices({"v": vector})
 
 
 def test_padding_is_light_and_tokens_are_dark():
@@ -293,3 +328,8 @@ def test_a_histogram_counts_every_sample_over_the_same_bins():
     outlines = [patch.get_xy() for patch in axes.patches]
     assert [{float(y) for y in outline[:, 1]} for outline in outlines] == [{0, 1, 2}, {0, 1, 3}]
     assert {float(x) for x in outlines[0][:, 0]} == {float(x) for x in outlines[1][:, 0]} == {*map(float, range(1, 32))}
+
+
+def test_a_histogram_of_a_matrix_counts_all_its_numbers():
+    (outline,) = plots.histogram({"weights": torch.tensor([[0.0, 3.0], [3.0, 3.0]])}, "weight", "count").axes[0].patches
+    assert {float(y) for y in outline.get_xy()[:, 1]} == {0, 1, 3}

@@ -21,6 +21,7 @@ from transformer_lib import (
     to_torch,
 )
 from transformer_lib.interop import pytorch
+from transformer_lib.interop.tutorials import FinalNormTransformer
 
 SRC_IDS = torch.tensor([[5, 6, 7, 8], [9, 4, 1, 1]])
 TGT_IDS = torch.tensor([[2, 5, 6], [2, 7, 1]])
@@ -165,6 +166,12 @@ def test_the_whole_model_to_torch(model):
     assert_same(halves, theirs, logits, their_forward(theirs, model))
 
 
+def test_a_model_with_final_norms_goes_to_torch_with_them(model):
+    ours = FinalNormTransformer(model.config)
+    shake(ours)
+    torch.testing.assert_close(their_forward(to_torch(ours), ours), ours(SRC_IDS, TGT_IDS), atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("norm_first", [False, True])
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
 def test_an_nn_transformer_built_with_its_defaults_comes_whole(model, norm_first):
@@ -268,6 +275,19 @@ def test_a_subclass_is_refused_since_it_may_not_use_the_weights_it_inherits():
 
     with pytest.raises(TypeError, match=r"ours is a .*Mine, expected .* no subclass"):
         to_torch(Mine(**SIZES))
+
+
+def test_a_whole_model_of_ones_own_is_refused_since_what_it_overrides_would_be_lost(model):
+    class Ours(Transformer):
+        pass
+
+    class Theirs(nn.Transformer):
+        pass
+
+    with pytest.raises(TypeError, match=r"ours is a .*Ours, expected .* no subclass"):
+        to_torch(Ours(model.config))
+    with pytest.raises(TypeError, match=r"theirs is a .*Theirs, expected .* no subclass"):
+        from_torch(Theirs(16, 4, 1, 1, 32, batch_first=True))
 
 
 class SwiGLU(PositionwiseFeedForward):

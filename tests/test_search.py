@@ -153,6 +153,14 @@ def test_padding_and_sos_are_never_chosen(model, src):
     assert all(EOS not in h.ids[:-1] for h in results)
 
 
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_a_model_that_begins_with_eos_may_end_with_it(beam_size):
+    src = torch.tensor([[4, 5]])
+    model = Scripted(0.9, 0.05, 0.05)
+    (found,) = beam_search(model, src, EOS, EOS, beam_size, length_penalty=0.0)
+    assert found[0].ids == greedy_search(model, src, EOS, EOS)[0].ids == [EOS]
+
+
 def test_outputs_stop_at_the_limit(model, src):
     with torch.no_grad():
         model.output.bias[EOS] -= 100

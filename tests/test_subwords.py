@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from transformer_lib.data.batches import build_vocabularies, make_dataset, resegment
+from transformer_lib.data.corpora import Pair
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK
 from transformer_lib.training.recipe import Recipe
@@ -44,6 +45,24 @@ def test_what_was_cut_is_put_together_again(tokenizers, pairs):
             tokens = tokenizer.tokens(sentence)
             assert tokenizer.join(tokens) == sentence.lower()
             assert tokenizer.decode(tokenizer.encode(sentence)) == tokens
+
+
+def test_every_letter_of_the_training_text_can_be_written():
+    sentences = ["Дом № 7, при 20 ℃, марка™", "两只狗，一只猫！（…）", "می‌خواهم", "½ m² und 3 Ａ"]
+    tokenizer = SubwordTokenizer("de", train_subwords([Pair(one, one) for one in sentences], lower=False), lower=False)
+    for sentence in sentences:
+        tokens = tokenizer.tokens(sentence)
+        assert tokenizer.join(tokens) == sentence
+        assert UNK not in tokenizer.decode(tokenizer.encode(sentence))
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["Ein Ma\u0308dchen", "Ein\tMädchen", "Ein\xa0\u3000Mädchen", "\ufeffEin\u200bM\x07ädchen", " Ein  Mädchen "],
+)
+def test_accents_white_space_and_control_characters_have_one_spelling(written):
+    tokenizer = SubwordTokenizer("de", train_subwords([Pair("Ein Mädchen", "A girl")]))
+    assert tokenizer.tokens(written) == tokenizer.tokens("Ein Mädchen")
 
 
 def test_a_word_that_was_never_seen_falls_into_pieces_and_none_is_unknown(tokenizers):

@@ -3,6 +3,7 @@ import functools
 import pickle
 
 import pytest
+import spacy
 
 from transformer_lib import TransformerConfig
 from transformer_lib.data.batches import build_vocabularies, make_dataset
@@ -166,6 +167,49 @@ def test_what_is_callable_but_no_function_is_noted_by_the_name_of_its_class(toke
 )
 def test_detokenize_undoes_the_tokeniser(sentence):
     assert detokenize(spacy_tokenizer("en")(sentence)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [
+        ("fr", "L'homme n'a pas d'argent."),
+        ("it", "All'ombra dell’albero, c'è un cane."),
+        ("es", "¿Dónde está? ¡Aquí!"),
+        ("ar", "هل الكلب نائم؟ نعم، هو نائم."),
+        ("hi", "कुत्ता सो रहा है।"),
+        ("en", "They don’t say it’s theirs."),
+    ],
+)
+def test_join_writes_the_signs_of_other_languages_as_people_do(language, sentence):
+    tokenizer = WordTokenizer(language, lower=False)
+    assert tokenizer.join(tokenizer.preprocess(sentence)) == sentence
+
+
+@pytest.mark.parametrize("language", ["zh", "zh_CN", "zh-Hant", "cmn", "ja_JP", "jpn"])
+def test_a_language_has_several_codes(language):
+    tokenizer = WordTokenizer(language, tokenize=list)
+    assert tokenizer.join(tokenizer.preprocess("两只狗")) == "两只狗"
+
+
+def test_spacys_own_tokeniser_may_cut():
+    tokenizer = WordTokenizer("de", tokenize=spacy.blank("de").tokenizer)
+    assert tokenizer.tokens("Ein Hund schläft.") == ["ein", "hund", "schläft", "."]
+
+
+def test_pieces_of_words_are_no_words_to_be_scored():
+    class InPairs(WordTokenizer):
+        whole_words = False
+
+    tokenizer = InPairs("en", tokenize=functools.partial(map, str))  # letters
+    assert tokenizer.preprocess("Dogs") == ["d", "o", "g", "s"]
+    assert tokenizer.words("Dogs don't.") == ["dogs", "do", "n't", "."]
+
+
+def test_a_vocabulary_without_the_special_tokens_is_refused(tokenizers, tiny_config):
+    src, tgt = tokenizers
+    tgt.vocab = Vocabulary(["<pad>", "<s>", "</s>", *map(str, range(tiny_config.tgt_vocab_size - 3))])
+    with pytest.raises(ValueError, match="tgt_tokenizer has no <unk> in its vocabulary"):
+        check_vocabularies(tiny_config, {"src": src, "tgt": tgt})
 
 
 def test_running_text_has_nothing_before_a_line_and_eos_after_it():

@@ -111,7 +111,21 @@ def test_weights_that_change_between_two_calls_count(trained, pairs):
     assert set(translator(sentences)) == {""}
 
 
-@pytest.mark.parametrize(("beam_size", "expected"), [(1, 256), (4, 128), (100, 5)])
+@pytest.mark.parametrize(
+    "settings", [{"beam_size": 0}, {"length_penalty": -3}, {"beam_size": 1, "length_penalty": 1e9}]
+)
+@pytest.mark.parametrize("sentences", [[], ["Ein Hund schläft."]])
+def test_impossible_settings_are_refused_whatever_the_search_and_the_sentences(trained, settings, sentences):
+    with pytest.raises(ValueError, match=r"(beam_size|length_penalty) is (0|-3|1000000000\.0), expected"):
+        trained.translate(sentences, **settings)
+
+
+def test_what_is_no_sentence_is_named(trained):
+    with pytest.raises(TypeError, match="sentence 2 is None, expected a string"):
+        trained.translate(["Ein Hund schläft.", None])
+
+
+@pytest.mark.parametrize(("beam_size", "expected"), [(1, 256), (4, 128), (20, 25)])
 def test_memory_does_not_grow_with_the_beam(trained, monkeypatch, beam_size, expected):
     most = []
 

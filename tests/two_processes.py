@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 import torch
 from conftest import PAIRS
+from torch.utils.data import DataLoader, DistributedSampler
 
 from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset
@@ -81,6 +82,17 @@ def main(folder):
     found["lines"] = []
     once = replace(RECIPE, epochs=1, batch_size=2)
     fit(make_model(dataset, 0.5), dataset, dataset, once, on_epoch=remember, log=found["lines"].append)
+    plain = DataLoader(dataset, 4, collate_fn=dataset.collate)
+    loader = DataLoader(dataset, 4, shuffle=True, collate_fn=dataset.collate)
+    found["loader"] = asdict(fit(make_model(dataset), loader, plain, RECIPE, folder / f"its-own-{rank}", log=str))
+    longer = replace(RECIPE, epochs=3)
+    again = fit(make_model(dataset), loader, plain, longer, folder / f"its-own-{rank}", resume=True, log=str)
+    found["loader, resumed"] = asdict(again)
+    share = DataLoader(dataset, 4, collate_fn=dataset.collate, sampler=DistributedSampler(dataset))
+    try:
+        fit(make_model(dataset), share, plain, once, log=str)
+    except ValueError as error:
+        found["shared twice"] = str(error)
     model, too_fast = make_model(dataset), replace(RECIPE, epochs=9, learning_rate=1e30, optimizer="adamw")
     try:
         fit(model, dataset, dataset, too_fast, folder / "diverged", log=str)

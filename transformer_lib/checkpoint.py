@@ -139,13 +139,14 @@ def load_model(
     return saved
 
 
-def load_weights(path: str | Path, model: nn.Module) -> None:
-    """Load the weights that ``save_model`` wrote into a model of the same class and config (errors: ``load_model``)."""
+def load_weights(path: str | Path, model: nn.Module) -> dict[str, Any]:
+    """Load the weights that ``save_model`` wrote into a model of the same class and config, and return its own."""
     with open_tensors(path) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dictionary)
     if _shapes(tensors) != _shapes(_tensors(model)):
         raise CheckpointError(f"{path} holds another model's weights")
     model.load_state_dict(tensors, strict=False)  # a tied matrix has several names, of which the file holds one
+    return model.state_dict()
 
 
 def _read_model(file: safetensors.safe_open, custom: dict[str, Any], dtype: torch.dtype) -> SavedModel:

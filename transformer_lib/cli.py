@@ -43,8 +43,8 @@ _ERRORS = CorpusError, CheckpointError, ValueError, OSError, ImportError, Arithm
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 1 for an error, 2 for wrong usage (``__main__``: 130 for Ctrl-C)."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal that knows no "ä" shows "?", and nothing is lost
-            stream.reconfigure(errors="replace")
+        if hasattr(stream, "reconfigure"):  # a terminal that knows no "ä" shows "?"; a file or a pipe loses nothing
+            stream.reconfigure(errors="replace", **({} if stream.isatty() else {"encoding": "utf-8"}))
     commands = {"train": train, "translate": translate, "train-lm": train_lm, "generate": generate}
     commands |= {"evaluate": evaluate_model, "export": export, "download": download, "info": info}
     options = parser().parse_args(arguments)
@@ -65,7 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def train(options: argparse.Namespace) -> None:
     """Train a model, then score it on the corpus's first test split."""
     names = ("epochs", "batch_size", "max_tokens", "learning_rate", "precision", "compile", "subwords", "seed")
-    changes = {**_given(options, *names), **dict(options.set)}
+    changes = _given(options, *names)
+    if twice := changes.keys() & dict(options.set).keys():
+        name = min(twice)
+        raise ValueError(f"--{name.replace('_', '-')} and --set {name} say the same: give one of them")
+    changes |= dict(options.set)
     for_multi30k = options.preset.startswith("multi30k_")
     corpus = load_corpus(options.corpus or ("multi30k" if for_multi30k else "sample"), options.src, options.tgt)
     for split in corpus.splits[:3]:
@@ -140,7 +144,9 @@ def generate(options: argparse.Namespace) -> None:
 def evaluate_model(options: argparse.Namespace) -> None:
     """Print perplexity, and of a translator BLEU, on a split that the model was not trained on."""
     saved = load_model(options.model or SHIPPED_MODEL, device=pick_device(options.device))
-    name = saved.notes.get("corpus", "sample")  # two files are two lines
+    name = saved.notes.get("corpus", "pairs")  # two files are two lines
+    if not options.corpus and name == "pairs":  # which load_corpus calls a list
+        raise ValueError("the model does not say what it was trained on, or that was a list: give --corpus")
     if not options.corpus and any(path.startswith(("\\\\", "//")) for path in name.splitlines()):
         # an untrusted model must not make us log in there
         raise ValueError(f"the model was trained on {name!r}, which is on another machine: say so with --corpus")

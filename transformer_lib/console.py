@@ -18,7 +18,9 @@ def read_lines(translator: Translator, path: Path | None) -> tuple[list[str], in
         raise ValueError("the standard input is closed, expected sentences there, or as arguments")
     content = sys.stdin.buffer.read() if path is None else path.read_bytes()
     lines, unusable = [], 0
-    for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).splitlines(), start=1):
+    end = b"\n" if b"\n" in content else b"\r"  # as old Macs wrote it
+    content = content.removeprefix(codecs.BOM_UTF8).removesuffix(end)
+    for number, line in enumerate(content.split(end) if content else [], start=1):
         try:
             text = line.decode().strip()
             if all(unicodedata.category(letter)[0] in "ZC" for letter in text):  # nothing, or nothing visible

@@ -1,5 +1,7 @@
 """The attention viewer as readers use it: with a mouse, with a keyboard, on a phone, on light and dark pages."""
 
+import re
+
 import pytest
 import torch
 
@@ -46,6 +48,18 @@ SMALLEST_CONTRAST = """
       return (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);
     });
   return [contrasts.length, Math.min(...contrasts)];
+}
+"""
+# where "looks" and each number of the sentence begin, in the first viewer
+PLACES = r"""
+() => {
+  const text = document.querySelector(".attention-viewer").shadowRoot.querySelector(".summary").firstChild;
+  const range = new Range();
+  return [...text.data.matchAll(/looks|\d\.\d+/g)].map((found) => {
+    range.setStart(text, found.index);
+    range.setEnd(text, found.index + found[0].length);
+    return range.getBoundingClientRect().left;
+  });
 }
 """
 # pairs of words that overlap, in the first viewer
@@ -150,7 +164,8 @@ def test_a_word_under_the_mouse_shows_its_weights_and_a_click_keeps_them(show, t
         assert_shown(viewer, weights[row])
         largest, place = weights[row].max(dim=0)
         strongest = f"“{word}” looks most at “{translations[0].src_tokens[place]}” {largest:.3f}"
-        assert viewer.locator(".summary").inner_text().startswith(strongest)
+        summary = viewer.locator(".summary").inner_text()
+        assert re.sub("[\u2068\u2069]", "", summary).startswith(strongest)  # without the marks around each word
     viewer.locator(".title").last.hover()  # away from the words
     assert_shown(viewer, weights[0])
     viewer.locator(".queries label").nth(2).click()
@@ -226,6 +241,12 @@ def test_a_page_may_change_its_theme(show, translations):
         page.evaluate("theme => (document.documentElement.dataset.theme = theme)", theme)
         colours.append(host.evaluate("host => getComputedStyle(host).backgroundColor"))
     assert colours[0] == colours[2] != colours[1]
+
+
+def test_arabic_words_leave_the_order_of_the_sentence_as_it_is(show):
+    page = show(AttentionViewer({"self": [torch.full((1, 3, 3), 1 / 3)]}, ["القطة", "تنام", "هنا"]))
+    places = page.evaluate(PLACES)
+    assert len(places) == 4 and places == sorted(places)
 
 
 @pytest.mark.parametrize("width", [360, 1280])

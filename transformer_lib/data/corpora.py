@@ -173,7 +173,10 @@ def load_corpus(source: str | Path | Sequence[Any] = "sample", src: str = "de", 
             found = ", ".join(str(file)[:60] for file in source[:3]) or "empty"
             raise CorpusError(f"corpus is {found}, expected two files that exist, one for {src} and one for {tgt}")
         files = Path(source[0]).resolve(), Path(source[1]).resolve()
-        corpus, endings = whole(files[0].name.split(".")[0], files), [file.suffixes[-1:] for file in files]
+        corpus, endings = (
+            whole(files[0].name.split(".")[0], files),
+            [Path(file.name.removesuffix(".gz")).suffixes[-1:] for file in files],
+        )
         if endings != [[f".{src}"], [f".{tgt}"]] and all(one and len(one[0]) == 3 for one in endings):
             corpus._log(f"{files[0].name} is read as {src!r}, {files[1].name} as {tgt!r}: is that right?")
         return corpus
@@ -192,14 +195,19 @@ def load_corpus(source: str | Path | Sequence[Any] = "sample", src: str = "de", 
     if src == tgt:
         raise CorpusError(f"src and tgt are both {src!r}, but a folder has one file for a language: give two files")
     files = sorted({file.name.removesuffix(".gz") for file in path.iterdir()})
-    tests = [file.removesuffix(f".{src}") for file in files if file.startswith("test") and file.endswith(f".{src}")]
-    val = ["val"] if {f"val.{src}", f"val.{tgt}"} & {*files} else []
+    found = dict.fromkeys(
+        file.removesuffix(f".{code}") for file in files for code in (src, tgt) if file.endswith(f".{code}")
+    )
+    tests, val = [split for split in found if split.startswith("test")], ["val"] if "val" in found else []
     for split in ("train", *val, *tests):
         for language in (src, tgt):
             if f"{split}.{language}" not in files:
                 raise CorpusError(f"corpus {path.name!r} has no {split}.{language} or {split}.{language}.gz")
     held_out = () if val else _HELD_OUT[:1] if tests else _HELD_OUT
-    return Corpus(path.name, src, tgt, ("train", *val, *held_out, *tests), path, held_out)
+    corpus = Corpus(path.name, src, tgt, ("train", *val, *held_out, *tests), path, held_out)
+    if "val" in held_out and (others := [split for split in found if split.startswith(("valid", "dev"))]):
+        corpus._log(f"{others[0]}.{src} is not read: the pairs to validate on are called val.{src} and val.{tgt}")
+    return corpus
 
 
 def cache_folder() -> Path:

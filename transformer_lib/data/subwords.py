@@ -1,19 +1,22 @@
 """Text ⇄ subword ids: words that are rare in pieces, so that none is unknown (section 5.1's byte-pair encoding)."""
 
 import base64
-import functools
 import io
 import itertools
 import math
 import random
 import re
-from collections.abc import Callable, Iterable, Sequence
+import sys
+import tempfile
+import unicodedata
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import sentencepiece
 
 from transformer_lib.data.corpora import Pair
-from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, Vocabulary, WordTokenizer, spacy_tokenizer
+from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, Vocabulary, WordTokenizer
 
 
 class SubwordTokenizer(WordTokenizer):
@@ -54,11 +57,6 @@ class SubwordTokenizer(WordTokenizer):
             return self.processor.encode(sentence.lower() if self.lower else sentence, out_type=str)
         except UnicodeDecodeError as error:  # its rules for replacing letters make something that is not text
             raise ValueError(f"model is a damaged sentencepiece model ({error})") from None
-
-    def words(self, sentence: str) -> list[str]:
-        """Cut a sentence into what BLEU counts: lower-cased spaCy tokens, or letters where spaCy has no rules."""
-        words = _word_tokenizer(self.language)(sentence.strip())
-        return [word.lower() for word in words] if self.lower else words
 
     def join(self, tokens: Iterable[str]) -> str:
         """Put pieces together to a sentence."""
@@ -101,17 +99,12 @@ class SubwordTokenizer(WordTokenizer):
         return cls(values["language"], base64.b64decode(values["subwords"], validate=True), values["lower"])
 
 
-@functools.lru_cache
-def _word_tokenizer(language: str | None) -> Callable[[str], list[str]]:
-    """Return spaCy's tokeniser, or what sacreBLEU calls ``char`` if spaCy has none for the language, or not here."""
-    try:
-        return spacy_tokenizer(language)
-    except ValueError:
-        return lambda text: [letter for letter in text if not letter.isspace()]
-
-
 def train_subwords(pairs: Iterable[Pair], size: int | None = None, lower: bool = True) -> bytes:
     """Learn a sentencepiece model, one for both languages, by byte-pair encoding (Sennrich et al. 2016).
+
+    It can write every letter of the training text as it is there. (sentencepiece's own rule, NFKC, writes ``…`` as
+    three full stops, and a Chinese comma as an English one, while the references keep theirs.) Only white space becomes
+    a space, a letter and its accent one character, and control characters nothing.
 
     Args:
         pairs: the training split, and nothing else.
@@ -129,17 +122,37 @@ def train_subwords(pairs: Iterable[Pair], size: int | None = None, lower: bool =
     letters = len(set().union(*sentences)) + 2 * math.isqrt(sum(map(len, sentences)))
     model = io.BytesIO()
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences),
-            model_writer=model,
-            model_type="bpe",
-            vocab_size=size or min(letters + 5, 32_000),  # with the specials, and ▁
-            hard_vocab_limit=size is not None,
-            character_coverage=1.0,
-            **{"unk_id": 0, "unk_piece": UNK, "pad_id": 1, "pad_piece": PAD},
-            **{"bos_id": 2, "bos_piece": SOS, "eos_id": 3, "eos_piece": EOS},
-            minloglevel=2,
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            rules = Path(folder) / "rules.tsv"
+            rules.write_text(_spelling(), encoding="utf-8")
+            sentencepiece.SentencePieceTrainer.train(
+                normalization_rule_tsv=str(rules),
+                sentence_iterator=iter(sentences),
+                model_writer=model,
+                model_type="bpe",
+                vocab_size=size or min(letters + 5, 32_000),  # with the specials, and ▁
+                hard_vocab_limit=size is not None,
+                character_coverage=1.0,
+                **{"unk_id": 0, "unk_piece": UNK, "pad_id": 1, "pad_piece": PAD},
+                **{"bos_id": 2, "bos_piece": SOS, "eos_id": 3, "eos_piece": EOS},
+                minloglevel=2,
+            )
     except RuntimeError as error:
         raise ValueError(f"subwords is {size}, which does not suit the training split ({error})") from None
     return model.getvalue()
+
+
+def _spelling() -> str:
+    """Return which characters a sentencepiece model replaces, and by what: their codes, one rule a line."""
+    rules = {}
+    for letter in map(chr, range(1, sys.maxunicode + 1)):  # 0 would end a rule
+        parts = unicodedata.normalize("NFD", letter)
+        if letter.isspace() or letter == "\u200b":  # a zero-width space
+            rules[letter] = " "
+        elif unicodedata.category(letter) == "Cc" or letter == "\ufeff":  # a byte-order mark
+            rules[letter] = ""
+        elif parts != letter == unicodedata.normalize("NFC", letter):
+            rules[parts] = letter
+    del rules[" "]  # it is one already
+    codes = ([" ".join(f"{ord(letter):X}" for letter in side) for side in rule] for rule in rules.items())
+    return "".join("\t".join(rule) + "\n" for rule in codes)

@@ -1,6 +1,5 @@
 """Putting faster parts into a model from outside: a twin with the same weights, and other classes in some places."""
 
-import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -33,13 +32,16 @@ def twin(model: nn.Module, classes: Mapping[type[nn.Module], type[nn.Module]]) -
     twins: dict[nn.Module, nn.Module] = {}
 
     def twin_of(module: nn.Module, classes: Mapping[type[nn.Module], type[nn.Module]]) -> nn.Module:
+        module = vars(module)["_modules"].get("_orig_mod", module)  # what torch.compile has wrapped
         if module not in twins:  # one module may be in several places, such as a shared embedding
-            twins[module] = copied = copy.copy(module)
+            twins[module] = copied = _copied(module)
             copied._copied_from = dict(vars(module))
             copied.__class__ = classes.get(type(module), type(module))
             if isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
                 classes = {}
-            copied._modules = {name: child and twin_of(child, classes) for name, child in module._modules.items()}
+            copied._modules = {
+                name: child if child is None else twin_of(child, classes) for name, child in module._modules.items()
+            }
         return twins[module]
 
     return twin_of(model, classes)
@@ -76,6 +78,13 @@ def evaluating(model: nn.Module) -> Iterator[nn.Module]:
 
 def with_modules(module: nn.Module, **replacements: nn.Module) -> nn.Module:
     """Return a copy of a module that shares all its weights, but has other modules in place of some."""
-    copied = copy.copy(module)
+    copied = _copied(module)
     copied._modules = {**module._modules, **replacements}
+    return copied
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    """Return a shallow copy; ``copy.copy`` refuses a module with parametrizations, such as a weight norm."""
+    copied = object.__new__(type(module))
+    vars(copied).update(vars(module))
     return copied

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import sacrebleu
 
-from transformer_lib.data.tokenizers import WITHOUT_SPACES, WordTokenizer
+from transformer_lib.data.tokenizers import WITHOUT_SPACES, WordTokenizer, two_letters
 from transformer_lib.inference.translator import Translation
 
 MAX_ORDER = 4
@@ -135,8 +135,12 @@ def score(
     The tokeniser cuts the raw references into words, and the translations, too, if they were written in subwords. Case
     counts if the tokeniser keeps it. sacreBLEU cuts as ``tokenize`` says, or as suits the target language.
     """
+    if wrong := [one for one in translations if not isinstance(one, Translation)]:
+        raise TypeError(
+            f"translations holds {wrong[0]!r}, expected what Translator.translate returned, not only its text"
+        )
     words = [t.tokens if tgt_tokenizer.whole_words else tgt_tokenizer.words(t.text) for t in translations]
-    tokenize = tokenize or _SACRE_TOKENIZER_OF.get(tgt_tokenizer.language, "13a")
+    tokenize = tokenize or _SACRE_TOKENIZER_OF.get(two_letters(tgt_tokenizer.language), "13a")
     return (
         torchtext_bleu(words, [tgt_tokenizer.words(reference) for reference in references]),
         sacre_bleu([t.text for t in translations], references, tgt_tokenizer.lower, tokenize),

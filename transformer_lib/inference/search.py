@@ -21,7 +21,8 @@ class Hypothesis:
     Attributes:
         ids: target ids without ``<sos>``; the last is ``<eos>``, unless the length ran out before.
         log_prob: natural logarithm of their probability, ``<pad>`` and ``<sos>`` ruled out: neither is ever written.
-        score: what beam search maximises: ``log_prob`` divided by the length penalty.
+        score: what beam search maximises: ``log_prob`` divided by the length penalty; greedy search has none, so that
+            it is ``log_prob`` there.
     """
 
     ids: list[int]
@@ -52,14 +53,14 @@ def greedy_search(
         TypeError: see ``check_decodes``.
         FloatingPointError: the model predicts NaN or infinity.
     """
-    decoder = _StepDecoder(model, src, use_cache)
+    decoder = _StepDecoder(model, src, sos_id, eos_id, use_cache)
     limits = _length_limits(model, src, max_len)
     sentences = torch.arange(len(src), device=src.device)  # which sentence each row of the batch translates
     tgt = torch.full((len(src), 1), sos_id, device=src.device)
     log_probs = torch.zeros(len(src), device=src.device)
     finished: dict[int, Hypothesis] = {}
     while len(sentences):
-        step = decoder.next_log_probs(tgt, sos_id)  # [rows, tgt_vocab_size]
+        step = decoder.next_log_probs(tgt)  # [rows, tgt_vocab_size]
         token = step.argmax(dim=1)
         log_probs = log_probs + step.gather(1, token[:, None])[:, 0]
         tgt = torch.cat([tgt, token[:, None]], dim=1)  # [rows, length + 1]
@@ -100,12 +101,9 @@ def beam_search(
     Returns:
         For each sentence, in order, its ``beam_size`` best finished hypotheses, best score first.
     """
-    if not 0 <= length_penalty <= MOST_LENGTH_PENALTY:
-        raise ValueError(f"length_penalty is {length_penalty}, expected 0 (none) to {MOST_LENGTH_PENALTY}, such as 0.6")
     vocab_size = model.config.tgt_vocab_size
-    if not 1 <= beam_size <= vocab_size:
-        raise ValueError(f"beam_size is {beam_size}, expected 1 to {vocab_size}, the size of the target vocabulary")
-    decoder = _StepDecoder(model, src, use_cache)
+    check_search(beam_size, length_penalty, vocab_size)
+    decoder = _StepDecoder(model, src, sos_id, eos_id, use_cache)
     limits = _length_limits(model, src, max_len)
     sentences = torch.arange(len(src), device=src.device)  # those still in the batch; each has `width` rows
     width = 1  # the beam holds one beginning, <sos>, before the first step
@@ -114,7 +112,7 @@ def beam_search(
     finished: list[list[Hypothesis]] = [[] for _ in range(len(src))]
 
     while len(sentences):
-        step = decoder.next_log_probs(tgt, sos_id).unflatten(0, (-1, width))  # [sentences, width, tgt_vocab_size]
+        step = decoder.next_log_probs(tgt).unflatten(0, (-1, width))  # [sentences, width, tgt_vocab_size]
         candidates = (log_probs[:, :, None] + step).flatten(1)  # [sentences, width · tgt_vocab_size]
         # twice the beam: even if half of them end here, the other half fills it again
         candidate_log_probs, index = candidates.topk(min(2 * beam_size, candidates.shape[1]), dim=1)
@@ -154,13 +152,14 @@ def beam_search(
 class _StepDecoder:
     """Predicts the next token of every row, with a cache or without; rows of one sentence lie side by side."""
 
-    def __init__(self, model: Transformer, src: Tensor, use_cache: bool):
+    def __init__(self, model: Transformer, src: Tensor, sos_id: int, eos_id: int, use_cache: bool):
         check_decodes(model)
+        self.never = {model.config.pad_id, sos_id} - {eos_id}  # no training targets; some models begin with <eos>
         self.model = model
         self.memory, self.memory_mask = model.encode(src)
         self.cache = CachedDecoder(model, self.memory, self.memory_mask) if use_cache and can_cache(model) else None
 
-    def next_log_probs(self, tgt: Tensor, sos_id: int) -> Tensor:
+    def next_log_probs(self, tgt: Tensor) -> Tensor:
         """Return log-probabilities of what follows ``tgt``, ``[rows, length]``: ``[rows, tgt_vocab_size]``."""
         if self.cache is not None:
             logits = self.cache.step(tgt[:, -1:])[:, -1]
@@ -169,7 +168,7 @@ class _StepDecoder:
             memory = self.memory.repeat_interleave(width, dim=0)  # [rows, src_len, d_model]
             memory_mask = self.memory_mask.repeat_interleave(width, dim=0)
             logits = self.model.decode(tgt, memory, memory_mask)[:, -1]
-        for never in (self.model.config.pad_id, sos_id):  # neither is ever a training target
+        for never in self.never:
             logits[:, never] = -torch.inf
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
 
@@ -179,6 +178,14 @@ class _StepDecoder:
             self.cache.select(rows, sentences)
         elif len(sentences) < len(self.memory):
             self.memory, self.memory_mask = self.memory[sentences], self.memory_mask[sentences]
+
+
+def check_search(beam_size: int, length_penalty: float, vocab_size: int) -> None:
+    """Raise a ValueError if no search is possible with these settings."""
+    if not 0 <= length_penalty <= MOST_LENGTH_PENALTY:
+        raise ValueError(f"length_penalty is {length_penalty}, expected 0 (none) to {MOST_LENGTH_PENALTY}, such as 0.6")
+    if not 1 <= beam_size <= vocab_size:
+        raise ValueError(f"beam_size is {beam_size}, expected 1 to {vocab_size}, the size of the target vocabulary")
 
 
 def check_decodes(model: nn.Module) -> None:

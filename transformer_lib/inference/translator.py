@@ -14,7 +14,7 @@ from transformer_lib.fast.precision import in_precision
 from transformer_lib.fast.swap import parts_for, twin
 from transformer_lib.fast.threads import balanced_batches, num_workers, side_by_side
 from transformer_lib.files import CheckpointError
-from transformer_lib.inference.search import PREDICTS_NAN, Hypothesis, beam_search, greedy_search
+from transformer_lib.inference.search import PREDICTS_NAN, Hypothesis, beam_search, check_search, greedy_search
 from transformer_lib.model.transformer import AttentionMaps, Transformer
 
 
@@ -136,15 +136,19 @@ class Translator:
         Raises:
             ValueError: a sentence has no words, or more tokens than the model has positions (it is named); or
                 ``beam_size`` or ``length_penalty`` is impossible.
-            TypeError: ``sentences`` is one string, or the model is no translator (see CONTRIBUTING.md).
+            TypeError: ``sentences`` is one string, or holds anything but strings, or the model is no translator (see
+                CONTRIBUTING.md).
             FloatingPointError: the model predicts NaN.
         """
         if isinstance(sentences, str):
             raise TypeError("sentences is one string, expected a list of them; for one, call the translator itself")
         beam_size = self.beam_size if beam_size is None else beam_size
         length_penalty = self.length_penalty if length_penalty is None else length_penalty
+        check_search(beam_size, length_penalty, self.model.config.tgt_vocab_size)
         sources = []
         for number, sentence in enumerate(sentences, start=1):
+            if not isinstance(sentence, str):
+                raise TypeError(f"sentence {number} is {sentence!r}, expected a string: is a cell of a table empty?")
             try:
                 sources.append(self.source_tokens(sentence))
             except ValueError as error:

@@ -5,10 +5,11 @@ model of words, ``tokens`` and ``join`` of a ``WordTokenizer`` make tokens of a 
 adds ``<sos>`` and ``<eos>`` itself. ``max_input_length=0`` makes it refuse a sentence that is too long, which it would
 cut off. ``compute_type="int8"`` is faster, and now and then writes another word.
 
-Greedy search gives what ``Translator`` gives, except for a translation that does not end: here it stops 50 tokens
-after its source's length, there at ``max_decoding_length``. Beam search is similar, but not the same: a hypothesis of
-n tokens is divided by n^α there, and by ((5 + n) / 6)^α here. Around n tokens, α · n / (n + 5) ranks nearly as α does
-here. It also stops as soon as ``beam_size`` hypotheses have ended, while ours goes on if a longer one could still win.
+Greedy search with ``min_decoding_length=0`` (the engine's default, 1, forbids an empty translation) gives what
+``Translator`` gives, except for a translation that does not end: here it stops 50 tokens after its source's length,
+there at ``max_decoding_length``. Beam search is similar, but not the same: a hypothesis of n tokens is divided by n^α
+there, and by ((5 + n) / 6)^α here. Around n tokens, α · n / (n + 5) ranks nearly as α does here. It also stops as soon
+as ``beam_size`` hypotheses have ended, while ours goes on if a longer one could still win.
 """
 
 from collections.abc import Iterable

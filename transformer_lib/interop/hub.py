@@ -26,7 +26,7 @@ def write_hub_folder(
     repo_id: str,
     license: str,
     data: str,
-    scores: Mapping[str, Iterable[Score]] | None = None,
+    scores: Mapping[str, Score | Iterable[Score]] | None = None,
 ) -> None:
     """Write ``model.safetensors``, in half precision, and its card, ``README.md``: what it is, how made, its scores.
 
@@ -40,7 +40,7 @@ def write_hub_folder(
         repo_id: the repository on the Hub, ``"you/name-of-the-model"``.
         license: the Hub's word for the licence of the weights, such as ``"mit"``, ``"cc-by-nc-4.0"`` or ``"other"``.
         data: what it was trained on, and what that allows, in your own words.
-        scores: what ``bleu.score`` returned, under the name of what was translated and how.
+        scores: what ``bleu.score`` returned, or one score, under the name of what was translated and how.
 
     Raises:
         FileExistsError: the folder holds something; it is left alone.
@@ -53,7 +53,8 @@ def write_hub_folder(
     for name, value in {"license": license, "data": data}.items():
         if not value.strip():
             raise ValueError(f"{name} is empty: whoever finds the model has to know what it may be used for")
-    measured = [(what, score) for what, some in (scores or {}).items() for score in some]
+    some = {what: one if isinstance(one, Iterable) else [one] for what, one in (scores or {}).items()}
+    measured = [(what, score) for what, listed in some.items() for score in listed]
     if others := [score for _, score in measured if not isinstance(score, Score)]:
         raise TypeError(
             f"scores holds {others[0]!r}, expected what bleu.score returned, which knows how it was measured"
@@ -81,7 +82,7 @@ def _card(saved: SavedModel, repo_id: str, license: str, data: str, scores: list
     else:
         loader, task, what = "Translator", "translation", "Translates"
     languages = [tokenizer.language for tokenizer in tokenizers.values() if tokenizer.language]
-    if len(languages) == len(tokenizers):
+    if languages and len(languages) == len(tokenizers):
         what += f" from {' to '.join(languages)}" if task == "translation" else f" in {languages[0]}"
     front_matter = {
         "language": list(dict.fromkeys(languages)),

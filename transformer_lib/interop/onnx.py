@@ -35,6 +35,7 @@ from transformer_lib.interop.folders import check_new, description_of, new_folde
 from transformer_lib.model.transformer import Transformer
 
 OPSET = 20
+_LENGTH = 5  # of the sentences that the graphs are made and compared with
 _LARGEST_DIFFERENCE = 1e-3  # between logits: rounding gives about 1e-5, a wrong graph about 1
 
 
@@ -55,7 +56,8 @@ def to_onnx(translator: Translator, folder: str | Path) -> float:
         ImportError: onnx, onnxscript or onnxruntime is not installed.
         FileExistsError: the folder holds something; it is left alone.
         TypeError: the decoder has parts of your own: what they would do with a cache is unknown.
-        ValueError: the model is not in float32, or ONNX cannot hold its encoder or feed-forward network.
+        ValueError: the model is not in float32, or has too few positions to be tried out, or ONNX cannot hold its
+            encoder or feed-forward network.
         RuntimeError: ONNX Runtime's results differ from PyTorch's.
         OSError: the folder cannot be written.
     """
@@ -127,6 +129,8 @@ def _check(model: Transformer) -> None:
             f"model is a {type(model).__name__} whose decoder, or a part of it, is not this library's own: what yours "
             "does with keys and values of earlier steps is unknown, so it cannot be exported"
         )
+    if (max_len := model.config.max_len) < _LENGTH:
+        raise ValueError(f"max_len is {max_len}, expected at least {_LENGTH}, as long as the sentences to try it with")
     found = {str(parameter.dtype) for parameter in model.parameters()}
     if found != {"torch.float32"} or type(model.output) is not nn.Linear:  # int8 replaces linear layers
         raise ValueError(
@@ -144,7 +148,7 @@ def _export(model: Transformer) -> Iterator[bytes]:
     cross_sizes, past_sizes = [{0: batch, 2: src_len} for _ in kinds], [{0: batch, 2: past_len} for _ in kinds]
 
     # of the examples, only shapes matter; equal sizes, or a size of 1, might be taken for constants
-    src_ids = torch.zeros(3, 5, dtype=torch.int64, device="cpu")
+    src_ids = torch.zeros(3, _LENGTH, dtype=torch.int64, device="cpu")
     mask, *cross = _EncoderGraph(model)(src_ids)
     past = [one[:, :, :2] for one in cross]
     yield _graph(
@@ -192,7 +196,7 @@ def _difference(model: Transformer, encoder: Any, decoder: Any) -> float:
 
     names = [output.name for output in encoder.get_outputs()]
     sizes = {one.name: one.shape for one in decoder.get_inputs() if one.name.startswith("past_")}
-    for batch, src_len, tgt_len in ((1, 1, 2), (2, config.max_len, 5)):
+    for batch, src_len, tgt_len in ((1, 1, 2), (2, config.max_len, _LENGTH)):
         src, tgt = draw(config.src_vocab_size, batch, src_len), draw(config.tgt_vocab_size, batch, tgt_len)
         src[1:, 3:] = config.pad_id
         expected = model(src, tgt)  # [batch, tgt_len, tgt_vocab_size]

@@ -8,6 +8,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from transformer_lib.interop.tutorials import FinalNormTransformer
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.decoder import Decoder, DecoderLayer
 from transformer_lib.model.encoder import Encoder, EncoderLayer
@@ -31,7 +32,7 @@ def to_torch(ours: nn.Module) -> nn.Module:
     """Build PyTorch's counterpart of a module, with a copy of its weights and settings, on its device, in its mode.
 
     It takes ``[batch, seq_len, d_model]`` (``batch_first=True``), and all its weights are trainable. An
-    ``nn.Transformer`` has no embeddings and no output layer.
+    ``nn.Transformer`` has no embeddings and no output layer. Of a model of your own, convert encoder and decoder.
 
     Args:
         ours: ``MultiHeadAttention``, ``EncoderLayer``, ``DecoderLayer``, ``Encoder``, ``Decoder`` or ``Transformer``.
@@ -53,7 +54,7 @@ def to_torch(ours: nn.Module) -> nn.Module:
             theirs = nn.TransformerDecoder(layers[0], num_layers=0)
         theirs.layers, theirs.num_layers = layers, len(layers)
         theirs.norm = None if isinstance(ours.norm, nn.Identity) else copy.deepcopy(ours.norm)
-    elif isinstance(ours, Transformer):
+    elif type(ours) in (Transformer, FinalNormTransformer):
         sizes, nothing = (ours.config.d_model, ours.config.num_heads), nn.Identity()
         # it draws new weights for whatever it is built of, so ours come after that
         theirs = nn.Transformer(*sizes, custom_encoder=nothing, custom_decoder=nothing, batch_first=True)
@@ -86,7 +87,7 @@ def from_torch(theirs: nn.Module) -> nn.Module | tuple[Encoder, Decoder]:
     elif type(theirs) in (nn.TransformerEncoder, nn.TransformerDecoder):
         stack = Encoder if type(theirs) is nn.TransformerEncoder else Decoder
         ours = stack(map(from_torch, theirs.layers), copy.deepcopy(theirs.norm))
-    elif isinstance(theirs, nn.Transformer):
+    elif type(theirs) is nn.Transformer:
         return from_torch(theirs.encoder), from_torch(theirs.decoder)
     else:
         known = "PyTorch's MultiheadAttention or Transformer, or a layer or stack of one"

@@ -16,7 +16,8 @@ class StreamTokenizer(WordTokenizer):
 
     Args:
         language: a language code, such as ``"en"``; None if tokens are between spaces already, as in WikiText.
-        lower, tokenize: as in ``WordTokenizer``.
+        lower, tokenize: as in ``WordTokenizer``. A ``tokenize`` that gives characters needs a subclass whose own
+            ``join`` is ``"".join``: this one puts spaces between them.
     """
 
     specials = (UNK, PAD)
@@ -60,6 +61,11 @@ class StreamTokenizer(WordTokenizer):
         """Turn ids into tokens, all of them."""
         return [self._token(i) for i in ids]
 
+    def join(self, tokens: Iterable[str]) -> str:
+        """Put the tokens of a line together: with spaces, or as people write the language."""
+        line = " ".join(tokens).strip()
+        return super().join(line.split()) if self.language else line
+
 
 class TextDataset(torch.utils.data.Dataset):
     """A running text as one list of tokens, and what tokenised it; its vocabulary need not exist yet."""
@@ -101,7 +107,7 @@ class BPTTBatches:
     """Cut a running text into rows, side by side, and go along them chunk by chunk, always in the same order.
 
     The name is torchtext's: recurrent networks are trained this way, by truncated backpropagation through time.
-    Padding, which the loss does not count, fills the last row.
+    Padding, which the loss does not count, fills what the text leaves of the last rows.
 
     Args:
         dataset: what ``make_stream`` returned.
@@ -110,12 +116,15 @@ class BPTTBatches:
         device: where the chunks are needed.
 
     Raises:
-        ValueError: the text is too short for so many rows.
+        ValueError: ``batch_size`` or ``bptt`` is not positive, or the text is too short for so many rows.
     """
 
     def __init__(
         self, dataset: TextDataset, batch_size: int = 20, bptt: int = 35, device: torch.device | str | None = None
     ):
+        for name, value in {"batch_size": batch_size, "bptt": bptt}.items():
+            if value < 1:
+                raise ValueError(f"{name} is {value!r}, expected a positive whole number")
         if len(dataset) < 2 * batch_size:
             raise ValueError(
                 f"dataset has {len(dataset)} tokens, expected at least {2 * batch_size}, two for each of batch_size="

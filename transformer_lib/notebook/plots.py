@@ -18,6 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from matplotlib import font_manager
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 from matplotlib.font_manager import FontProperties
@@ -114,8 +115,12 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
         between: the signs between the matrices, such as ``"="`` or ``"→"``.
 
     Raises:
-        ValueError: the labels do not fit the first matrix's rows, or the signs the matrices.
+        ValueError: the labels do not fit the first matrix's rows, or the signs the matrices; or one is no matrix.
     """
+    for title, matrix in panels.items():
+        if matrix.dim() != 2:
+            given = f"panels[{title!r}] has shape {list(matrix.shape)}"
+            raise ValueError(f"{given}, expected [rows, columns]: of a vector, take vector[None]")
     depth, first = max(map(len, panels.values())), len(next(iter(panels.values())))
     if len(rows) not in (0, first) or len(between) not in (0, len(panels) - 1):
         counts = f"rows has {len(rows)} labels and between {len(between)} signs"
@@ -209,7 +214,7 @@ def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str
     axes.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
     _label_ticks(axes, x, log)
     if len(curves) > 1:
-        axes.legend(frameon=False)
+        _legend(axes, axes.lines)
     return figure
 
 
@@ -217,6 +222,8 @@ def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str =
     """Draw a horizontal bar for each value, from top to bottom, and beside it the number in the format ``label``."""
     figure, axes = _axes(6.4, 0.7 + 0.38 * len(values), grid=False)
     drawn = axes.barh(list(values), list(values.values()), height=0.65, color="C0")
+    for name in axes.get_yticklabels():
+        name.set_parse_math(False)
     axes.bar_label(drawn, labels=[label.format(value) for value in values.values()], padding=4)
     axes.invert_yaxis()
     axes.margins(x=0.15)
@@ -228,13 +235,14 @@ def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str =
 def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str) -> Figure:
     """Draw how often values occur, several samples over each other, each as an outline of 30 bins."""
     figure, axes = _axes(6.4, 3.4)
-    edges = np.histogram_bin_edges(np.concatenate([np.asarray(values) for values in samples.values()]), 30)
-    for number, (name, values) in enumerate(samples.items()):
+    flat = {name: np.ravel(values) for name, values in samples.items()}
+    edges = np.histogram_bin_edges(np.concatenate([*flat.values()]), 30)
+    for number, (name, values) in enumerate(flat.items()):
         style = _DASHES[number % len(_DASHES)]
         axes.hist(values, edges, histtype="step", linewidth=1.8, linestyle=style, label=name)
     axes.set(xlabel=xlabel, ylabel=ylabel)
     if len(samples) > 1:
-        axes.legend(frameon=False)
+        _legend(axes, axes.patches)
     return figure
 
 
@@ -281,7 +289,7 @@ def learning_curve(history: History) -> Figure:
     if history.best_epoch:
         best = (history.best_epoch, history.val_loss[history.best_epoch - 1])
         figure.axes[0].plot(*best, "o", markersize=11, fillstyle="none", color="C1", label="best epoch")
-        figure.axes[0].legend(frameon=False)
+        _legend(figure.axes[0], figure.axes[0].lines)
     return figure
 
 
@@ -313,13 +321,14 @@ def _grid(
     figure, grid = _axes(width, height, False, down, across)
     for axes in grid.flat[panels:]:
         axes.remove()
-    for axes, panel, title in zip(grid.flat, weights.detach().float().cpu().numpy(), titles, strict=False):
+    maps = weights.detach().float().cpu().numpy()
+    for number, (axes, panel, title) in enumerate(zip(grid.flat, maps, titles, strict=False)):
         # darker is more, also in print and to the colour-blind
         image = axes.imshow(panel, vmin=0, vmax=1, cmap="Blues")
         axes.set_title(title, fontsize=10)
         axes.set_xticks(np.arange(num_columns), columns, rotation=60, ha="right", rotation_mode="anchor")
         axes.set_yticks(np.arange(num_rows), rows)
-        axes.tick_params(length=0)
+        axes.tick_params(length=0, labelbottom=number >= panels - across)  # the lowest of each column
         for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
             label.set_parse_math(False)  # a $ in a sentence is a dollar
     figure.supxlabel(axis_labels[0])
@@ -345,6 +354,13 @@ def _tree_rows(children: Mapping[Beginning, Sequence[Beginning]], path: Beginnin
     return rows
 
 
+def _legend(axes: Axes, curves: Sequence[Artist]) -> None:
+    """Name the curves as they are called: a name may begin with ``_`` or hold a ``$``."""
+    legend = axes.legend(curves, [""] * len(curves), frameon=False)
+    for text, curve in zip(legend.get_texts(), curves, strict=True):
+        text.set(text=curve.get_label(), parse_math=False)
+
+
 def _label_ticks(axes: Axes, x: Sequence[float], log: str) -> None:
     """Write plain numbers, at the values of ``x`` if they are few, and whole ones if those are whole."""
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
@@ -364,6 +380,8 @@ def _axes(width: float, height: float, grid: bool = True, rows: int = 0, columns
     with plt.rc_context({**STYLE, "axes.grid": grid}):
         size: dict[str, Any] = {"figsize": (width, height), "layout": "constrained", "FigureClass": Figure}
         figure, axes = plt.subplots(max(rows, 1), columns, sharex=True, sharey=True, squeeze=False, **size)
+    for one in axes.flat:
+        one.title.set_parse_math(False)
     plt.close(figure)  # off pyplot's list, so that a notebook shows it once: as the value of its cell
     return figure, axes if rows else axes[0, 0]
 

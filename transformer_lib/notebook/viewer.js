@@ -10,6 +10,9 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** A word whose direction, such as that of Arabic, leaves the sentence around it as it is. */
+const quoted = (word) => `“\u2068${word}\u2069”`;
+
 const number = (thousandths) => (thousandths / 1000).toFixed(3);
 
 /** A heat map, one pixel a weight, the more opaque the larger. */
@@ -121,8 +124,8 @@ function start(host) {
     });
     [...queries.querySelectorAll("label")].forEach((label, i) => label.classList.toggle("shown", i === row));
     const strongest = weights.map((weight, i) => [weight, i]).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, 3);
-    const links = strongest.map(([weight, i]) => `“${columns[i]}” ${number(weight)}`);
-    summary.textContent = `“${rows[row]}” looks most at ${links.join(", ")}.`;
+    const links = strongest.map(([weight, i]) => `${quoted(columns[i])} ${number(weight)}`);
+    summary.textContent = `${quoted(rows[row])} looks most at ${links.join(", ")}.`;
     heads.style.setProperty("--top", row / rows.length);
     heads.style.setProperty("--height", 1 / rows.length);
   }

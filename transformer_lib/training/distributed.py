@@ -8,6 +8,7 @@ import atexit
 import io
 import os
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -106,6 +107,19 @@ def all_reduce_sum(mine: Tensor) -> Tensor:
     with _peers_reachable():
         dist.all_reduce(mine)
     return mine
+
+
+def check_same(batch: Iterable[Tensor]) -> None:
+    """Raise a ValueError unless all processes have the same batch, of which each is to take its part."""
+    if world_size() > 1:
+        bytes_of = (tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy() for tensor in batch)
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        mine = torch.tensor([zlib.crc32(b"".join(map(bytes, bytes_of)))], device=device)
+        if all_reduce_sum(mine) != world_size() * mine:
+            raise ValueError(
+                "the processes have different batches, expected the same in all, each of which takes its part of them: "
+                "leave out the DistributedSampler, and seed what shuffles"
+            )
 
 
 def add_gradients(parameters: Iterable[nn.Parameter]) -> None:

@@ -104,6 +104,8 @@ def train_epoch(
     unchecked, skipped_steps = [], 0
     for number, batch in enumerate(_progress_bar(batches, "training", progress), start=1):
         whole = tensors_of(batch, names, device)
+        if number == 1:
+            distributed.check_same(whole)
         tensors = [distributed.shard(tensor) for tensor in whole]
         if rdrop_weight:  # every sentence goes through the model twice, in one batch
             logits, targets = worker.logits_and_targets([torch.cat([tensor, tensor]) for tensor in tensors])
@@ -147,8 +149,11 @@ def evaluate(model: nn.Module, batches: Iterable[Any], progress: bool | None = N
     device, pad_id, names = next(model.parameters()).device, getattr(model.config, "pad_id", -100), input_names(model)
     sums = torch.zeros(2, device=device)  # loss and tokens
     with evaluating(model) as twin:
-        for batch in _progress_bar(batches, "evaluating", progress):
-            tensors = [distributed.shard(tensor) for tensor in tensors_of(batch, names, device)]
+        for number, batch in enumerate(_progress_bar(batches, "evaluating", progress), start=1):
+            whole = tensors_of(batch, names, device)
+            if number == 1:
+                distributed.check_same(whole)
+            tensors = [distributed.shard(tensor) for tensor in whole]
             logits, targets = twin.logits_and_targets(*tensors)
             sums += torch.stack([sequence_loss(logits, targets, pad_id, reduction="sum"), (targets != pad_id).sum()])
     loss, tokens = distributed.all_reduce_sum(sums)

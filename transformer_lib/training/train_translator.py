@@ -85,8 +85,9 @@ def train_translator(
         for split in ("train", "val")
     )
     if not recipe.subwords:
-        build_vocabularies(train_set, min_freq or 2, joint=shape.tie_embeddings)
-        _check_words(train_set, min_freq or 2, log)
+        min_freq = 2 if min_freq is None else min_freq
+        build_vocabularies(train_set, min_freq, joint=shape.tie_embeddings)
+        _check_words(train_set, min_freq, log)
     types = len(src_tokenizer.vocab), len(tgt_tokenizer.vocab)
     model = Transformer(TransformerConfig.preset(preset, *types, **config_changes)).to(device)
     log(f"corpus    {corpus.name}: {len(train_set):,} pairs to train on, {len(val_set):,} to validate")

@@ -231,9 +231,8 @@ class _Run:
             raise CheckpointError(f"{path} does not hold what this training needs to go on ({error})") from error
         self.saved_epochs = len(self.history.val_loss)
         if self.saved_epochs:
-            best = copy.deepcopy(self.eval_model)
-            load_weights(self.output / MODEL_FILE, best)
-            self.best_weights = best.state_dict()
+            file, copied = self.output / MODEL_FILE, copy.deepcopy(self.eval_model)
+            self.best_weights = distributed.broadcast(lambda: load_weights(file, copied))
         else:  # it may have been interrupted between writing the first two files
             self.keep_best()
 
@@ -245,11 +244,8 @@ class _Run:
             self.train_batches = self.batches(self.train_set, train=True, epoch=number)
         self.choose_order(number)
         seed_everything(recipe.seed + number + 1_000_000 * distributed.rank())  # each process has its own dropout
-        updates = self.optimizer, self.schedule, recipe.max_grad_norm
-        losses = recipe.label_smoothing, recipe.rdrop_weight
-        trained = loop.train_epoch(
-            self.model, self.train_batches, *updates, *losses, self.worker, self.average, self.progress
-        )
+        how = self.optimizer, self.schedule, recipe.max_grad_norm, recipe.label_smoothing, recipe.rdrop_weight
+        trained = loop.train_epoch(self.model, self.train_batches, *how, self.worker, self.average, self.progress)
         val_loss = loop.evaluate(self.eval_model, self.val_batches, self.progress)
         if not math.isfinite(val_loss):
             raise FloatingPointError(f"the validation loss is {val_loss}: {loop.DIVERGED}")
@@ -269,6 +265,8 @@ class _Run:
         for part in (self.train_batches, *samplers):
             if hasattr(part, "set_epoch"):
                 part.set_epoch(epoch)
+            if isinstance(part, torch.utils.data.RandomSampler) and part.generator is None:
+                part.generator = torch.Generator()  # the global random numbers differ between processes
             if isinstance(getattr(part, "generator", None), torch.Generator):
                 part.generator.manual_seed(self.recipe.seed + epoch)
 
