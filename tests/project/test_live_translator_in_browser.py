@@ -55,6 +55,8 @@ def test_a_sentence_that_is_typed_is_translated(notebook, browser):
     page.set_default_timeout(MILLISECONDS)
     cell = page.locator(".jp-CodeCell .cm-content, .code_cell .CodeMirror-lines").first
     prompt = page.locator(".jp-CodeCell .jp-InputArea-prompt, .code_cell .input_prompt").first
+    if CLASSIC:  # which waits for ever for what it asked of a kernel that was not there yet
+        page.locator(".kernel_idle_icon").wait_for()
     running = re.compile(r"\[[*\d]")
     for _ in range(MILLISECONDS // 5_000):  # until the kernel is there, JupyterLab forgets what it was asked to run
         cell.click()
