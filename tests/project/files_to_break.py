@@ -108,7 +108,7 @@ def attack_subwords(proto: bytes, first: int, last: int) -> None:
             piece = b"\x0a" + length_of(piece) + piece + b"\x15\0\0\x80\xbf"  # its score: -1
             broken += b"\x0a" + length_of(piece) + piece
         else:
-            table = broken.index(b"user_defined\x12") + 13
+            table = broken.index(b"nmt_nfkc\x12") + 9
             while broken[table] & 128:  # its length
                 table += 1
             for unit in (0, *(rng.randrange(1000) for _ in range(rng.choice((0, 0, 100))))):

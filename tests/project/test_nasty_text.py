@@ -41,7 +41,7 @@ NASTY = {  # name: the text, what a model of words does with it, and one of subw
     "told to run right to left": ("\u202eein hund", "translated", PIECES),
     "combining marks": ("e" + "\u0301" * 50, WORD, PIECES),
     "control characters": ("\x01\x1b[2J\x07", "translated", PIECES),
-    "control characters only": ("\x01\x1b\x07", WORD, NOTHING),
+    "control characters only": ("\x01\x1b\x07", WORD, PIECES),
     "zero-width space inside": ("ein\u200bhund", WORD, PIECES),
     "newlines inside": ("ein\nhund\r\nschläft", "translated", PIECES),
     "several spaces": ("ein   hund\xa0\xa0schläft", "translated", PIECES),

@@ -6,11 +6,8 @@ import itertools
 import math
 import random
 import re
-import sys
-import tempfile
 import unicodedata
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import sentencepiece
@@ -54,7 +51,7 @@ class SubwordTokenizer(WordTokenizer):
 
     def _pieces(self, sentence: str) -> list[str]:
         try:
-            return self.processor.encode(sentence.lower() if self.lower else sentence, out_type=str)
+            return self.processor.encode(_spelled(sentence.lower() if self.lower else sentence), out_type=str)
         except UnicodeDecodeError as error:  # its rules for replacing letters make something that is not text
             raise ValueError(f"model is a damaged sentencepiece model ({error})") from None
 
@@ -104,7 +101,7 @@ def train_subwords(pairs: Iterable[Pair], size: int | None = None, lower: bool =
 
     It can write every letter of the training text as it is there. (sentencepiece's own rule, NFKC, writes ``…`` as
     three full stops, and a Chinese comma as an English one, while the references keep theirs.) Only white space becomes
-    a space, a letter and its accent one character, and control characters nothing.
+    a space, and a letter and its accent one character.
 
     Args:
         pairs: the training split, and nothing else.
@@ -118,41 +115,28 @@ def train_subwords(pairs: Iterable[Pair], size: int | None = None, lower: bool =
     Raises:
         ValueError: there are too few or too many letters or words for so many pieces.
     """
-    sentences = [sentence.lower() if lower else sentence for pair in pairs for sentence in pair]
+    sentences = [_spelled(sentence.lower() if lower else sentence) for pair in pairs for sentence in pair]
     letters = len(set().union(*sentences)) + 2 * math.isqrt(sum(map(len, sentences)))
     model = io.BytesIO()
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            rules = Path(folder) / "rules.tsv"
-            rules.write_text(_spelling(), encoding="utf-8")
-            sentencepiece.SentencePieceTrainer.train(
-                normalization_rule_tsv=str(rules),
-                sentence_iterator=iter(sentences),
-                model_writer=model,
-                model_type="bpe",
-                vocab_size=size or min(letters + 5, 32_000),  # with the specials, and ▁
-                hard_vocab_limit=size is not None,
-                character_coverage=1.0,
-                **{"unk_id": 0, "unk_piece": UNK, "pad_id": 1, "pad_piece": PAD},
-                **{"bos_id": 2, "bos_piece": SOS, "eos_id": 3, "eos_piece": EOS},
-                minloglevel=2,
-            )
+        sentencepiece.SentencePieceTrainer.train(
+            normalization_rule_name="identity",
+            sentence_iterator=iter(sentences),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=size or min(letters + 5, 32_000),  # with the specials, and ▁
+            hard_vocab_limit=size is not None,
+            character_coverage=1.0,
+            **{"unk_id": 0, "unk_piece": UNK, "pad_id": 1, "pad_piece": PAD},
+            **{"bos_id": 2, "bos_piece": SOS, "eos_id": 3, "eos_piece": EOS},
+            minloglevel=2,
+        )
     except RuntimeError as error:
         raise ValueError(f"subwords is {size}, which does not suit the training split ({error})") from None
     return model.getvalue()
 
 
-def _spelling() -> str:
-    """Return which characters a sentencepiece model replaces, and by what: their codes, one rule a line."""
-    rules = {}
-    for letter in map(chr, range(1, sys.maxunicode + 1)):  # 0 would end a rule
-        parts = unicodedata.normalize("NFD", letter)
-        if letter.isspace() or letter == "\u200b":  # a zero-width space
-            rules[letter] = " "
-        elif unicodedata.category(letter) == "Cc" or letter == "\ufeff":  # a byte-order mark
-            rules[letter] = ""
-        elif parts != letter == unicodedata.normalize("NFC", letter):
-            rules[parts] = letter
-    del rules[" "]  # it is one already
-    codes = ([" ".join(f"{ord(letter):X}" for letter in side) for side in rule] for rule in rules.items())
-    return "".join("\t".join(rule) + "\n" for rule in codes)
+def _spelled(sentence: str) -> str:
+    """Return a sentence as sentencepiece gets it: letters and their accents as one character, white space as a space."""
+    sentence = sentence.translate({0x200B: " ", 0xFEFF: None})  # a zero-width space, a byte-order mark
+    return " ".join(unicodedata.normalize("NFC", sentence).split())
