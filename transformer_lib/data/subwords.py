@@ -137,6 +137,6 @@ def train_subwords(pairs: Iterable[Pair], size: int | None = None, lower: bool =
 
 
 def _spelled(sentence: str) -> str:
-    """Return a sentence as sentencepiece gets it: letters and their accents as one character, white space as a space."""
+    """Return a sentence as sentencepiece gets it: a letter and its accent are one character, white space is a space."""
     sentence = sentence.translate({0x200B: " ", 0xFEFF: None})  # a zero-width space, a byte-order mark
     return " ".join(unicodedata.normalize("NFC", sentence).split())
