@@ -56,8 +56,8 @@ def fit(
             (``seed_everything``); they are the first candidate for the best.
         train_set, val_set: what ``make_dataset`` (``make_stream`` for a language model) returned, with the vocabularies
             that the model was built for; or a ``DataLoader`` or any other sized iterable of batches, used as it is. Its
-            generator is seeded and its sampler's ``set_epoch`` called before each epoch. Of several processes, each takes
-            its part of every batch, so that there must be no ``DistributedSampler``.
+            generator is seeded and its sampler's ``set_epoch`` called before each epoch. Several processes share each
+            batch among them, so that there must be no ``DistributedSampler``.
         output: folder to write to; by default, nothing is written.
         resume: continue what ``output`` holds. ``recipe.epochs`` may have grown, unless the schedule is ``"linear"``.
         notes: anything to save with the model, such as the corpus's name. When fine-tuning, pass on the ``search`` of
