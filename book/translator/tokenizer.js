@@ -19,7 +19,7 @@ class SubwordTokenizer {
   /** Cut a sentence into pieces: {tokens, ids}, both from <sos> to <eos>. Letters that nobody learned are <unk>. */
   encode(sentence) {
     if (/\p{Surrogate}/u.test(sentence)) throw new Error("The text holds half a character. Was it cut in two?");
-    const words = this.normalize(sentence.toLowerCase()).match(/▁[^▁]*/g) ?? [];
+    const words = this.normalize(this.spelled(sentence.toLowerCase())).match(/▁[^▁]*/g) ?? [];
     let tokens = [], unknown = false; // unknown letters in a row are one piece
     for (const piece of words.flatMap((word) => this.merge([...word]))) {
       const known = this.ids.has(piece);
@@ -28,7 +28,6 @@ class SubwordTokenizer {
       unknown = !known;
     }
     tokens = tokens.map((token) => token.toLowerCase()); // the table makes "H" of "𝗛"
-    tokens = tokens.filter((token) => this.ids.has(token) || /[^\s\x85]/.test(token)); // Python takes \x85 for a space
     if (!tokens.length) throw new Error("Please write at least one word.");
     const ids = tokens.map((token) => this.ids.get(token) ?? UNK_ID);
     return { tokens: ["<sos>", ...tokens, "<eos>"], ids: [SOS_ID, ...ids, EOS_ID] };
@@ -39,6 +38,11 @@ class SubwordTokenizer {
     const written = ids.filter((id) => ![PAD_ID, SOS_ID, EOS_ID].includes(id));
     const text = written.map((id) => (id === UNK_ID ? " ⁇ " : this.pieces[id])).join("");
     return text.replace(/^▁+/, "").replaceAll("▁", " ");
+  }
+
+  /** Letters and their accents as one character, and a space for what Python takes for white space. */
+  spelled(sentence) {
+    return sentence.replaceAll("\ufeff", "").normalize("NFC").replace(/[\s\u200b\x1c-\x1f\x85]+/g, " ");
   }
 
   /** Write a sentence with the letters of the table, one ▁ for any number of spaces, and a ▁ at its beginning. */
