@@ -198,3 +198,11 @@ def test_the_length_penalty_is_the_best_on_what_it_is_shown(trained, pairs, monk
         translations = translator.translate([pair.src for pair in shown], 2, length_penalty)
         words = [translator.tgt_tokenizer.words(pair.tgt) for pair in shown]
         assert value == pytest.approx(by_definition([t.tokens for t in translations], words))
+
+
+def test_with_a_frequency_of_zero_every_word_has_an_id(corpus):
+    sizes = []
+    for min_freq in (0, 1, 2):
+        translator = train_translator(corpus, recipe=Recipe(epochs=1), min_freq=min_freq, log=str)
+        sizes.append(len(translator.src_tokenizer.vocab))
+    assert sizes[0] == sizes[1] > sizes[2]

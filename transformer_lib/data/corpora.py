@@ -173,10 +173,8 @@ def load_corpus(source: str | Path | Sequence[Any] = "sample", src: str = "de", 
             found = ", ".join(str(file)[:60] for file in source[:3]) or "empty"
             raise CorpusError(f"corpus is {found}, expected two files that exist, one for {src} and one for {tgt}")
         files = Path(source[0]).resolve(), Path(source[1]).resolve()
-        corpus, endings = (
-            whole(files[0].name.split(".")[0], files),
-            [Path(file.name.removesuffix(".gz")).suffixes[-1:] for file in files],
-        )
+        corpus = whole(files[0].name.split(".")[0], files)
+        endings = [Path(file.name.removesuffix(".gz")).suffixes[-1:] for file in files]
         if endings != [[f".{src}"], [f".{tgt}"]] and all(one and len(one[0]) == 3 for one in endings):
             corpus._log(f"{files[0].name} is read as {src!r}, {files[1].name} as {tgt!r}: is that right?")
         return corpus
