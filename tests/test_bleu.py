@@ -1,5 +1,6 @@
 import math
 import random
+import unicodedata
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import sacrebleu
 from sacrebleu.significance import PairedTest
 
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
+from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translation
 
@@ -72,24 +74,90 @@ def test_references_are_the_raw_texts_tokens_never_words_looked_up(trained):
     assert score.value == 0.0  # no 4-gram without the unknown word; 100 if the reference were looked up
 
 
-def test_where_spacy_has_no_rules_words_are_letters(pairs):
-    tokenizer = SubwordTokenizer("xx9", train_subwords(pairs, 80))
-    translations = [Translation("개가 집 앞에서 자고 있다", [], ["▁개가", "<eos>"], 0.0, 0.0)]
-    for reference, matches in (("개가 집 앞에서 자고 있다", True), ("고양이", False)):
-        ours, sacre = bleu.score(translations, [reference], tokenizer)
-        assert (ours.value == pytest.approx(100)) == (sacre.value == pytest.approx(100)) == matches
-    codes = {
-        "ko": "char",
-        "kor": "char",
-        "ja": "char",
-        "jpn": "char",
-        "zh": "zh",
-        "zh_CN": "zh",
-        "cmn": "zh",
-        "en": "13a",
-    }
-    for language, cut in codes.items():
-        tokenizer.language = language
+TEXTS = {  # as people type them: abbreviations, typographic spaces, letters and accents that are two characters each
+    "de": ["Dr. Müller fährt z.B. um 5 Uhr.  Ein „Mädchen“ – mit T-Shirt – lacht!"],
+    "en": ["Mr. Smith lives in the U.S., near St. Paul's.", "They don't\u200b wait  at the café."],
+    "fr": ["Ils crient tous\u202f!", "«\u00a0Oui\u00a0», dit l’homme\u00a0: qu’est-ce\u00a0?"],
+    "ko": ["개가 집 앞에서 자고 있습니다."],
+    "hi": ["लड़का ज़मीन पर खड़ा है।", "वह पढ़ रही है।"],
+}
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("language", TEXTS)
+def test_a_perfect_translator_scores_100_by_all_measures(language, lower):
+    """Its translations are the references, sent through the tokeniser and back."""
+    references = [unicodedata.normalize("NFD", text) for text in TEXTS[language]]
+    pieces = train_subwords([(text, text) for text in references], lower=lower)
+    tokenizers = [SubwordTokenizer(language, pieces, lower)]
+    if language != "ko":  # for which spaCy needs a package
+        tokenizers.append(WordTokenizer(language, lower))
+        tokenizers[1].build_vocab(map(tokenizers[1].preprocess, references))
+    for tokenizer in tokenizers:
+        tokens = [tokenizer.decode(tokenizer.encode(text)) for text in references]
+        translations = [Translation(tokenizer.join(one), [], [*one, "<eos>"], 0.0, 0.0) for one in tokens]
+        texts = [translation.text for translation in translations]
+        values = [found.value for found in bleu.score(translations, references, tokenizer)]
+        values += [bleu.by_definition(*bleu.words_of(translations, references, tokenizer))]
+        values += [bleu.chrf(texts, references, lower).value]
+        assert values == pytest.approx([100] * 4)
+
+
+def test_a_word_of_the_translation_is_cut_as_in_the_reference(pairs):
+    """spaCy takes "U.S." for one word and "u.s." for two."""
+    tokenizer = SubwordTokenizer("en", train_subwords(pairs, 80))
+    translations = [Translation("in the u.s. they wait.", [], ["▁x"], 0.0, 0.0)]
+    words = [["in", "the", "u.s.", "they", "wait", "."]]
+    assert bleu.words_of(translations, ["In the U.S. they wait."], tokenizer) == (words, words)
+    assert len(bleu.words_of(translations, ["They wait."], tokenizer)[0][0]) == 7
+
+
+def test_sacrebleu_itself_sees_normalised_text_and_says_so_where_that_changed_something():
+    composed, decomposed = ["Das Mädchen hört zu."], ["Das Ma\u0308dchen ho\u0308rt\u00a0zu."]
+    assert bleu.sacre_bleu(composed, decomposed).value == pytest.approx(100)
+    assert bleu.sacre_bleu(composed, decomposed).signature.endswith("of normalised text")
+    theirs = sacrebleu.BLEU()
+    assert (
+        bleu.sacre_bleu(composed, ["Ein Mädchen hört zu."]).value
+        == theirs.corpus_score(composed, [["Ein Mädchen hört zu."]]).score
+    )
+    assert bleu.sacre_bleu(composed, composed).signature == f"sacreBLEU {theirs.get_signature()}"
+
+
+@pytest.mark.parametrize(
+    ("language", "counted", "words"),
+    [
+        ("en", "spaCy's en words", ["they", "do", "n't", "wait"]),
+        ("en_US", "spaCy's en words", ["they", "do", "n't", "wait"]),
+        ("EN", "spaCy's en words", ["they", "do", "n't", "wait"]),
+        ("cy", "words of any language, as it has no rules for 'cy'", None),
+        ("pt-br", "spaCy's pt words", None),
+        ("fra", "spaCy's fr words", None),
+        ("ko", "characters", list("theydon'twait")),
+        ("km", "characters", list("theydon'twait")),
+    ],
+)
+def test_the_signature_says_what_was_counted(pairs, language, counted, words):
+    tokenizer = SubwordTokenizer(language, train_subwords(pairs, 80))
+    translations = [Translation("they don't wait", [], ["▁x"], 0.0, 0.0)]
+    assert counted in bleu.score(translations, ["They wait"], tokenizer)[0].signature
+    if words is not None:
+        assert bleu.words_of(translations, ["They wait"], tokenizer)[0] == [words]
+
+
+def test_words_are_what_a_tokeniser_of_your_own_cuts(pairs):
+    tokenizer = WordTokenizer("en", tokenize=str.split)
+    tokenizer.build_vocab([["they", "wait."]])
+    translations = [Translation("they wait.", [], ["they", "wait.", "<eos>"], 0.0, 0.0)]
+    assert "lower-cased words by split" in bleu.score(translations, ["They wait."], tokenizer)[0].signature
+    assert "words between spaces" in WordTokenizer(None).counted
+
+
+def test_sacrebleu_cuts_as_suits_the_language(pairs):
+    codes = {"ko": "char", "kor": "char", "ja": "char", "jpn": "char", "zh": "zh", "zh_CN": "zh", "cmn": "zh"}
+    for language, cut in {**codes, "en": "13a", "xx9": "13a"}.items():
+        tokenizer = SubwordTokenizer(language, train_subwords(pairs, 80))
+        translations = [Translation("개가 자고 있다", [], ["▁개가", "<eos>"], 0.0, 0.0)]
         assert f"tok:{cut}" in bleu.score(translations, ["개"], tokenizer)[1].signature
 
 
@@ -182,3 +250,12 @@ def test_what_is_not_a_list_of_tokens_is_refused(measure):
 def test_sacrebleu_wants_whole_sentences():
     with pytest.raises(TypeError, match=r"references\[1\] is \['a'\], expected a string"):
         bleu.sacre_bleu(["a", "a"], ["a", ["a"]])
+
+
+@pytest.mark.parametrize("measure", [bleu.by_definition, bleu.torchtext_bleu, bleu.sacre_bleu, bleu.chrf])
+def test_one_sentence_in_place_of_a_list_is_refused(measure):
+    """A string has letters, each of which would count as a sentence."""
+    with pytest.raises(TypeError, match="hypotheses is the string 'a dog'"):
+        measure("a dog", "a cat")
+    with pytest.raises(TypeError, match="references is the string 'a'"):
+        measure([["a"]], "a")

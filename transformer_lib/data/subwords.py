@@ -6,14 +6,13 @@ import itertools
 import math
 import random
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sentencepiece
 
 from transformer_lib.data.corpora import Pair
-from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, Vocabulary, WordTokenizer
+from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, Vocabulary, WordTokenizer, normalize
 
 
 class SubwordTokenizer(WordTokenizer):
@@ -51,7 +50,7 @@ class SubwordTokenizer(WordTokenizer):
 
     def _pieces(self, sentence: str) -> list[str]:
         try:
-            return self.processor.encode(_spelled(sentence.lower() if self.lower else sentence), out_type=str)
+            return self.processor.encode(normalize(sentence.lower() if self.lower else sentence), out_type=str)
         except UnicodeDecodeError as error:  # its rules for replacing letters make something that is not text
             raise ValueError(f"model is a damaged sentencepiece model ({error})") from None
 
@@ -115,7 +114,7 @@ def train_subwords(pairs: Iterable[Pair], size: int | None = None, lower: bool =
     Raises:
         ValueError: there are too few or too many letters or words for so many pieces.
     """
-    sentences = [_spelled(sentence.lower() if lower else sentence) for pair in pairs for sentence in pair]
+    sentences = [normalize(sentence.lower() if lower else sentence) for pair in pairs for sentence in pair]
     letters = len(set().union(*sentences)) + 2 * math.isqrt(sum(map(len, sentences)))
     model = io.BytesIO()
     try:
@@ -134,9 +133,3 @@ def train_subwords(pairs: Iterable[Pair], size: int | None = None, lower: bool =
     except RuntimeError as error:
         raise ValueError(f"subwords is {size}, which does not suit the training split ({error})") from None
     return model.getvalue()
-
-
-def _spelled(sentence: str) -> str:
-    """Return a sentence as sentencepiece gets it: a letter and its accent are one character, white space is a space."""
-    sentence = sentence.translate({0x200B: " ", 0xFEFF: None})  # a zero-width space, a byte-order mark
-    return " ".join(unicodedata.normalize("NFC", sentence).split())

@@ -2,7 +2,8 @@
 
 BLEU depends on who cut the tokens. The first two take them as they come, lower-cased spaCy tokens in the tutorials'
 measure; sacreBLEU, which papers quote, cuts whole sentences itself. References are the raw text, never words looked up
-in a vocabulary: an ``<unk>`` in a reference would be easy to hit.
+in a vocabulary: an ``<unk>`` in a reference would be easy to hit. Both sides are normalised alike: a letter with its
+accent counts the same however it is encoded, and so does white space. A score's signature says what was counted.
 """
 
 from collections import Counter
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import sacrebleu
 
-from transformer_lib.data.tokenizers import WITHOUT_SPACES, WordTokenizer, two_letters
+from transformer_lib.data.tokenizers import WITHOUT_SPACES, WordTokenizer, normalize, two_letters
 from transformer_lib.inference.translator import Translation
 
 MAX_ORDER = 4
@@ -87,8 +88,14 @@ def bootstrap(
     return np.array([bleu_from_ngram_counts(counts[pick].sum(axis=0)) for pick in picks])
 
 
-def torchtext_bleu(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> Score:
-    """Compute the tutorials' measure with ``torchtext.data.metrics.bleu_score``; see ``by_definition``."""
+def torchtext_bleu(
+    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]], counted: str = "tokens as given"
+) -> Score:
+    """Compute the tutorials' measure with ``torchtext.data.metrics.bleu_score``; see ``by_definition``.
+
+    Args:
+        counted: what the tokens are, for the signature.
+    """
     from torchtext.data.metrics import bleu_score
 
     _check(hypotheses, references)
@@ -96,7 +103,7 @@ def torchtext_bleu(hypotheses: Sequence[Sequence[str]], references: Sequence[Seq
         [[token.replace(" ", "␣") for token in sentence] for sentence in side] for side in (hypotheses, references)
     )
     value = 100 * bleu_score(ours, [[reference] for reference in theirs])
-    return Score(value, "torchtext bleu_score, tokens as given, no smoothing")
+    return Score(value, f"torchtext bleu_score, {counted}, no smoothing")
 
 
 def sacre_bleu(
@@ -104,10 +111,12 @@ def sacre_bleu(
 ) -> Score:
     """Compute sacreBLEU's measure on detokenised sentences and raw references, with its signature.
 
+    Both are normalised first (see ``normalize``), which the signature says where it changed something.
+
     Args:
         lowercase: ignore case, as a model that writes lower case needs; papers seldom do, and the signature tells.
         tokenize: how sacreBLEU cuts sentences, one of ``SACRE_TOKENIZERS``: its ``"13a"`` is for words with spaces
-            between them, ``"zh"`` for Chinese; ``"char"`` counts letters.
+            between them, ``"zh"`` for Chinese; ``"char"`` counts characters.
 
     Errors as ``by_definition``; also a ValueError if there is no such ``tokenize``.
     """
@@ -124,6 +133,28 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool =
     return _sacre(sacrebleu.CHRF(lowercase=lowercase), hypotheses, references)
 
 
+def words_of(
+    translations: Sequence[Translation], references: Sequence[str], tgt_tokenizer: WordTokenizer
+) -> tuple[list[list[str]], list[list[str]]]:
+    """Cut translations and raw references into the words that ``score`` counts, for ``by_definition`` or ``bootstrap``.
+
+    A translation's words are its tokens, if those are words, otherwise ``WordTokenizer.words`` of its text.
+
+    Errors as ``score``.
+    """
+    if wrong := [one for one in translations if not isinstance(one, Translation)]:
+        raise TypeError(
+            f"translations holds {wrong[0]!r}, expected what Translator.translate returned, not only its text"
+        )
+    texts = [translation.text for translation in translations]
+    _check(texts, references, tokenised=False)
+    if tgt_tokenizer.whole_words:
+        hypotheses = [[t for t in translation.tokens if not t.isspace()] for translation in translations]
+    else:
+        hypotheses = [_cut_like(*pair, tgt_tokenizer) for pair in zip(texts, references, strict=True)]
+    return hypotheses, [tgt_tokenizer.words(reference) for reference in references]
+
+
 def score(
     translations: Sequence[Translation],
     references: Sequence[str],
@@ -132,25 +163,39 @@ def score(
 ) -> tuple[Score, Score]:
     """Score translations by the tutorials' measure (BLEU-4 of spaCy tokens), and by sacreBLEU's.
 
-    The tokeniser cuts the raw references into words, and the translations, too, if they were written in subwords. Case
-    counts if the tokeniser keeps it. sacreBLEU cuts as ``tokenize`` says, or as suits the target language.
+    The first counts words as ``words_of`` cuts them, the second as ``tokenize`` says, or as suits the target language.
+    Case counts if the tokeniser keeps it. Each signature says what was counted.
+
+    Raises:
+        ValueError: the two differ in number, or there are none.
+        TypeError: ``translations`` holds anything but what ``Translator.translate`` returned, or ``references``
+            anything but strings.
     """
-    if wrong := [one for one in translations if not isinstance(one, Translation)]:
-        raise TypeError(
-            f"translations holds {wrong[0]!r}, expected what Translator.translate returned, not only its text"
-        )
-    words = [t.tokens if tgt_tokenizer.whole_words else tgt_tokenizer.words(t.text) for t in translations]
+    words = words_of(translations, references, tgt_tokenizer)
+    texts = [translation.text for translation in translations]
     tokenize = tokenize or _SACRE_TOKENIZER_OF.get(two_letters(tgt_tokenizer.language), "13a")
     return (
-        torchtext_bleu(words, [tgt_tokenizer.words(reference) for reference in references]),
-        sacre_bleu([t.text for t in translations], references, tgt_tokenizer.lower, tokenize),
+        torchtext_bleu(*words, tgt_tokenizer.counted),
+        sacre_bleu(texts, references, tgt_tokenizer.lower, tokenize),
     )
+
+
+def _cut_like(text: str, reference: str, tokenizer: WordTokenizer) -> list[str]:
+    """Cut a text into words; what stands between spaces in the reference, too, is cut as it is there.
+
+    spaCy's rules look at case: "U.S." is one word, but "u.s.", as a lower-cased model writes it, would be two.
+    """
+    spelled = str.lower if tokenizer.lower else str
+    known = {spelled(part): tokenizer.words(part) for part in normalize(reference).split()}
+    return [word for part in normalize(text).split() for word in known.get(part) or tokenizer.words(part)]
 
 
 def _sacre(metric: sacrebleu.BLEU | sacrebleu.CHRF, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     _check(hypotheses, references, tokenised=False)
-    value = metric.corpus_score(hypotheses, [references]).score
-    return Score(value, f"sacreBLEU {metric.get_signature()}")
+    texts = [[normalize(sentence) for sentence in side] for side in (hypotheses, references)]
+    value = metric.corpus_score(texts[0], [texts[1]]).score
+    note = "" if texts == [[*hypotheses], [*references]] else " of normalised text"
+    return Score(value, f"sacreBLEU {metric.get_signature()}{note}")
 
 
 def _ngrams(tokens: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
@@ -158,6 +203,9 @@ def _ngrams(tokens: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
 
 
 def _check(hypotheses: Sequence, references: Sequence, tokenised: bool = True) -> None:
+    for name, side in (("hypotheses", hypotheses), ("references", references)):
+        if isinstance(side, str):
+            raise TypeError(f"{name} is the string {side!r}, expected a list with an entry for each sentence")
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} references, expected one each")
     if not hypotheses:
