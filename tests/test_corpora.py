@@ -9,6 +9,7 @@ import re
 import sys
 import threading
 import time
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -429,6 +430,15 @@ def test_held_out_pairs_stay_the_same_and_are_never_trained_on(tmp_path):
     assert [len(part) for part in parts_of(load_corpus(numbered(30_000))).values()] == [28_000, 1_000, 1_000]
     with pytest.raises(CorpusError, match="'pairs': it has 3 different source sentences, expected at least 4"):
         load_corpus(numbered(3))["train"]
+
+
+def test_a_held_out_sentence_is_not_in_train_in_another_spelling():
+    """Here, each sentence comes in four that a lower-casing model reads alike."""
+    pairs = [(f"Mädchen Nummer {i}", f"girl number {i}") for i in range(100)]
+    spelled = [str.upper, lambda src: unicodedata.normalize("NFD", src), lambda src: src.replace(" ", "\xa0 ")]
+    parts = parts_of(load_corpus([*pairs, *((spell(src), tgt) for spell in spelled for src, tgt in pairs)]))
+    targets = [{tgt for _, tgt in part} for part in parts.values()]
+    assert [len(part) for part in targets] == [90, 5, 5] and len(set().union(*targets)) == 100
 
 
 def test_only_what_is_missing_is_held_out(tmp_path):

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
-from transformer_lib.data.tokenizers import frequent_words
+from transformer_lib.data.tokenizers import frequent_words, normalize
 
 _SEED = 1234  # of the splits
 _MOST_HELD_OUT = 1000
@@ -82,12 +82,14 @@ def split_off(pairs: Sequence[tuple[str, str]], names: Sequence[str]) -> dict[st
     """Take held-out splits off the training pairs: a twentieth of the source sentences each, at most 1,000.
 
     A sentence's hash decides where it goes, not its place: the splits hardly change if lines are added or moved. All
-    translations of a source sentence go together, so that nothing in ``train`` is held out as well.
+    translations of a source sentence go together, and so do spellings that a lower-casing model cannot tell apart
+    (case, white space, how an accent is encoded), so that nothing in ``train`` is held out as well.
 
     Raises:
         ValueError: there are too few different source sentences.
     """
-    sources = {src: hashlib.sha256(f"{_SEED} {src}".encode("utf-8", "surrogatepass")).digest() for src, _ in pairs}
+    seen = [normalize(src.lower()) for src, _ in pairs]
+    sources = {src: hashlib.sha256(f"{_SEED} {src}".encode("utf-8", "surrogatepass")).digest() for src in seen}
     size = max(1, min(_MOST_HELD_OUT, len(sources) // 20))
     if len(sources) < 2 * size * len(names):
         raise ValueError(
@@ -97,8 +99,8 @@ def split_off(pairs: Sequence[tuple[str, str]], names: Sequence[str]) -> dict[st
     order = sorted(sources, key=sources.__getitem__)
     split_of = {src: name for i, name in enumerate(names) for src in order[i * size : (i + 1) * size]}
     parts: dict[str, list[tuple[str, str]]] = {"train": [], **{name: [] for name in names}}
-    for pair in pairs:
-        parts[split_of.get(pair[0], "train")].append(pair)
+    for src, pair in zip(seen, pairs, strict=True):
+        parts[split_of.get(src, "train")].append(pair)
     return {name: part if name == "train" else list(dict.fromkeys(part)) for name, part in parts.items()}
 
 
