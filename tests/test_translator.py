@@ -8,6 +8,7 @@ import torch
 
 from transformer_lib import Transformer
 from transformer_lib.checkpoint import SavedModel, load_model, save_model
+from transformer_lib.data.corpora import load_corpus
 from transformer_lib.data.tokenizers import UNK
 from transformer_lib.fast.precision import in_precision
 from transformer_lib.fast.threads import balanced_batches
@@ -161,6 +162,13 @@ def test_attention_covers_every_token(trained):
     assert [m.shape for m in translation.attention.encoder] == [(1, heads, src, src)] * layers
     assert [m.shape for m in translation.attention.decoder] == [(1, heads, tgt, tgt)] * layers
     assert [m.shape for m in translation.attention.cross] == [(1, heads, tgt, src)] * layers
+
+
+def test_what_a_notebook_shows_of_a_translation_and_a_corpus_is_short(trained, pairs):
+    plain, looked_into = (trained.translate([pairs[0].src], attention=attention)[0] for attention in (False, True))
+    assert repr(looked_into) == repr(plain) and len(repr(plain)) < 400
+    assert looked_into == plain
+    assert len(repr(load_corpus(pairs * 1000))) < 200
 
 
 def test_a_sentence_that_cannot_be_translated_is_named(trained):

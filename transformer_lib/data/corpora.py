@@ -51,7 +51,7 @@ class Corpus:
     src: str
     tgt: str
     splits: tuple[str, ...]
-    source: Path | tuple[Path, Path] | list[Any] | None
+    source: Path | tuple[Path, Path] | list[Any] | None = field(repr=False)
     held_out: tuple[str, ...] = ()
     _pairs: dict[str, list[Pair]] = field(default_factory=dict, init=False, repr=False, compare=False)
 

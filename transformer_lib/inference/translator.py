@@ -1,7 +1,7 @@
 """Text in, text out: tokenise, search, detokenise, with scores and attention."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import overload
 
@@ -36,7 +36,7 @@ class Translation:
     tgt_tokens: list[str]
     log_prob: float
     score: float
-    attention: AttentionMaps | None = None
+    attention: AttentionMaps | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.text
