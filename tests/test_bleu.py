@@ -79,7 +79,7 @@ TEXTS = {  # as people type them: abbreviations, typographic spaces, letters and
     "en": ["Mr. Smith lives in the U.S., near St. Paul's.", "They don't\u200b wait  at the café."],
     "fr": ["Ils crient tous\u202f!", "«\u00a0Oui\u00a0», dit l’homme\u00a0: qu’est-ce\u00a0?"],
     "ko": ["개가 집 앞에서 자고 있습니다."],
-    "hi": ["लड़का ज़मीन पर खड़ा है।", "वह पढ़ रही है।"],
+    "hi": ["ल\u095cका \u095bमीन पर ख\u095cा है।", "वह प\u095d रही है।"],  # in NFC, these are two characters each
 }
 
 
@@ -87,7 +87,7 @@ TEXTS = {  # as people type them: abbreviations, typographic spaces, letters and
 @pytest.mark.parametrize("language", TEXTS)
 def test_a_perfect_translator_scores_100_by_all_measures(language, lower):
     """Its translations are the references, sent through the tokeniser and back."""
-    references = [unicodedata.normalize("NFD", text) for text in TEXTS[language]]
+    references = [*TEXTS[language], *(unicodedata.normalize("NFD", text) for text in TEXTS[language])]
     pieces = train_subwords([(text, text) for text in references], lower=lower)
     tokenizers = [SubwordTokenizer(language, pieces, lower)]
     if language != "ko":  # for which spaCy needs a package
