@@ -10,6 +10,7 @@ class SubwordTokenizer {
    */
   constructor({ pieces, charsmap }) {
     this.pieces = pieces;
+    this.longest = Math.max(...pieces.map((piece) => piece.length));
     this.ids = new Map(pieces.map((piece, id) => [piece, id]).slice(EOS_ID + 1)); // nobody can type a special
     const size = new Uint32Array(charsmap, 0, 1)[0];
     this.trie = new Uint32Array(charsmap, 4, size / 4);
@@ -74,11 +75,33 @@ class SubwordTokenizer {
 
   /** Join the two neighbours that were learned first, the left-most of equals, until no two make a piece. */
   merge(symbols) {
-    for (;;) {
-      const learned = symbols.slice(1).map((symbol, i) => this.ids.get(symbols[i] + symbol) ?? Infinity);
-      const first = learned.reduce((best, id, i) => (id < learned[best] ? i : best), 0);
-      if (!(learned[first] < Infinity)) return symbols;
-      symbols.splice(first, 2, symbols[first] + symbols[first + 1]);
+    // Which pair comes first is a tournament: a leaf for each symbol and the one after it, and each node above holds the
+    // better of its two. So joining two of n symbols replays log n matches, and a long word takes no longer a letter.
+    const count = symbols.length, size = 2 ** Math.ceil(Math.log2(count));
+    const next = symbols.map((_, i) => i + 1), previous = symbols.map((_, i) => i - 1);
+    const learned = new Float64Array(size).fill(Infinity); // the id that a pair would have
+    const winner = new Int32Array(2 * size).map((_, node) => node - size); // leaves stand at the end
+    const play = (node) => {
+      const left = winner[2 * node], right = winner[2 * node + 1];
+      winner[node] = learned[right] < learned[left] ? right : left;
+    };
+    const look = (i) => {
+      const isPair = symbols[i] && next[i] < count; // a symbol that was joined to another is ""
+      learned[i] = (isPair ? this.ids.get(symbols[i] + symbols[next[i]]) : undefined) ?? Infinity;
+    };
+    symbols.forEach((_, i) => look(i));
+    for (let node = size - 1; node > 0; node--) play(node);
+    for (let i = winner[1]; learned[i] < Infinity; i = winner[1]) {
+      const joined = next[i];
+      symbols[i] += symbols[joined];
+      symbols[joined] = "";
+      next[i] = next[joined];
+      previous[next[i]] = i;
+      for (const changed of [previous[i], i, joined].filter((place) => place >= 0)) {
+        look(changed);
+        for (let node = (size + changed) >> 1; node > 0; node >>= 1) play(node);
+      }
     }
+    return symbols.filter((symbol) => symbol);
   }
 }
