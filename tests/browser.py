@@ -9,6 +9,22 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 LOCAL = ("file:", "data:", "blob:", "http://127.0.0.1:")  # where a page may get things from
 
 
+KEYS = {"ä": "Quote", "ö": "Semicolon", "ü": "BracketLeft", "ß": "Minus"}  # where a German keyboard has them
+
+
+def press_keys(page, text):
+    """Press a key for each letter, whoever has the focus. Playwright has no keys for umlauts: it only inserts them."""
+    session = page.context.new_cdp_session(page)
+    for letter in text:
+        if letter not in KEYS:
+            page.keyboard.type(letter)
+            continue
+        for kind in ("keyDown", "keyUp"):
+            key = {"type": kind, "key": letter, "text": letter, "code": KEYS[letter]}
+            session.send("Input.dispatchKeyEvent", key if kind == "keyDown" else key | {"text": ""})
+    session.detach()
+
+
 class Browser:
     """Opens pages, and notes what went wrong in each."""
 

@@ -12,6 +12,7 @@
   ];
   const [BLUE, ORANGE] = [[47, 126, 216], [230, 120, 0]];
   let worker, newest = 0; // the number of the newest request
+  let loaded = 0, loading, begun; // parts of the weights, a promise while they come, when the translation began
   let shown, words, chosen, viewer; // a result of the worker, its tokens, a place in its translation, its maps on show
 
   function element(tag, properties = {}, ...children) {
@@ -31,47 +32,101 @@
     return (!token.startsWith("▁") && /^[\p{L}\p{N}]/u.test(text) ? "·" : "") + text || "␣";
   }
 
-  /** Start the worker and load the weights, one script after another. */
-  async function load() {
+  const isWorking = () => find("form").matches(".working");
+
+  function begin(status) {
+    find("form").classList.add("working");
+    fill(".status", status);
+    progress(0, "");
+  }
+
+  function end(status = "") {
+    if (document.activeElement === find(".stop")) find(".go").focus(); // Stop hides
+    find("form").classList.remove("working");
+    find(".translation").setAttribute("aria-busy", false);
+    fill(".status", status);
+  }
+
+  /** Move the bar, and say how much is left. */
+  function progress(share, left) {
+    find("progress").value = share;
+    fill(".left", left);
+  }
+
+  function start() {
     worker = new Worker(URL.createObjectURL(new Blob([WORKER_SOURCE, "\nserve();"], { type: "text/javascript" })));
     worker.onmessage = ({ data }) => data.number === newest && receive(data); // else nobody waits for it any more
-    worker.onerror = ({ message }) => fill(".status", `The model stopped: ${message}`);
-    for (let part = 0; part < WEIGHTS.parts; part++) {
-      window.receiveWeights = (weights) => worker.postMessage({ weights, isLast: part === WEIGHTS.parts - 1 });
+    worker.onerror = ({ message }) => end(`The model stopped: ${message}`);
+  }
+
+  /** Load the weights, one script after another, from where it was stopped. */
+  async function load() {
+    const { parts, megabytes } = WEIGHTS;
+    for (; loaded < parts && isWorking(); loaded++) {
+      progress(loaded / parts, `${((megabytes * loaded) / parts).toFixed(1)} of ${megabytes} MB`);
+      window.receiveWeights = (weights) => worker.postMessage({ weights, isLast: loaded === parts - 1 });
       await new Promise((onload, onerror) => {
-        const src = `translator/weights_${`${part}`.padStart(2, "0")}.js`;
+        const src = `translator/weights_${`${loaded}`.padStart(2, "0")}.js`;
         document.head.append(element("script", { src, onload, onerror }));
       });
-      find("progress").value = (part + 1) / WEIGHTS.parts;
     }
+    if (loaded < parts) return;
     fill(".go", "Translate");
+    find(".size").hidden = true;
+    if (isWorking()) begin("Translating …");
   }
 
   /** Ask for a translation that begins with `prefix`, a list of ids. */
   function send(prefix = []) {
-    fill(".status", worker ? "Translating …" : `Loading ${WEIGHTS.megabytes} MB …`);
-    if (!worker) load().catch(() => fill(".status", "The model could not be loaded. Please load the page again."));
+    if (!worker) start();
+    const isLoaded = loaded === WEIGHTS.parts;
+    begin(isLoaded ? "Translating …" : "Loading …");
+    fill(".remark");
+    if (!isLoaded) {
+      loading ??= load()
+        .catch(() => end("The model could not be loaded. Translate tries again."))
+        .finally(() => (loading = undefined));
+    }
     const beamSize = Number(find("[name=search]:checked").value);
-    worker?.postMessage({ number: ++newest, text: find("textarea").value, beamSize, prefix });
+    worker.postMessage({ number: ++newest, text: find("textarea").value, beamSize, prefix });
+  }
+
+  /** End the work. What has been written so far stays. */
+  function stop() {
+    if (!isWorking()) return;
+    worker.postMessage({ number: ++newest });
+    end("Stopped.");
   }
 
   function receive(message) {
-    const isStep = message.kind === "step";
-    find(".results").classList.toggle("busy", isStep);
-    find(".translation").setAttribute("aria-busy", isStep); // a screen reader waits for the whole
-    if (message.kind === "error") return fill(".status", message.text);
-    find(".results").hidden = false;
-    if (isStep) fill(".translation", `${message.text} …`);
-    else show(message);
+    const { kind, text, share } = message, isDone = kind === "done";
+    find(".results").hidden = kind === "error"; // what stands there may be half of an older translation
+    if (kind === "error") return end(text);
+    find(".results").classList.toggle("busy", !isDone);
+    find(".translation").setAttribute("aria-busy", !isDone); // a screen reader waits for the whole
+    if (isDone) return show(message);
+    if (kind === "read") {
+      begun = performance.now();
+      showSource(message.tokens);
+      fill(".remark", message.remark);
+      return fill(".translation", "…");
+    }
+    fill(".translation", `${text} …`);
+    const seconds = ((performance.now() - begun) / 1000) * (1 / share - 1); // as if all steps took the same time
+    progress(share, `at most ${Math.ceil(seconds)} s more`);
+  }
+
+  function showSource(tokens) {
+    fill(".source", ...tokens.map((token) => element("li", {}, readable(token))));
   }
 
   function show(result) {
     const { tokens, hypotheses, steps, prefix } = (shown = result);
     const name = (what) => steps.map((step) => readable(step[what].token));
     words = { source: tokens.map(readable), target: name("chosen"), inputs: name("input") };
-    fill(".status");
+    end();
     fill(".translation", hypotheses[0].text);
-    fill(".source", ...words.source.map((word) => element("li", {}, word)));
+    showSource(tokens);
     fill(".target", ...words.target.map((word, place) => {
       const [onclick, onfocus, onpointerleave] = [() => choose(place), () => look(place), () => look(chosen)];
       return element("button", { type: "button", onclick, onfocus, onpointerenter: onfocus, onpointerleave },
@@ -219,12 +274,16 @@
     send();
   };
   find("form").onsubmit = submit;
-  find("textarea").onkeydown = (event) =>
-    event.key === "Enter" && !event.shiftKey && !event.isComposing && submit(event);
+  find("textarea").onkeydown = (event) => { // whose return value must not be false: that would take the key away
+    const isComposing = event.isComposing || event.keyCode === 229; // Safari says it with the number only
+    if (event.key === "Enter" && !event.shiftKey && !isComposing) submit(event);
+  };
+  document.addEventListener("keydown", ({ key, isComposing }) => { if (key === "Escape" && !isComposing) stop(); });
+  find(".stop").onclick = stop;
   find(".searches").onchange = () => shown && send();
   find(".views").onchange = open;
   find(".previous").onclick = () => choose(chosen - 1);
   find(".next").onclick = () => choose(chosen + 1);
-  fill(".go", `Load the model (${WEIGHTS.megabytes} MB) and translate`);
+  fill(".megabytes", WEIGHTS.megabytes);
   find("form").hidden = !(find(".needs").hidden = "Worker" in window && "at" in Array.prototype);
 })();

@@ -1,7 +1,33 @@
 // Runs beside the page, so that the page goes on while the model computes. The page starts it from the text of these
 // functions: a page that was opened from a disk may start no worker from a file.
 
-/** Answer the page's messages: parts of the weights, then sentences. A newer sentence ends the work on an older one. */
+const LONGEST_CAPTION = 60; // subwords, of those that the model learned from: Multi30k's training split
+const WORDS = { // frequent in one language, and hardly to be met in the other
+  english: "a the is are of with on to at and his two people while by",
+  german: "ein eine einem einen einer eines der die das den dem und mit auf im ist sind zu von vor sich zwei",
+};
+
+/** What is unusual about a text for this model, in words, or "": not German, or longer than what it learned from. */
+function remark(text, { tokens, ids }) {
+  const words = text.toLowerCase().match(/\p{L}+/gu) ?? [];
+  const [english, german] = [WORDS.english, WORDS.german].map((list) => {
+    const known = new Set(list.split(" "));
+    return words.filter((word) => known.has(word)).length;
+  });
+  const lost = tokens.filter((_, i) => ids[i] === UNK_ID).join("").length / tokens.slice(1, -1).join("").length;
+  const isLong = ids.length > LONGEST_CAPTION;
+  return [
+    english > german && "This looks like English. The translator reads German.",
+    lost > 0.3 && `${Math.round(100 * lost)} % of these characters are unknown to the model. It learned from German captions.`,
+    isLong && `The model learned from captions of one sentence, the longest of ${LONGEST_CAPTION} subwords. `
+      + `These are ${ids.length}: it may repeat itself. One sentence at a time goes better.`,
+  ].filter(Boolean).join(" ");
+}
+
+/**
+ * Answer the page's messages: parts of the weights, then sentences. A newer message ends the work on an older sentence,
+ * and one without a text does no more than that.
+ */
 function serve() {
   const parts = [];
   let newest, start;
@@ -21,16 +47,23 @@ function serve() {
 
   async function translate({ number, text, beamSize, prefix }) {
     newest = number;
-    const [model, tokenizer, tuned] = await started, penalty = beamSize > 1 ? tuned : 0;
-    const { tokens, ids } = tokenizer.encode(text), { max_len } = model.config;
+    const [model, tokenizer, tuned] = await started, penalty = beamSize > 1 ? tuned : 0, { max_len } = model.config;
+    if (newest !== number || text === undefined) return;
+    const letters = [...text.replace(/\s+/g, " ")].length, most = max_len * tokenizer.longest;
+    if (letters > most) { // before normalising, whose time grows with the square of what some texts hold
+      const [many, few] = [letters, most].map((number) => number.toLocaleString("en"));
+      throw new Error(`These are ${many} characters; the model can read ${max_len} subwords, at most ${few} characters.`);
+    }
+    const { tokens, ids } = tokenizer.encode(text);
     if (ids.length > max_len) throw new Error(`These are ${ids.length} subwords; the model can read ${max_len}.`);
+    postMessage({ kind: "read", number, tokens, remark: remark(text, { tokens, ids }) });
     const encoded = model.encode(ids), beams = [];
     const about = ({ ids, logProb, score }) =>
       ({ ids, logProb, score, text: tokenizer.decode(ids), token: tokenizer.pieces[ids.at(-1)] });
     let found, breath = performance.now();
     for (found of beamSearch(model, encoded.memory, beamSize, penalty, prefix)) {
       beams.push([...found.open, ...found.ended].map(about).sort((a, b) => b.logProb - a.logProb));
-      postMessage({ kind: "step", number, text: beams.at(-1)[0].text });
+      postMessage({ kind: "step", number, text: beams.at(-1)[0].text, share: found.share });
       if (performance.now() - breath < 50) continue;
       await new Promise((resume) => setTimeout(resume)); // look for newer messages
       if (newest !== number) return;

@@ -91,14 +91,15 @@ def write(folder: Path) -> None:
     parts = [base64.b64encode(content[i : i + PART]).decode() for i in range(0, len(content), PART)]
     for old in folder.glob("weights_*.js"):
         old.unlink()
-    for number, part in enumerate(parts):
-        (folder / f"weights_{number:02}.js").write_text(f'receiveWeights("{part}");\n', encoding="ascii")
+    scripts = [f'receiveWeights("{part}");\n' for part in parts]
+    for number, script in enumerate(scripts):
+        (folder / f"weights_{number:02}.js").write_text(script, encoding="ascii")
     notebook = ROOT / "transformer_lib" / "notebook"
     viewer, style = ((notebook / f"viewer.{kind}").read_text(encoding="utf-8") for kind in ("js", "css"))
     source = "\n".join((HERE / f"{name}.js").read_text(encoding="utf-8") for name in WORKER)
     (folder / "generated.js").write_text(
         "// Written by write_weights.py: how large the weights are, what the worker runs, and the notebooks' viewer.\n"
-        f"const WEIGHTS = {json.dumps({'parts': len(parts), 'megabytes': round(sum(map(len, parts)) / 1e6, 1)})};\n"
+        f"const WEIGHTS = {json.dumps({'parts': len(parts), 'megabytes': round(sum(map(len, scripts)) / 1e6, 1)})};\n"
         f"const WORKER_SOURCE = {json.dumps(source)};\n"
         f"function startViewers() {{\nconst STYLE = {json.dumps(style)};\n{viewer}}}\n",
         encoding="utf-8",

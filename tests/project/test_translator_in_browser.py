@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from browser import press_keys
 from test_nasty_text import NASTY
 
 from transformer_lib.data.corpora import CorpusError, load_corpus
@@ -36,6 +37,7 @@ NASTIER = {  # what sentencepiece's table of letters changes, and what it leaves
     "numbers and signs": "3,50 € für 2½ kg @home #1 50% a_b a/b",
     "a long word": "Donaudampfschifffahrtsgesellschaftskapitänsmütze",
     "one letter, often": "a" * 500,
+    "words without a space": "".join(f"{article}haus{number}" for number in range(99) for article in ("das", "ein")),
 }
 # defined where the scripts of the page are: takes JSON, gives JSON
 ANSWER = """
@@ -58,9 +60,19 @@ function answer([what, ...rest]) {
     for ({ finished } of beamSearch(model, memory, beamSize, penalty, prefix));
     return finished.map(({ ids, logProb, score }) => ({ ids, logProb, score, text: tokenizer.decode(ids) }));
   };
-  return { encode, logits, translate }[what](...rest);
+  const hint = (sentence) => remark(sentence, tokenizer.encode(sentence));
+  const lookups = (word) => { // how often joining the pieces of a word asks whether two make one
+    const { ids } = tokenizer;
+    let count = 0;
+    tokenizer.ids = { get: (piece) => (count++, ids.get(piece)) };
+    tokenizer.merge([...word]);
+    tokenizer.ids = ids;
+    return count;
+  };
+  return { encode, logits, translate, hint, lookups }[what](...rest);
 }
 """
+WORKER = ("tokenizer", "model", "search", "worker")
 PARTS = "const PARTS = []; var receiveWeights = (part) => PARTS.push(part);"
 BYTES = "const bytes = () => Uint8Array.from(atob(PARTS.join('')), (letter) => letter.charCodeAt(0)).buffer;"
 
@@ -87,7 +99,7 @@ def site(tmp_path_factory):
 @pytest.fixture(scope="module", params=["chromium", "node"])
 def ask(request, site):
     """Call a function of ``ANSWER`` in JavaScript, once for each of a list of arguments."""
-    scripts = [(site / "translator" / f"{name}.js").read_text("utf-8") for name in ("tokenizer", "model", "search")]
+    scripts = [(site / "translator" / f"{name}.js").read_text("utf-8") for name in WORKER]
     weights = sorted((site / "translator").glob("weights_*.js"))
     if request.param == "node":
         if not (node := shutil.which("node")):
@@ -156,6 +168,29 @@ def test_a_nasty_text_becomes_the_same_ids_or_is_refused(ask, translator, name):
     else:
         assert answer["tokens"] == ["<sos>", *tokens, "<eos>"]
         assert answer["ids"] == [translator.src_tokenizer.vocab[token] for token in answer["tokens"]]
+
+
+def test_a_word_twice_as_long_takes_hardly_more_than_twice_the_work(ask):
+    short, long = ask(*(["lookups", ("donaudampfschifffahrt" * 200)[:length]] for length in (2_000, 4_000)))
+    assert 4_000 < long < 2.2 * short
+
+
+def test_english_is_remarked_upon_and_german_is_not(ask):
+    """Which language a sentence has is only guessed, from a few words: so of German none, and of English nearly all."""
+    german, english = sentences()
+    assert not any("English" in answer for answer in ask(*(["hint", text] for text in german)))
+    found = sum("English" in answer for answer in ask(*(["hint", text] for text in english)))
+    assert found >= 0.95 * len(english)
+
+
+def test_the_longest_caption_is_as_long_as_the_page_says(translator):
+    try:
+        captions = load_corpus("multi30k")["train"]
+    except CorpusError:
+        pytest.skip("Multi30k is not here")
+    longest = max(len(ids_of(translator, pair.src)) for pair in captions)
+    said = re.search(r"LONGEST_CAPTION = (\d+)", (BOOK / "translator" / "worker.js").read_text(encoding="utf-8"))
+    assert int(said[1]) == longest
 
 
 @torch.inference_mode()
@@ -282,10 +317,21 @@ def page(_loaded):
     assert not problems
 
 
+def field(page):
+    return page.get_by_role("textbox", name="A German sentence")
+
+
+def enter(page, text):
+    """Click into the field, type over what is there, and press Enter; a long text is pasted."""
+    field(page).click()
+    page.keyboard.press("ControlOrMeta+A")
+    (page.keyboard.insert_text if len(text) > 200 else functools.partial(press_keys, page))(text)
+    page.keyboard.press("Enter")
+
+
 def translate(page, sentence=SENTENCE):
     """Type a sentence, press Enter, and wait until its translation stands there."""
-    page.get_by_role("textbox", name="A German sentence").fill(sentence)
-    page.keyboard.press("Enter")
+    enter(page, sentence)
     wait(page)
 
 
@@ -318,10 +364,6 @@ def shown_weights(viewer):
 @pytest.mark.parametrize("where", ["from a disk", "from a server"])
 def test_a_sentence_is_translated(show, server, where):
     page = show(server if where == "from a server" else None)
-    button = page.get_by_role("button", name="Load the model")
-    size = float(re.search(r"\(([\d.]+) MB\)", button.inner_text())[1])
-    assert 10 < size < 20 and not page.locator(".results").is_visible()
-    assert page.evaluate("performance.getEntriesByType('resource').every(({ name }) => !name.includes('weights'))")
     translate(page)
     assert written(page) == TRANSLATION
     assert page.get_by_role("list", name="What the model reads").locator("li").all_inner_texts() == [
@@ -335,11 +377,136 @@ def test_a_sentence_is_translated(show, server, where):
     assert written(page) == "two children playing soccer in the park."
 
 
-def test_the_model_is_as_large_as_the_page_says(show, site):
+def weights_loaded(page):
+    return page.locator("script[src*=weights]").count()
+
+
+def test_keys_do_in_the_field_what_keys_do(show):
+    """As a visitor arrives, who has loaded nothing yet, and presses nothing but keys."""
     page = show()
-    said = float(re.search(r"\(([\d.]+) MB\)", page.get_by_role("button", name="Load the model").inner_text())[1])
-    loaded = sum(path.stat().st_size for path in (site / "translator").glob("weights_*.js"))
-    assert abs(loaded / 1e6 - said) < 0.06
+    field(page).focus()
+    page.keyboard.press("ControlOrMeta+A")
+    press_keys(page, "Große Hunde spielen im Grünnn")
+    page.keyboard.press("Backspace")
+    page.keyboard.press("Backspace")
+    press_keys(page, "en.")
+    page.keyboard.press("Shift+Enter")
+    press_keys(page, "Ä")
+    assert field(page).input_value() == "Große Hunde spielen im Grünen.\nÄ"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.name") == "search"
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("document.activeElement.id") == "german"
+    page.keyboard.press("Backspace")
+    page.keyboard.press("Backspace")
+    assert not weights_loaded(page) and not page.locator(".results").is_visible()
+    page.keyboard.press("Enter")
+    wait(page)
+    assert "large dogs" in written(page) or "big dogs" in written(page)
+    assert field(page).input_value() == "Große Hunde spielen im Grünen."
+
+
+def test_enter_that_ends_a_composition_does_not_translate(show):
+    """Who writes with an input method presses Enter to take what it offers."""
+    page = show()
+    field(page).click()
+    page.keyboard.press("ControlOrMeta+A")
+    session = page.context.new_cdp_session(page)
+    session.send("Input.imeSetComposition", {"text": "Hund", "selectionStart": 4, "selectionEnd": 4})
+    page.keyboard.press("Enter")
+    session.send("Input.insertText", {"text": "Hund"})
+    assert not weights_loaded(page) and field(page).input_value().strip() == "Hund"
+    page.keyboard.press("Enter")
+    wait(page)
+
+
+def test_what_the_model_weighs_is_said_once_before_it_is_loaded(show, site):
+    page = show()
+    group = page.get_by_role("group", name="Examples")
+    said = page.locator(f"#{group.get_attribute('aria-describedby')}")
+    assert said.is_visible() and page.locator("#translator").inner_text().count("MB") == 1
+    size = sum(path.stat().st_size for path in (site / "translator").glob("weights_*.js")) / 1e6
+    assert f" {size:.1f} MB" in said.inner_text() and not weights_loaded(page)
+    group.get_by_role("button", name="Im Park").click()
+    wait(page)
+    assert written(page) == TRANSLATION and not said.is_visible()
+
+
+LONG = "hund " * 200  # of which the model never finds an end
+
+
+@pytest.mark.parametrize("how", ["the button", "Escape"])
+def test_long_work_shows_how_far_it_is_and_can_be_stopped(page, how):
+    translate(page)
+    enter(page, LONG)
+    page.get_by_text(re.compile(r"^at most \d+ s more$")).wait_for()
+    bar = page.get_by_role("progressbar")
+    first = bar.evaluate("bar => bar.value")
+    page.wait_for_function("first => document.querySelector('progress').value > first", arg=first)
+    if how == "Escape":
+        page.keyboard.press("Escape")
+    else:
+        page.get_by_role("button", name="Stop").click()
+        assert page.evaluate("document.activeElement.className") == "go"  # the focus is not lost with the button
+    page.get_by_role("status").get_by_text("Stopped").wait_for()
+    left = written(page)
+    assert left.startswith("dog ") and not bar.is_visible()
+    assert page.get_by_role("list", name="What the model reads").locator("li").count() == 202  # of the same text
+    page.wait_for_timeout(300)
+    assert written(page) == left
+    translate(page)
+    assert written(page) == TRANSLATION
+
+
+def test_stop_ends_what_the_worker_does(show):
+    page = show()
+    page.evaluate(
+        "const { set } = Object.getOwnPropertyDescriptor(Worker.prototype, 'onmessage'); window.kinds = [];"
+        "Object.defineProperty(Worker.prototype, 'onmessage', { set(receive) {"
+        "set.call(this, (event) => { kinds.push(event.data.kind); receive(event); }) } })"
+    )
+    enter(page, LONG)
+    page.wait_for_function("kinds.filter((kind) => kind === 'step').length > 3")
+    page.keyboard.press("Escape")
+    page.wait_for_timeout(500)  # what was on its way
+    before = page.evaluate("kinds.length")
+    page.wait_for_timeout(1_500)
+    assert page.evaluate("kinds.length") == before and "done" not in page.evaluate("kinds")
+
+
+def test_loading_can_be_stopped_and_goes_on_where_it_was(show):
+    page = show()
+    waiting = []
+    page.route("**/weights_05.js", lambda route: route.continue_() if waiting else waiting.append(route))
+    enter(page, SENTENCE)
+    page.get_by_text(re.compile(r"^\d+\.\d of [\d.]+ MB$")).wait_for()
+    page.wait_for_function("document.querySelectorAll('script[src*=weights]').length === 6")
+    page.get_by_role("button", name="Stop").click()
+    waiting[0].continue_()
+    page.wait_for_timeout(300)
+    assert weights_loaded(page) == 6 and page.get_by_role("status").get_by_text("Stopped").is_visible()
+    page.get_by_role("button", name="Load the model and translate").click()
+    wait(page)
+    assert written(page) == TRANSLATION
+    sources = page.locator("script[src*=weights]").evaluate_all("all => all.map(({ src }) => src)")
+    assert len(sources) == len(set(sources))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("A dog is running.", "English"),
+        ("Собака бежит по траве.", "unknown to the model"),
+        (LONG, "captions of one sentence"),
+    ],
+)
+def test_what_the_model_has_not_learned_is_remarked_upon_and_translated(page, text, said):
+    enter(page, text)
+    page.get_by_role("status").get_by_text(said).wait_for()
+    if text != LONG:
+        wait(page)
+    translate(page)
+    assert written(page) == TRANSLATION and not page.locator(".remark").inner_text()
 
 
 def test_an_example_is_translated_by_a_click(page):
@@ -356,16 +523,16 @@ def test_the_page_answers_while_the_worker_computes(show):
         "Object.defineProperty(Worker.prototype, 'onmessage', { set(receive) { window.receive = receive;"
         "set.call(this, (event) => (event.data.kind === 'done' ? held.push(event) : receive(event))) } })"
     )
-    page.get_by_role("textbox", name="A German sentence").fill("Ein Hund spielt.")
-    page.keyboard.press("Enter")
+    enter(page, "Ein Hund spielt.")
     page.wait_for_function("held.length === 1")
     assert page.locator(".results.busy").count() == 1
-    page.get_by_role("textbox", name="A German sentence").fill("Ich schreibe schon weiter.")
+    page.keyboard.press("ControlOrMeta+A")
+    press_keys(page, "Ich schreibe schon weiter.")
     assert page.locator(".results.busy").count() == 1
     page.evaluate("held.forEach(receive)")
     wait(page)
     assert written(page) == "a dog is playing."
-    assert page.get_by_role("textbox", name="A German sentence").input_value() == "Ich schreibe schon weiter."
+    assert field(page).input_value() == "Ich schreibe schon weiter."
     assert page.evaluate("typeof Transformer") == "undefined"  # it has no model to compute with
 
 
@@ -387,18 +554,25 @@ def test_no_task_of_the_page_takes_50_ms(page):
 
 def test_a_newer_sentence_takes_the_place_of_an_older_one(page):
     translate(page)
-    box = page.get_by_role("textbox", name="A German sentence")
-    box.fill("Ein Hund " * 30)
-    page.keyboard.press("Enter")
+    enter(page, "Ein Hund " * 30)
     translate(page)
     assert written(page) == TRANSLATION
 
 
-@pytest.mark.parametrize(("text", "said"), [("  ", "at least one word"), ("hund " * 300, "the model can read 256")])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("  ", "at least one word"),
+        ("hund " * 300, "the model can read 256"),
+        ("hund" * 16_000, "64,000 characters"),  # these three are refused before what would take a minute and more
+        ("a" + "\u0301\u0323" * 32_000, "64,001 characters"),
+        ("▁" * 64_000 + "a", "64,001 characters"),
+    ],
+)
 def test_what_cannot_be_translated_is_refused_in_words(page, text, said):
-    page.get_by_role("textbox", name="A German sentence").fill(text)
-    page.keyboard.press("Enter")
+    enter(page, text)
     page.get_by_role("status").get_by_text(said).wait_for()
+    assert not page.locator(".results").is_visible()
     translate(page)
     assert written(page) == TRANSLATION
 
