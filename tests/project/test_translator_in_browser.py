@@ -727,6 +727,13 @@ def test_nothing_scrolls_sideways(page, width):
     for view in ("Alternatives", "Attention", "Beam", "One step"):
         open_view(page, view)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+    enter(page, LONG)
+    page.get_by_text(re.compile(r"^at most \d+ s more$")).wait_for()
+    stop = page.get_by_role("button", name="Stop")
+    box = stop.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= width
+    stop.click()
+    translate(page)  # after Stop, there is nothing to look at closer
 
 
 def test_everything_that_can_be_pressed_has_a_name(page):
