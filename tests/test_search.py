@@ -217,3 +217,22 @@ def test_attention_of_ones_own_is_searched_as_it_was_trained(model, src):
     for search in (greedy_search, beam_search):
         cached, uncached = (search(model, src, SOS, EOS, use_cache=use) for use in (True, False))
         assert only_ids(cached) == only_ids(uncached)
+
+
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+def test_a_model_in_training_mode_is_searched_without_dropout_and_stays_in_its_mode(search, src):
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(30, 25, 16, 4, 32, 2, dropout=0.5, max_len=25, pad_id=PAD)).eval()
+    expected = search(model, src, SOS, EOS)
+    model.train().encoder.eval()  # as who freezes a part of it does
+    modes = [module.training for module in model.modules()]
+    for use_cache in (True, False):
+        assert only_ids(search(model, src, SOS, EOS, use_cache=use_cache)) == only_ids(expected)
+    assert [module.training for module in model.modules()] == modes
+
+
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+def test_padding_before_a_token_is_refused(model, search):
+    with pytest.raises(ValueError, match="src has padding before a token"):
+        search(model, torch.tensor([[4, 5, 6], [PAD, 4, 5]]), SOS, EOS)
+    search(model, torch.tensor([[4, 5, 6], [4, 5, PAD], [PAD, PAD, PAD]]), SOS, EOS)

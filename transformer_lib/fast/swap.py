@@ -61,19 +61,27 @@ def hand_back(copied: nn.Module, model: nn.Module) -> None:
 
 
 @contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode for as long as the block lasts; each of its modules gets its mode back."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        model.eval()
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+@contextmanager
 def evaluating(model: nn.Module) -> Iterator[nn.Module]:
     """Lend a twin of a model in evaluation mode; the model itself gets its modes back.
 
     Until then, it is in evaluation mode too: a user's ``forward`` may reach a module of it by way of a plain list.
     """
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        copied = twin(model.eval(), parts_for(next(model.parameters()).device))
+    with evaluation_mode(model):
+        copied = twin(model, parts_for(next(model.parameters()).device))
         yield copied
         hand_back(copied, model)
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def with_modules(module: nn.Module, **replacements: nn.Module) -> nn.Module:

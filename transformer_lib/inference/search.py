@@ -1,16 +1,22 @@
 """Finding a good translation: greedy and beam search, batched, with a key/value cache (section 6.1)."""
 
+import functools
 import math
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from transformer_lib.checkpoint import MOST_LENGTH_PENALTY
+from transformer_lib.fast.swap import evaluation_mode
 from transformer_lib.inference.kv_cache import CachedDecoder, can_cache
 from transformer_lib.model.transformer import Transformer
 
 PREDICTS_NAN = "the model predicts nan: are its weights damaged, or too large for the precision that it computes in?"
+Search = TypeVar("Search", bound=Callable[..., Any])
 EXTRA_LENGTH = 50  # the paper lets an output be this much longer than its input
 
 
@@ -35,21 +41,33 @@ def length_penalty_factor(length: int, length_penalty: float) -> float:
     return ((5 + length) / 6) ** length_penalty
 
 
-@torch.inference_mode()
+def _without_dropout(search: Search) -> Search:
+    """Let a search compute in evaluation mode and without gradients; the model gets its mode back."""
+
+    @functools.wraps(search)
+    @torch.inference_mode()
+    def searching(model: Transformer, *args: Any, **kwargs: Any) -> Any:
+        with evaluation_mode(model) if isinstance(model, nn.Module) else nullcontext():
+            return search(model, *args, **kwargs)
+
+    return cast(Search, searching)
+
+
+@_without_dropout
 def greedy_search(
     model: Transformer, src: Tensor, sos_id: int, eos_id: int, max_len: int | None = None, use_cache: bool = True
 ) -> list[Hypothesis]:
     """Take the most probable token at each step, for all sentences at once; finished ones leave the batch.
 
     Args:
-        model: in evaluation mode.
-        src: source ids, ``[batch, src_len]``, padded with ``model.config.pad_id``.
+        model: computes in evaluation mode, and keeps the mode that it was in.
+        src: source ids, ``[batch, src_len]``, padded with ``model.config.pad_id`` on the right.
         max_len: most tokens of an output, ``<eos>`` included; by default a source's length + 50 (section 6.1), as
             far as there are positions.
         use_cache: keep keys and values instead of computing them again at every step.
 
     Raises:
-        ValueError: ``src`` or ``max_len`` does not fit the model.
+        ValueError: ``src`` or ``max_len`` does not fit the model, or padding comes before a token.
         TypeError: see ``check_decodes``.
         FloatingPointError: the model predicts NaN or infinity.
     """
@@ -78,7 +96,7 @@ def greedy_search(
     return [finished[sentence] for sentence in range(len(src))]
 
 
-@torch.inference_mode()
+@_without_dropout
 def beam_search(
     model: Transformer,
     src: Tensor,
@@ -206,6 +224,9 @@ def _length_limits(model: Transformer, src: Tensor, max_len: int | None) -> Tens
     positions = model.config.max_len
     if max_len is not None and not 1 <= max_len <= positions:
         raise ValueError(f"max_len is {max_len}, expected 1 to the model's {positions} positions")
-    src_lengths = (src != model.config.pad_id).sum(dim=1)  # [batch]
+    is_token = src != model.config.pad_id
+    if (is_token[:, 1:] & ~is_token[:, :-1]).any():
+        raise ValueError("src has padding before a token, expected it on the right: it would move the positions")
+    src_lengths = is_token.sum(dim=1)  # [batch]
     limits = src_lengths + EXTRA_LENGTH if max_len is None else torch.full_like(src_lengths, max_len)
     return limits.clamp(max=positions)
