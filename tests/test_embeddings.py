@@ -89,3 +89,15 @@ def test_a_batch_that_is_not_batch_first_names_the_likely_cause():
     embedding = InputEmbedding(TokenEmbedding(10, 8), LearnedPositionalEncoding(100, 8), dropout=0.0)
     with pytest.raises(ValueError, match=r"length is 128, expected at most max_len=100 positions.*batch_first=True"):
         embedding(torch.zeros(20, 128, dtype=torch.long))  # [seq_len, batch]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_sinusoids_are_as_exact_as_float32_whatever_the_default_dtype(dtype):
+    """A model may be built in one precision and compute in another, as a loaded one does."""
+    expected = SinusoidalPositionalEncoding(200, 16)(200)
+    torch.set_default_dtype(dtype)
+    try:
+        table = SinusoidalPositionalEncoding(200, 16)(200)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(table.float(), expected, rtol=0, atol=0)

@@ -70,12 +70,17 @@ class CachedDecoder:
     """Predicts the next token of every row from its newest token, and remembers what it has seen.
 
     Args:
-        model: in evaluation mode, one that ``can_cache`` is true of.
+        model: one that ``can_cache`` is true of; in evaluation mode, as when ``memory`` was computed.
         memory, memory_mask: what ``model.encode`` returned, ``[sentences, src_len, d_model]`` and
             ``[sentences, 1, 1, src_len]``; None if what follows from them is put in later.
+
+    Raises:
+        ValueError: the model is in training mode: with dropout, what is kept would not be what is computed again.
     """
 
     def __init__(self, model: Transformer, memory: Tensor | None, memory_mask: Tensor | None):
+        if model.training:
+            raise ValueError("model is in training mode, in which dropout is on, expected model.eval()")
         self.model = model
         self.memory_mask = memory_mask
         self.length = 0  # of the target so far
@@ -95,7 +100,8 @@ class CachedDecoder:
             raise ValueError(f"newest has shape {list(newest.shape)}, expected [rows, 1]: one token at a time")
         self.length += 1
         embedding = self.model.tgt_embedding
-        x = embedding.tokens(newest) + embedding.positions(self.length)[-1:]  # [rows, 1, d_model]
+        x = embedding.tokens(newest)  # [rows, 1, d_model]
+        x = x + embedding.positions(self.length)[-1:].to(x.dtype)
         x, _, _ = self.decoder(embedding.dropout(x), None, None, self.memory_mask)
         return self.model.output(x)
 

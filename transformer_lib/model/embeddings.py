@@ -63,7 +63,8 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
         frequency = 10_000 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # [d_model / 2]
         angle = position * frequency  # [max_len, d_model / 2]
         table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)  # [max_len, d_model]: sin, cos, sin, cos …
-        self.register_buffer("table", table.to(torch.get_default_dtype()), persistent=False)
+        dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)  # a bfloat16 has 8 bits for a position
+        self.register_buffer("table", table.to(dtype), persistent=False)
 
 
 POSITIONS = {"learned": LearnedPositionalEncoding, "sinusoidal": SinusoidalPositionalEncoding}
@@ -92,7 +93,8 @@ class InputEmbedding(nn.Module):
         Raises:
             ValueError: ``ids`` is longer than the positions.
         """
-        return self.dropout(self.tokens(ids) + self.positions(ids.shape[1]))
+        x = self.tokens(ids)  # [batch, seq_len, d_model]
+        return self.dropout(x + self.positions(ids.shape[1]).to(x.dtype))
 
 
 def check_ids(name: str, ids: Tensor, vocab_size: int) -> None:
