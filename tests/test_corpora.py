@@ -709,6 +709,19 @@ def test_one_side_of_a_parallel_corpus_is_a_text():
         load_text("sample", "fr")
 
 
+def test_a_path_is_a_folder_of_ones_own_whatever_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("sample", "wikitext-2", "pride-and-prejudice"):
+        (tmp_path / name).mkdir()
+        for split in ("train", "valid"):
+            (tmp_path / name / f"{split}.txt").write_text(f"our own {split}\n", encoding="utf-8")
+        assert load_text(Path(name))["train"] == ["our own train"]
+    for side in ("de", "en"):
+        (tmp_path / "sample" / f"train.{side}").write_text("our own\n" * 40, encoding="utf-8")
+        (tmp_path / "sample" / f"val.{side}").write_text("our own\n", encoding="utf-8")
+    assert load_corpus(Path("sample"))["val"] == [("our own", "our own")]
+
+
 def test_corpora_and_texts_can_be_pickled(tmp_path):
     novel = tmp_path / "novel.txt"
     novel.write_text("one\ntwo\n" * 20, encoding="utf-8")

@@ -102,6 +102,13 @@ def test_the_learning_curve_marks_the_best_epoch():
     assert legend == ["training", "validation", "best epoch"]
 
 
+def test_the_learning_curve_of_a_saved_models_notes_is_that_of_its_history():
+    history = History([3.0, 2.0], [2.5, 2.0], [1.0, 1.0], first_val_loss=4.0)
+    curves = [plots.learning_curve(one).axes[0].lines for one in (history, dataclasses.asdict(history))]
+    for line, other in zip(*curves, strict=True):
+        assert line.get_xydata().tolist() == other.get_xydata().tolist()
+
+
 @pytest.fixture
 def only_matplotlibs_fonts(monkeypatch):
     """No font but those that come with matplotlib, whatever is installed here."""

@@ -64,7 +64,8 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
     Raises:
         CorpusError: there is no such text, or a file of it is missing.
     """
-    name, path = str(name), Path(name).resolve()
+    path = Path(name).resolve()
+    name = name if isinstance(name, str) else str(path)  # a Path is no name of ours
     if name in ("wikitext-2", "wikitext-2-valid"):
         if language is not None:
             raise CorpusError(f"language is {language!r}, but text {name!r} is cut into tokens already: leave it out")

@@ -281,8 +281,13 @@ def beam_tree(log_probs: Mapping[Beginning, float], kept: Collection[Beginning],
     return figure
 
 
-def learning_curve(history: History) -> Figure:
-    """Draw training and validation loss over the epochs, and mark the epoch that validated best."""
+def learning_curve(history: History | Mapping[str, Any]) -> Figure:
+    """Draw training and validation loss over the epochs, and mark the epoch that validated best.
+
+    Args:
+        history: what ``fit`` returned, or a saved model's ``notes["history"]``.
+    """
+    history = History(**history) if isinstance(history, Mapping) else history
     curves = {"training": history.train_loss, "validation": history.val_loss}
     epochs = range(1, len(history.val_loss) + 1)
     figure = lines(epochs, curves, "epoch", "loss (nats per token)", log="y")
