@@ -17,6 +17,7 @@ from torchtext.datasets import LanguageModelingDataset
 from transformer_lib import Transformer
 from transformer_lib.data.batches import Batch, BucketBatches, build_vocabularies, make_dataset, tensors_of
 from transformer_lib.data.corpora import Pair, read_text
+from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.tokenizers import UNK, WordTokenizer
 from transformer_lib.data.torchtext import to_field, to_torchtext
 from transformer_lib.language_model.stream import BPTTBatches, StreamTokenizer, make_stream
@@ -419,3 +420,42 @@ assert "torchtext" not in sys.modules, "translating"
 def test_neither_batches_nor_training_nor_translating_needs_torchtext():
     done = subprocess.run([sys.executable, "-c", WITHOUT_TORCHTEXT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_one_tokeniser_for_both_sides_gets_one_vocabulary_over_both(pairs):
+    both = WordTokenizer(None)
+    dataset = make_dataset(pairs, both, both)
+    build_vocabularies(dataset, min_freq=1)
+    assert all(token in both.vocab for example in dataset.examples for token in (*example.src, *example.tgt))
+    apart = make_dataset(pairs, WordTokenizer(None), WordTokenizer(None))
+    build_vocabularies(apart, min_freq=1, joint=True)
+    assert both.vocab.itos == apart.tokenizers["src"].vocab.itos
+
+
+@pytest.fixture
+def subwords(pairs):
+    pieces = train_subwords(pairs, 80)
+    return SubwordTokenizer("de", pieces), SubwordTokenizer("en", pieces)
+
+
+def test_letters_that_a_fixed_vocabulary_lacks_are_counted_and_named(pairs, subwords):
+    new = [*pairs, Pair("Das kostet 25 €.", "It is 25 €."), Pair("Ein € ist ein €.", "A dog.")]
+    lines = []
+    make_dataset(new, *subwords, log=lines.append)
+    src, tgt = lines
+    assert src.startswith("src: ") and "in 2 of 10 sentences" in src and "'€' 3 times" in src
+    assert tgt.startswith("tgt: ") and "in 1 of 10 sentences" in tgt and "'€' 1 times" in tgt
+    with pytest.warns(UserWarning, match=r"(src|tgt): the vocabulary lacks .* '€'"):
+        make_dataset(new, *subwords)
+    make_dataset(pairs, *subwords)  # a warning would be an error
+
+
+def test_words_that_a_vocabulary_lacks_are_said_where_they_are_many(pairs, tokenizers):
+    lines = []
+    make_dataset([*pairs, Pair("Ein Zebra schläft.", "A zebra sleeps.")], *tokenizers, log=lines.append)
+    assert not lines  # rare words are unknown in every vocabulary of words
+    make_dataset([Pair("Mein Zebra singt.", "Our zebra sings.")], *tokenizers, log=lines.append)
+    assert [line.split(",")[0] for line in lines] == [
+        "src: the vocabulary lacks 3 of 4 tokens",
+        "tgt: the vocabulary lacks 3 of 4 tokens",
+    ]

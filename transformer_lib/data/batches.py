@@ -1,8 +1,10 @@
 """Sentence pairs → padded batches of sentences that are about equally long. Notebook 01, sections 4 and 5."""
 
+import itertools
 import math
 import random
-from collections import defaultdict
+import warnings
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -69,7 +71,7 @@ class PairDataset(torch.utils.data.Dataset):
             return BucketBatches(self, recipe.batch_size, device=device)
         dropout = recipe.subword_dropout
         most = min(max_len, recipe.max_tokens or math.inf)
-        data = resegment(self, dropout, recipe.seed + epoch, most) if dropout else self
+        data = resegment(self, dropout, f"{recipe.seed}, {epoch}", most) if dropout else self
         size = {"max_tokens": recipe.max_tokens} if recipe.max_tokens else {"batch_size": recipe.batch_size}
         return BucketBatches(data, **size, train=True, seed=recipe.seed, device=device)
 
@@ -89,9 +91,13 @@ def make_dataset(
 ) -> PairDataset:
     """Tokenise sentence pairs; the vocabularies need not exist yet.
 
+    Where there is a vocabulary already, as in fine-tuning, its ``<unk>`` takes the place of what it lacks. That is said
+    if it lacks any subwords, which are meant to write everything, or more than a fifth of the words.
+
     Args:
         max_len: the model's number of positions, if no sentence may have more tokens with ``<sos>`` and ``<eos>``.
-        log: leave out what cannot be used, and call this with a line that says which, instead of raising an error.
+        log: leave out what cannot be used, and call this with a line that says which, instead of raising an error. By
+            default, what is lost as ``<unk>`` is a warning.
 
     Raises:
         ValueError: a sentence is empty, too long or not text, or with ``log``, most are; the message says which.
@@ -109,7 +115,25 @@ def make_dataset(
             kept.append(pair)
     if log is not None:
         report_left_out(left_out, len(pairs), log)
-    return PairDataset(examples, src_tokenizer, tgt_tokenizer, kept)
+    dataset = PairDataset(examples, src_tokenizer, tgt_tokenizer, kept)
+    for line in _unknown(dataset):
+        log(line) if log is not None else warnings.warn(line, stacklevel=2)
+    return dataset
+
+
+def _unknown(dataset: PairDataset) -> Iterator[str]:
+    """Yield a line for each side of which a vocabulary that exists lacks more than it is meant to."""
+    for side, tokenizer in dataset.tokenizers.items():
+        if tokenizer.vocab is not None:
+            sentences = [getattr(example, side) for example in dataset.examples]
+            lacking = [[token for token in tokens if token not in tokenizer.vocab.stoi] for tokens in sentences]
+            counts, total = Counter(itertools.chain(*lacking)), sum(map(len, sentences))
+            if counts.total() > (total / 5 if tokenizer.whole_words else 0):
+                frequent = ", ".join(f"{token!r} {count:,} times" for token, count in counts.most_common(5))
+                yield (
+                    f"{side}: the vocabulary lacks {counts.total():,} of {total:,} tokens, which become <unk>, "
+                    f"in {sum(map(bool, lacking)):,} of {len(sentences):,} sentences: {frequent}"
+                )
 
 
 def _example(number: int, pair: Pair, tokenizers: tuple[WordTokenizer, WordTokenizer], max_len: float) -> Example:
@@ -138,11 +162,11 @@ def build_vocabularies(dataset: PairDataset, min_freq: int = 2, joint: bool = Fa
     Args:
         dataset: the training split, and nothing else.
         min_freq: rarer types become ``<unk>``.
-        joint: one vocabulary over both sides, as tied embeddings need.
+        joint: one vocabulary over both sides, as tied embeddings need; and as one tokeniser for both sides gets.
     """
     src, tgt = dataset.tokenizers.values()
     src_sentences, tgt_sentences = [[getattr(e, side) for e in dataset.examples] for side in Example._fields]
-    if joint:
+    if joint or src is tgt:
         src.build_vocab([*src_sentences, *tgt_sentences], min_freq)
         tgt.vocab = src.vocab
     else:
@@ -150,7 +174,7 @@ def build_vocabularies(dataset: PairDataset, min_freq: int = 2, joint: bool = Fa
         tgt.build_vocab(tgt_sentences, min_freq)
 
 
-def resegment(dataset: PairDataset, dropout: float, seed: int, max_len: float) -> PairDataset:
+def resegment(dataset: PairDataset, dropout: float, seed: int | str, max_len: float) -> PairDataset:
     """Cut all sentences of a dataset again, each merge left out with probability ``dropout``.
 
     This is BPE-dropout (Provilkov et al. 2020, who use 0.1). A sentence that would get more than ``max_len`` pieces,
