@@ -26,7 +26,7 @@ from transformer_lib.data.corpora import load_corpus
 from transformer_lib.fast.worker import Worker
 from transformer_lib.model.config import PRESETS
 from transformer_lib.training import distributed
-from transformer_lib.training.device import pick_device
+from transformer_lib.training.device import pick_device, seed_of
 from transformer_lib.training.loop import evaluate, train_epoch
 from transformer_lib.training.optimizer import make_optimizer
 from transformer_lib.training.recipe import Recipe
@@ -57,7 +57,7 @@ def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device
         "compiled": library("float32", True),
         TWO: library(),
     }
-    torch.manual_seed(2 if "other" in way else 1 + 1_000_000 * distributed.rank())
+    torch.manual_seed(seed_of(2 if "other" in way else 1, distributed.rank()))
     points, stream = [], endlessly(lambda: BucketBatches(dataset, BATCH_SIZE, train=True, device=device))
     with distributed.process_group(device):
         for start in range(0, batches, EVERY):

@@ -166,3 +166,31 @@ def test_batches_without_a_token_to_predict_are_not_called_divergence(dataset, t
             evaluate(model, batches)
         with pytest.raises(ValueError, match="batches hold no token to predict"):
             train_epoch(model, batches, make_optimizer(model, Recipe()))
+
+
+class NeverUnknown(Transformer):
+    """Rules ``<unk>`` out, as some models do."""
+
+    def decode(self, tgt, memory, memory_mask):
+        logits = super().decode(tgt, memory, memory_mask)
+        return logits.index_fill(-1, torch.tensor([0]), -math.inf)
+
+
+def test_label_smoothing_is_named_where_it_asks_for_a_token_that_the_model_rules_out(dataset, tiny_config):
+    batches, model = [*BucketBatches(dataset, 4)], NeverUnknown(tiny_config)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    assert math.isfinite(train_epoch(model, batches, optimizer).loss)
+    with pytest.raises(FloatingPointError, match=r"loss is inf .*label_smoothing is 0\.1") as error:
+        train_epoch(model, batches, optimizer, label_smoothing=0.1)
+    assert "learning rate or" not in str(error.value)
+
+
+def test_losses_are_summed_as_exactly_whatever_the_default_dtype(dataset, tiny_config):
+    model, batches = Transformer(tiny_config), [*BucketBatches(dataset, 1)] * 10
+    expected = evaluate(model, batches)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        loss = evaluate(model, batches)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert loss == expected

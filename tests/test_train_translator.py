@@ -1,4 +1,5 @@
 import dataclasses
+import sys
 from collections import Counter
 
 import pytest
@@ -206,3 +207,29 @@ def test_with_a_frequency_of_zero_every_word_has_an_id(corpus):
         translator = train_translator(corpus, recipe=Recipe(epochs=1), min_freq=min_freq, log=str)
         sizes.append(len(translator.src_tokenizer.vocab))
     assert sizes[0] == sizes[1] > sizes[2]
+
+
+def test_the_history_goes_to_on_epoch_and_stays_with_the_translator(corpus):
+    """Also where nothing is written."""
+    seen = []
+    translator = train_translator(
+        corpus, recipe=Recipe(epochs=2), on_epoch=lambda history: seen.append(len(history.val_loss)), log=str
+    )
+    assert seen == [1, 2] and len(translator.history.val_loss) == 2
+
+
+def test_the_side_whose_language_cannot_be_tokenised_is_named(pairs):
+    with pytest.raises(ValueError, match=r"corpus\.tgt: language is 'zz'.*subwords"):
+        train_translator(load_corpus(pairs * 6, "de", "zz"), subwords=0)
+
+
+def test_pairs_of_ones_own_without_a_language_do_without_spacy(pairs, monkeypatch):
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    many = [Pair(f"{a.src} {b.src}", f"{a.tgt} {b.tgt}") for a in pairs for b in pairs]
+    assert train_translator(load_corpus(many, None, None), epochs=1, log=str)("Ein Hund") is not None
+    spacy_tokenizer.cache_clear()
+    try:
+        with pytest.raises(ValueError, match=r"corpus\.src: language is 'de'.*spacy"):
+            train_translator(load_corpus(many, "de", None), subwords=0)
+    finally:
+        spacy_tokenizer.cache_clear()

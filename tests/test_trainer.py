@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import OPTIMIZER
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.checkpoint import MODEL_FILE, load_model
@@ -22,7 +22,7 @@ from transformer_lib.training.recipe import SCHEDULES, Recipe
 from transformer_lib.training.trainer import fit
 
 PAD = 1
-RECIPE = Recipe(epochs=4, batch_size=3, learning_rate=2e-3, warmup_steps=5, schedule="inverse_sqrt")
+RECIPE = Recipe(epochs=4, batch_size=3, learning_rate=2e-3, warmup_steps=3, schedule="inverse_sqrt")
 
 
 def silent(line):
@@ -550,3 +550,83 @@ def test_resuming_with_another_recipe_says_so_also_where_that_needs_more_than_th
     run(dataset, tiny_config, tmp_path)
     with pytest.raises(ValueError, match=r"another recipe: ema_decay was 0.0, now it is 0.9"):
         run(dataset, tiny_config, tmp_path, dataclasses.replace(RECIPE, ema_decay=0.9), resume=True)
+
+
+def test_no_epoch_of_a_seed_repeats_one_of_another_seed(dataset, subword_dataset, tiny_config, monkeypatch):
+    """Else, runs with seeds 1, 2 and 3 would share most of their random numbers, and vary less than runs do."""
+    drawn = []
+
+    def spy(model, batches, *arguments):
+        drawn.append((torch.rand(1).item(), *(tuple(batch.src.flatten().tolist()) for batch in batches)))
+        return loop.TrainedEpoch(1.0, 0)
+
+    monkeypatch.setattr(loop, "train_epoch", spy)
+    for seed in (1, 2, 3):
+        loader = DataLoader(dataset, 1, shuffle=True, collate_fn=dataset.collate)
+        recipe = dataclasses.replace(RECIPE, epochs=3, seed=seed)
+        fit(Transformer(tiny_config), loader, dataset, recipe, log=silent)
+    dropout, *order = zip(*drawn, strict=True)
+    assert len({*dropout}) == len({*zip(*order, strict=True)}) == 9
+
+    def cut(seed, epoch):
+        recipe = dataclasses.replace(EVERYTHING, seed=seed)
+        batches = subword_dataset.batches_for(recipe, torch.device("cpu"), True, epoch)
+        return tuple(tuple(example.tgt) for example in batches.dataset.examples)
+
+    assert len({cut(seed, epoch) for seed in (1, 2, 3) for epoch in (1, 2, 3)}) == 9
+
+
+def loaders(dataset):
+    """Loaders of batches, and the name of what nobody brings back to the order it had, if there is one."""
+    collate = {"collate_fn": dataset.collate}
+    shuffled = RandomSampler(dataset, generator=torch.Generator())
+    yield DataLoader(dataset, 4, shuffle=True, **collate), None
+    yield DataLoader(dataset, 4, sampler=shuffled, **collate), None
+    yield DataLoader(dataset, batch_sampler=BatchSampler(range(8), 4, False), **collate), None
+    yield DataLoader(dataset, batch_sampler=BatchSampler(shuffled, 4, False), **collate), "RandomSampler"
+    yield BucketBatches(dataset, 4, train=True), None
+    yield [*BucketBatches(dataset, 4)], None
+    yield dataset, None
+
+
+def test_a_loader_whose_order_a_resumed_run_may_not_see_again_is_named_once(dataset, tiny_config, tmp_path):
+    for number, (loader, part) in enumerate(loaders(dataset)):
+        lines = []
+        recipe = dataclasses.replace(RECIPE, epochs=2, warmup_steps=0)
+        fit(Transformer(tiny_config), loader, dataset, recipe, tmp_path / str(number), log=lines.append)
+        said = [line for line in lines if "resumed" in line]
+        assert len(said) == (part is not None) and all(f"train_set's {part}" in line for line in said)
+
+
+def test_a_warm_up_that_outlasts_the_run_is_cut_so_that_the_learning_rate_gets_to_its_peak(
+    dataset, tiny_config, tmp_path
+):
+    lines = []
+    recipe = dataclasses.replace(RECIPE, warmup_steps=1000, schedule="constant")
+    fit(Transformer(tiny_config), dataset, dataset, recipe, tmp_path, log=lines.append)
+    (line,) = [line for line in lines if "warmup_steps is 1000" in line]
+    assert "12 steps" in line  # four epochs of three batches
+    (group, _) = load_training_state(tmp_path / STATE_FILE)["optimizer"]["param_groups"]
+    assert group["lr"] == recipe.learning_rate
+    assert load_model(tmp_path).notes["recipe"]["warmup_steps"] == 1
+
+
+def test_what_cannot_be_trained_is_refused_before_anything_is_written(dataset, pairs, tiny_config, tmp_path):
+    frozen, short = Transformer(tiny_config).requires_grad_(False), dataclasses.replace(tiny_config, max_len=10)
+    for model, train_set, error, message in (
+        (frozen, dataset, ValueError, "model has no parameter with requires_grad=True"),
+        (Transformer(short), dataset, ValueError, r"train_set: pair 5 takes 12 positions, .* max_len is 10"),
+        (Transformer(tiny_config), iter([*BucketBatches(dataset, 4)]), TypeError, "train_set is a list_iterator with"),
+    ):
+        with pytest.raises(error, match=message):
+            fit(model, train_set, dataset, RECIPE, tmp_path / "new", log=silent)
+        assert not (tmp_path / "new").exists()
+    exact = make_dataset(pairs[:4], *dataset.tokenizers.values(), max_len=10)
+    fit(Transformer(short), exact, exact, dataclasses.replace(RECIPE, epochs=1), log=silent)
+
+
+def test_an_error_in_the_first_epoch_leaves_no_training_behind(dataset, tiny_config, tmp_path):
+    batches = [*BucketBatches(dataset, 4), {"src": torch.tensor([[2, 999, 3]]), "tgt": torch.tensor([[2, 5, 3]])}]
+    with pytest.raises(ValueError, match="src holds the id 999"):
+        fit(Transformer(tiny_config), batches, dataset, RECIPE, tmp_path / "new", log=silent)
+    assert not (tmp_path / "new").exists()

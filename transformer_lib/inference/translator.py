@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import torch
 
@@ -55,9 +55,14 @@ class Translator:
         src_tokenizer, tgt_tokenizer: those that it was trained with.
         beam_size, length_penalty: how ``translate`` searches unless told otherwise.
 
+    Attributes:
+        history: of the training, if ``train_translator`` made it (a saved model's is in its notes).
+
     Raises:
         ValueError: their vocabularies do not have the model's sizes.
     """
+
+    history: Any = None
 
     def __init__(
         self,

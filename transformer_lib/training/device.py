@@ -55,6 +55,11 @@ def _computes(kind: str) -> bool:
         return False
 
 
+def seed_of(*numbers: int) -> int:
+    """Return one seed for several numbers, such as a recipe's seed and an epoch: no sum, which other pairs have too."""
+    return random.Random(str(numbers)).getrandbits(32)
+
+
 def seed_everything(seed: int) -> None:
     """Seed the random numbers of Python, NumPy and torch, on all devices."""
     random.seed(seed)

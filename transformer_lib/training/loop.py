@@ -100,7 +100,8 @@ def train_epoch(
         worker.make_twin()  # the model may have been changed since the last epoch
     worker.twin.train()
     device, pad_id, names = next(model.parameters()).device, getattr(model.config, "pad_id", -100), input_names(model)
-    totals = torch.zeros(2, device=device)  # loss and tokens; reading them at each step would force a GPU sync
+    # loss and tokens, whatever the default dtype; reading them at each step would force a GPU sync
+    totals = torch.zeros(2, device=device, dtype=torch.float32)
     unchecked, skipped_steps = [], 0
     for number, batch in enumerate(_progress_bar(batches, "training", progress), start=1):
         whole = tensors_of(batch, names, device)
@@ -125,12 +126,12 @@ def train_epoch(
         where = f"step {number} of the epoch (learning rate {optimizer.param_groups[0]['lr']:.3g}, batch {shapes})"
         unchecked.append((where, torch.stack([sums[0] / all_tokens, norm])))
         if len(unchecked) == _CHECK_EVERY.get(device.type, 100):
-            skipped_steps += _check_finite(unchecked, worker.scaler.is_enabled())
+            skipped_steps += _check_finite(unchecked, worker.scaler.is_enabled(), label_smoothing)
         if schedule is not None:
             schedule.step()
         if average is not None:
             average.update_parameters(model)
-    skipped_steps += _check_finite(unchecked, worker.scaler.is_enabled())
+    skipped_steps += _check_finite(unchecked, worker.scaler.is_enabled(), label_smoothing)
     hand_back(worker.twin, model)
     if math.isnan(loss := (totals[0] / totals[1]).item()):  # 0 / 0, since each step's loss is finite
         raise ValueError(_NO_TOKENS)
@@ -147,7 +148,7 @@ def evaluate(model: nn.Module, batches: Iterable[Any], progress: bool | None = N
         ValueError: a batch lacks a tensor that the model asks for, or there is no token to predict.
     """
     device, pad_id, names = next(model.parameters()).device, getattr(model.config, "pad_id", -100), input_names(model)
-    sums = torch.zeros(2, device=device)  # loss and tokens
+    sums = torch.zeros(2, device=device, dtype=torch.float32)  # loss and tokens
     with evaluating(model) as twin:
         for number, batch in enumerate(_progress_bar(batches, "evaluating", progress), start=1):
             whole = tensors_of(batch, names, device)
@@ -177,7 +178,7 @@ def input_names(model: nn.Module) -> list[str]:
     return list(inspect.signature(model.logits_and_targets).parameters)
 
 
-def _check_finite(steps: list[tuple[str, Tensor]], skips_overflow: bool) -> int:
+def _check_finite(steps: list[tuple[str, Tensor]], skips_overflow: bool, label_smoothing: float) -> int:
     """Raise a FloatingPointError at the first step whose loss or gradient is NaN or infinite, and empty the list.
 
     Each step has a description, and its loss and gradient norm, ``[2]``. With ``skips_overflow``, as in float16, a step
@@ -186,6 +187,11 @@ def _check_finite(steps: list[tuple[str, Tensor]], skips_overflow: bool) -> int:
     skipped = 0
     numbers = torch.stack([pair for _, pair in steps]).tolist() if steps else []
     for (where, _), (loss, norm) in zip(steps, numbers, strict=True):
+        if loss == math.inf and label_smoothing:
+            raise FloatingPointError(
+                f"the training loss is inf in {where}: label_smoothing is {label_smoothing}, which gives every token a "
+                "share, but the model seems to rule one out, with a logit of -inf: give one of the two up"
+            )
         if not math.isfinite(loss):
             raise FloatingPointError(f"the training loss is {loss} in {where}: {DIVERGED}")
         if not math.isfinite(norm):

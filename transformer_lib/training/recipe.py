@@ -89,7 +89,7 @@ _POSSIBLE = (  # names of fields, whether a value is possible, and what is expec
     ("warmup_steps max_tokens subwords weight_decay rdrop_weight", lambda x: 0 <= x < math.inf, "0 or more"),
     ("label_smoothing ema_decay subword_dropout", lambda x: 0 <= x < 1, "a number from 0 to below 1"),
     ("betas", lambda b: len(b) == 2 and all(0 <= x < 1 for x in b), "two numbers from 0 to below 1"),
-    ("seed", lambda n: 0 <= n < 2**31, "0 to 2,147,483,647"),  # each epoch's number is added to it
+    ("seed", lambda n: 0 <= n < 2**31, "0 to 2,147,483,647"),
     ("optimizer", OPTIMIZERS.__contains__, f"one of {', '.join(OPTIMIZERS)}"),
     ("schedule", SCHEDULES.__contains__, f"one of {', '.join(SCHEDULES)}"),
     ("precision", PRECISIONS.__contains__, f"one of {', '.join(PRECISIONS)}"),

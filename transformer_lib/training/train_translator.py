@@ -19,6 +19,7 @@ from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
 from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device, seed_everything
+from transformer_lib.training.loop import History
 from transformer_lib.training.recipe import RECIPES, Recipe
 from transformer_lib.training.trainer import fit
 
@@ -35,6 +36,7 @@ def train_translator(
     min_freq: int | None = None,
     log: Callable[[str], None] = print,
     lower: bool = True,
+    on_epoch: Callable[[History], None] | None = None,
     **changes: Any,
 ) -> Translator:
     """Build vocabularies from a corpus's training split and a model for them, and train it.
@@ -51,6 +53,7 @@ def train_translator(
         min_freq: a word must occur this often in the training split to get an id of its own (2). Not for subwords.
         log: called with a line for each thing that happens, in the first of several processes.
         lower: make everything lower case; German nouns, for example, need their capitals.
+        on_epoch: as in ``fit``, whose history the translator keeps as ``history``.
         changes: fields of the preset's ``TransformerConfig`` or ``Recipe`` that are to be different, such as
             ``d_model=128`` or ``epochs=3``.
 
@@ -78,7 +81,7 @@ def train_translator(
         src_tokenizer, tgt_tokenizer = (SubwordTokenizer(code, pieces, lower) for code in (corpus.src, corpus.tgt))
         recipe = replace(recipe, subwords=len(src_tokenizer.vocab), **dropout)
     else:
-        src_tokenizer, tgt_tokenizer = WordTokenizer(corpus.src, lower), WordTokenizer(corpus.tgt, lower)
+        src_tokenizer, tgt_tokenizer = (_word_tokenizer(corpus, side, lower) for side in ("src", "tgt"))
     tokenizers = src_tokenizer, tgt_tokenizer
     train_set, val_set = (
         dataset_of_split(corpus, split, lambda pairs: make_dataset(pairs, *tokenizers, shape.max_len, log))
@@ -97,8 +100,9 @@ def train_translator(
         log(f"words     {types[0]:,} {corpus.src} and {types[1]:,} {corpus.tgt} types")
     log_model(preset, model, output, log)
     notes = {"corpus": corpus.path or corpus.name, "preset": preset}
-    fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
+    history = fit(model, train_set, val_set, recipe, output, resume, notes, on_epoch=on_epoch, log=log)
     translator = Translator(model, src_tokenizer, tgt_tokenizer)
+    translator.history = history
     if recipe.beam_size > 1:
         scores = tune_length_penalty(translator, val_set.pairs, recipe.beam_size)
         tried = ", ".join(f"{length_penalty} {value:.2f}" for length_penalty, value in scores.items())
@@ -147,6 +151,13 @@ def log_model(preset: str, model: torch.nn.Module, output: str | Path | None, lo
     log(f"model     {preset}: {model.num_parameters():,} parameters, on {next(model.parameters()).device}")
     if output is not None:
         log(f"output    {output}")
+
+
+def _word_tokenizer(corpus: Corpus, side: str, lower: bool) -> WordTokenizer:
+    try:
+        return WordTokenizer(getattr(corpus, side), lower)
+    except ValueError as error:
+        raise ValueError(f"corpus.{side}: {error}; subwords need no such rules, for example subwords=4000") from None
 
 
 def _sorted_changes(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -6,13 +6,14 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from transformer_lib.checkpoint import MODEL_FILE, load_weights, save_model
 from transformer_lib.data.batches import PairDataset
@@ -27,7 +28,7 @@ from transformer_lib.files import (
     save_training_state,
 )
 from transformer_lib.training import distributed, loop
-from transformer_lib.training.device import seed_everything
+from transformer_lib.training.device import seed_everything, seed_of
 from transformer_lib.training.optimizer import MovingAverage, learning_rate_schedule, make_optimizer
 from transformer_lib.training.recipe import Recipe
 
@@ -56,16 +57,19 @@ def fit(
             (``seed_everything``); they are the first candidate for the best.
         train_set, val_set: what ``make_dataset`` (``make_stream`` for a language model) returned, with the vocabularies
             that the model was built for; or a ``DataLoader`` or any other sized iterable of batches, used as it is. Its
-            generator is seeded and its sampler's ``set_epoch`` called before each epoch. Several processes share each
-            batch among them, so that there must be no ``DistributedSampler``.
+            generator is seeded and its sampler's ``set_epoch`` called before each epoch; ``log`` hears if its order may
+            be another when resumed. Several processes share each batch among them, so that there must be no
+            ``DistributedSampler``.
+        recipe: how to train. A warm-up that would outlast the run is cut to a tenth of its steps.
         output: folder to write to; by default, nothing is written.
-        resume: continue what ``output`` holds. ``recipe.epochs`` may have grown, unless the schedule is ``"linear"``.
+        resume: continue what ``output`` holds. ``recipe.epochs`` may have grown, unless the schedule is ``"linear"`` or
+            the warm-up was cut.
         notes: anything to save with the model, such as the corpus's name. When fine-tuning, pass on the ``search`` of
             the notes that the model came with, and it keeps its search settings.
         tokenizers: to be saved with the model; by default, those of ``train_set``, if it has any.
         progress: show progress bars; by default, on a terminal and in a notebook.
         on_epoch: called with the history after each epoch, in every process.
-        log: called with a line for each epoch, in the first process.
+        log: called with a line for each epoch, and with warnings before the first, in the first process.
 
     Raises:
         FileExistsError: ``output`` holds a training already, and ``resume`` is False; or another process trains there.
@@ -81,7 +85,7 @@ def fit(
     if resume and output is None:
         raise ValueError("resume=True needs the output folder of the training to resume, but output is None")
     with distributed.process_group(next(model.parameters()).device), contextlib.ExitStack() as stack:
-        run = _Run(model, train_set, val_set, recipe, output, notes, tokenizers, progress)
+        run = _Run(model, train_set, val_set, recipe, output, notes, tokenizers, progress, log)
         if output is not None:
             distributed.broadcast(lambda: stack.enter_context(_open(output, resume)))
         if resume:
@@ -108,6 +112,8 @@ def fit(
                 log(f"interrupted {where}, resume=True (--resume) continues from there")
             raise
         except Exception as error:
+            if not (resume or run.saved_epochs or isinstance(error, FloatingPointError)):
+                run.forget()
             if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
                 raise
             reason = " ".join(str(error).splitlines()[:2])
@@ -131,8 +137,10 @@ def _open(output: Path, resume: bool) -> Iterator[None]:
 class _Run:
     """The state of one training, in memory and on disk; see ``fit``, whose arguments these are."""
 
-    def __init__(self, model, train_set, val_set, recipe, output, notes, tokenizers, progress):
+    def __init__(self, model, train_set, val_set, recipe, output, notes, tokenizers, progress, log):
         loop.input_names(model)  # raises an error if there are none
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise ValueError("model has no parameter with requires_grad=True, expected one at least: are all frozen?")
         for field, fits, expected in (
             ("init_bias_from_unigrams", hasattr(model, "init_bias_from_unigrams"), "a language model"),
             ("init_bias_from_unigrams", hasattr(train_set, "ids"), "a text"),
@@ -141,15 +149,33 @@ class _Run:
             if (value := getattr(recipe, field)) and not fits:
                 kinds = f"{type(model).__name__} and a {type(train_set).__name__}"
                 raise ValueError(f"{field} is {value}, but this trains a {kinds}: expected {expected}")
-        self.model, self.train_set, self.recipe = model, train_set, recipe
+        self.model, self.train_set = model, train_set
         self.output, self.notes, self.progress = output, notes or {}, progress
         self.tokenizers = tokenizers or getattr(train_set, "tokenizers", {})
         for known in (self.tokenizers, getattr(val_set, "tokenizers", {})):
             check_vocabularies(model.config, known, to_train=True)
+        _check_lengths(train_set, val_set, getattr(model.config, "max_len", math.inf))
+        self.recipe = recipe
         self.train_batches, self.val_batches = self.batches(train_set, train=True), self.batches(val_set, train=False)
         self.optimizer = make_optimizer(model, recipe)
-        if not (steps := recipe.epochs * len(self.train_batches)):
+        try:
+            steps = recipe.epochs * len(self.train_batches)
+        except TypeError:
+            kind = type(self.train_batches).__name__
+            raise TypeError(
+                f"train_set is a {kind} without a length, expected one: list(…) of it, for example"
+            ) from None
+        if not steps:
             raise ValueError("train_set has no batches: is it empty, or smaller than one batch (drop_last=True)?")
+        if recipe.warmup_steps > steps:
+            self.recipe = replace(recipe, warmup_steps=max(1, steps // 10))
+            log(
+                f"warning   warmup_steps is {recipe.warmup_steps}, but the whole run has {steps} steps: "
+                f"the warm-up is cut to {self.recipe.warmup_steps}"
+            )
+            recipe = self.recipe
+        if output is not None and (part := _unrestored(train_set)):
+            log(f"warning   train_set's {part} has no set_epoch: if it shuffles, a resumed run sees another order")
         self.schedule = learning_rate_schedule(
             self.optimizer, recipe.schedule, recipe.warmup_steps, steps, recipe.epochs, recipe.lr_decay
         )
@@ -204,9 +230,15 @@ class _Run:
         try:
             self.keep_best()
         except Exception as error:
-            if self.output is not None and not isinstance(error, OSError):
-                (self.output / STATE_FILE).unlink()  # a model that cannot be saved leaves no training behind
+            if not isinstance(error, OSError):
+                self.forget()
             raise
+
+    def forget(self) -> None:
+        """Remove the untrained model: what cannot be trained or saved leaves no training behind."""
+        if self.output is not None and distributed.is_first():
+            for file in (STATE_FILE, MODEL_FILE):
+                (self.output / file).unlink(missing_ok=True)
 
     def restore(self) -> None:
         """Continue where the folder's training stopped."""
@@ -244,7 +276,7 @@ class _Run:
         if recipe.subword_dropout:
             self.train_batches = self.batches(self.train_set, train=True, epoch=number)
         self.choose_order(number)
-        seed_everything(recipe.seed + number + 1_000_000 * distributed.rank())  # each process has its own dropout
+        seed_everything(seed_of(recipe.seed, number, distributed.rank()))  # each process has its own dropout
         how = self.optimizer, self.schedule, recipe.max_grad_norm, recipe.label_smoothing, recipe.rdrop_weight
         trained = loop.train_epoch(self.model, self.train_batches, *how, self.worker, self.average, self.progress)
         val_loss = loop.evaluate(self.eval_model, self.val_batches, self.progress)
@@ -266,10 +298,10 @@ class _Run:
         for part in (self.train_batches, *samplers):
             if hasattr(part, "set_epoch"):
                 part.set_epoch(epoch)
-            if isinstance(part, torch.utils.data.RandomSampler) and part.generator is None:
+            if isinstance(part, RandomSampler) and part.generator is None:
                 part.generator = torch.Generator()  # the global random numbers differ between processes
             if isinstance(getattr(part, "generator", None), torch.Generator):
-                part.generator.manual_seed(self.recipe.seed + epoch)
+                part.generator.manual_seed(seed_of(self.recipe.seed, epoch))
 
     def plain_history(self) -> dict[str, Any]:
         """Return the history as plain numbers; ``on_epoch`` may have put others into it."""
@@ -293,6 +325,30 @@ class _Run:
         """Raise an error if the output folder has gone: a new one would lack the best model."""
         if distributed.is_first() and self.output is not None and not self.output.is_dir():
             raise FileNotFoundError(f"{self.output} is gone: was it removed, or unmounted, during the training?")
+
+
+def _check_lengths(train_set: Any, val_set: Any, max_len: float) -> None:
+    """Raise a ValueError if a sentence has more tokens than the model has positions."""
+    for name, data in {"train_set": train_set, "val_set": val_set}.items():
+        for number, (src, tgt) in enumerate(data.examples if isinstance(data, PairDataset) else (), start=1):
+            if (longer := max(len(src) + 2, len(tgt) + 1)) > max_len:  # a target's <eos> is not read
+                raise ValueError(
+                    f"{name}: pair {number} takes {longer} positions, but the model's max_len is {max_len}; "
+                    "make_dataset(…, max_len=…, log=print) leaves such pairs out"
+                )
+
+
+def _unrestored(batches: Any) -> str | None:
+    """Return the name of what may order batches by random numbers that ``choose_order`` does not reach."""
+    reached = [part for name in ("batch_sampler", "sampler") if (part := getattr(batches, name, None)) is not None]
+    reached.append(batches)
+    orders = reached[0]
+    while type(orders) is BatchSampler:
+        orders = orders.sampler
+    is_seeded = hasattr(orders, "set_epoch") or isinstance(getattr(orders, "generator", None), torch.Generator)
+    is_reached = any(orders is part for part in reached) and (is_seeded or isinstance(orders, RandomSampler))
+    is_known = isinstance(orders, Sequence | SequentialSampler) or hasattr(batches, "set_epoch")
+    return None if is_reached or is_known or hasattr(orders, "batches_for") else type(orders).__name__
 
 
 def _digest(values: Any) -> str:
