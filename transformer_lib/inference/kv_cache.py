@@ -101,7 +101,7 @@ class CachedDecoder:
         self.length += 1
         embedding = self.model.tgt_embedding
         x = embedding.tokens(newest)  # [rows, 1, d_model]
-        x = x + embedding.positions(self.length)[-1:].to(x.dtype)
+        x = (x + embedding.positions(self.length)[-1:]).to(x.dtype)
         x, _, _ = self.decoder(embedding.dropout(x), None, None, self.memory_mask)
         return self.model.output(x)
 

@@ -94,7 +94,7 @@ class InputEmbedding(nn.Module):
             ValueError: ``ids`` is longer than the positions.
         """
         x = self.tokens(ids)  # [batch, seq_len, d_model]
-        return self.dropout(x + self.positions(ids.shape[1]).to(x.dtype))
+        return self.dropout((x + self.positions(ids.shape[1])).to(x.dtype))
 
 
 def check_ids(name: str, ids: Tensor, vocab_size: int) -> None:
