@@ -11,7 +11,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,20 @@ from transformer_lib.interop.pytorch import to_torch
 from transformer_lib.model.attention import MultiHeadAttention
 
 PAD = 1
+
+# TRANSFORMER_LIB_FAST_DEV_RUN=1 asks for the fewest of everything, to see that a benchmark runs to its end: its times
+# mean nothing then
+SMALL = os.environ.get("TRANSFORMER_LIB_FAST_DEV_RUN", "") not in ("", "0")
+CORPUS, PRESET, TEST = ("sample", "small", "test") if SMALL else ("multi30k", "tutorial", "test_2016_flickr")
+# what runs functions in a process of its own, which takes seconds to start
+own_process = partial(ProcessPoolExecutor, 1, multiprocessing.get_context("spawn"))
+if SMALL:
+    own_process = partial(ThreadPoolExecutor, 1)
+
+
+def few(examples: Sequence[Any]) -> Sequence[Any]:
+    """Return all examples, or a few of them where few are enough."""
+    return examples[:4] if SMALL else examples
 
 
 class PlainAttention(MultiHeadAttention):
@@ -88,10 +103,10 @@ def matrix_rates(device: torch.device) -> dict[str, float]:
     }
 
 
-def _matrix_rate(dtype: torch.dtype, device: torch.device, seconds: float = 0.5) -> float:
+def _matrix_rate(dtype: torch.dtype, device: torch.device, seconds: float = 0.01 if SMALL else 0.5) -> float:
     # shapes of the models; a GPU is only busy with larger ones
     sizes = [(2048, 256, 256), (2048, 256, 512), (2048, 512, 512), (512, 256, 4096)]
-    if device.type != "cpu" and "TRANSFORMER_LIB_STAND_IN" not in os.environ:  # gpu.py --stand-in is a CPU
+    if device.type != "cpu" and not SMALL:
         sizes = [(4096, 4096, 4096), (8192, 8192, 8192)]
     best = 0.0
     for rows, inner, columns in sizes:
@@ -117,7 +132,7 @@ def own_memory(run: Callable[..., None], arguments: Sequence[Any], device: torch
         arguments: what it is given.
         device: on a GPU, its memory is meant.
     """
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with own_process() as pool:
         return pool.submit(_measure_memory, run, arguments, str(device)).result()
 
 
@@ -160,6 +175,7 @@ def machine(device: torch.device) -> dict[str, Any]:
         "device": f"{name}, {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
+        **({"small": True} if SMALL else {}),
     }
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from contenders import as_the_tutorials_do, machine, write
+from contenders import CORPUS, PRESET, SMALL, as_the_tutorials_do, few, machine, write
 from training import BATCH_SIZE, LEARNING_RATE, endlessly, load, train_plainly
 
 from transformer_lib.data.batches import BucketBatches, make_dataset
@@ -38,7 +38,7 @@ TWO = "two processes"
 def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device) -> dict[str, Any]:
     """Train in one way, and return the mean training loss of every few batches and the validation loss at the end."""
     model, dataset = load(corpus, preset, device)
-    val_set = make_dataset(load_corpus(corpus)["val"], *dataset.tokenizers.values())
+    val_set = make_dataset(few(load_corpus(corpus)["val"]), *dataset.tokenizers.values())
     theirs = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, eps=1e-9)  # the library's eps: only the way differs
     optimizer = make_optimizer(model, Recipe(learning_rate=LEARNING_RATE))
 
@@ -82,9 +82,9 @@ def in_two_processes(arguments: list[str]) -> dict[str, Any]:
 def main() -> None:
     """Train in each way, print, and write the curves down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--preset", default="tutorial", choices=sorted(PRESETS), help="the model (tutorial)")
-    parser.add_argument("--corpus", default="multi30k", help="what to train on (multi30k)")
-    parser.add_argument("--batches", type=int, default=110, help="how many to train on (110)")
+    parser.add_argument("--preset", default=PRESET, choices=sorted(PRESETS), help="the model (tutorial)")
+    parser.add_argument("--corpus", default=CORPUS, help="what to train on (multi30k)")
+    parser.add_argument("--batches", type=int, default=1 if SMALL else 110, help="how many to train on (110)")
     parser.add_argument("--compile", action="store_true", help="also with torch.compile, which needs a C++ compiler")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--output", type=Path, help="JSON file to write")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import torch
-from contenders import machine, spread, write
+from contenders import CORPUS, SMALL, TEST, few, machine, spread, write
 
 from transformer_lib.data.batches import padded_ids
 from transformer_lib.data.corpora import load_corpus
@@ -55,7 +55,7 @@ def greedy(encoder: Any, decoder: Any, src: np.ndarray, translator: Translator) 
 def main() -> None:
     """Measure, print, and write down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=1 if SMALL else 5)
     parser.add_argument("--batch-size", type=int, default=64, help="of ONNX Runtime; the library chooses its own")
     parser.add_argument("--output", type=Path, help="a JSON file for the results")
     args = parser.parse_args()
@@ -69,7 +69,7 @@ def main() -> None:
         encoder, decoder = (
             onnxruntime.InferenceSession(Path(folder, name), options) for name in ("encoder.onnx", "decoder.onnx")
         )
-    sentences = [pair.src for pair in load_corpus("multi30k")["test_2016_flickr"]]
+    sentences = [pair.src for pair in few(load_corpus(CORPUS)[TEST])]
 
     def ours() -> list[str]:
         return [one.text for one in translator.translate(sentences, beam_size=1)]

@@ -22,7 +22,7 @@ from pathlib import Path
 from unittest import mock
 
 import torch
-from contenders import machine, synchronize, write
+from contenders import CORPUS, PRESET, SMALL, TEST, few, machine, synchronize, write
 from torch import nn
 
 from transformer_lib import Transformer, TransformerConfig, Translator, WordTokenizer, load_corpus
@@ -40,7 +40,7 @@ from transformer_lib.training.optimizer import make_optimizer
 from transformer_lib.training.recipe import RECIPES
 
 Pair = tuple[Callable[[], object], Callable[[], object]]  # the same work with a part, and without it
-STEPS = 5  # in a turn
+STEPS = 1 if SMALL else 5  # in a turn
 
 
 @contextlib.contextmanager
@@ -53,12 +53,12 @@ def without(part: type[nn.Module]) -> Iterator[None]:
 
 def training_rows(device: torch.device) -> dict[str, Pair]:
     """Make the rows about training: a few steps each."""
-    corpus, src, tgt = load_corpus("multi30k"), WordTokenizer("de"), WordTokenizer("en")
-    dataset = make_dataset(corpus["train"], src, tgt)
+    corpus, src, tgt = load_corpus(CORPUS), WordTokenizer("de"), WordTokenizer("en")
+    dataset = make_dataset(few(corpus["train"]), src, tgt)
     build_vocabularies(dataset)
     recipe = RECIPES["tutorial"]
     seed_everything(recipe.seed)
-    start = Transformer(TransformerConfig(len(src.vocab), len(tgt.vocab))).to(device)
+    start = Transformer(TransformerConfig.preset(PRESET, len(src.vocab), len(tgt.vocab))).to(device)
     batches = list(BucketBatches(dataset, recipe.batch_size, train=True, device=device))[:100]
 
     def steps(
@@ -119,7 +119,7 @@ def training_rows(device: torch.device) -> dict[str, Pair]:
 
 def translating_rows(device: torch.device) -> dict[str, Pair]:
     """Make the rows about translating: the whole test split."""
-    sentences = [pair.src for pair in load_corpus("multi30k")["test_2016_flickr"]]
+    sentences = [pair.src for pair in few(load_corpus(CORPUS)[TEST])]
 
     def way(
         precision: str = "float32", *patches: Callable[[], contextlib.AbstractContextManager]
@@ -169,7 +169,7 @@ def measure(pair: Pair, rounds: int, device: torch.device) -> dict[str, float | 
 def main() -> None:
     """Measure, print the table, and write it down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=1 if SMALL else 9)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()

@@ -21,7 +21,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from contenders import machine, synchronize, write
+from contenders import CORPUS, PRESET, SMALL, TEST, few, machine, synchronize, write
 
 from transformer_lib import Transformer, Translator, load_corpus
 from transformer_lib.data.batches import BucketBatches, PairDataset
@@ -36,17 +36,14 @@ from transformer_lib.training.train_translator import train_translator
 
 ROOT = Path(__file__).parents[1]
 STAND_IN = "TRANSFORMER_LIB_STAND_IN"  # set in the processes of --stand-in
-SMALL = STAND_IN in os.environ
-NAME = "stand_in" if SMALL else "gpu"  # of the results: those of a stand-in are no GPU's
-CORPUS, PRESET, TEST = ("sample", "small", "test") if SMALL else ("multi30k", "tutorial", "test_2016_flickr")
-SIZES = ["--corpus", CORPUS, "--rounds", "1"]  # of the other benchmarks
+NAME = "stand_in" if STAND_IN in os.environ else "gpu"  # of the results: those of a stand-in are no GPU's
 GOALS = {"36.5 BLEU": "multi30k_fast", "41 BLEU": "multi30k_best"}
 TINY = {"epochs": 1, "d_model": 32, "max_tokens": 30_000, "rdrop_weight": 0.0, "beam_size": 1}
 
 
 def score(translator: Translator) -> float:
     """Return the BLEU of a test split, translated greedily."""
-    pairs = load_corpus(CORPUS)[TEST][: 16 if SMALL else None]
+    pairs = few(load_corpus(CORPUS)[TEST])
     written = translator.translate([pair.src for pair in pairs], beam_size=1)
     return bleu.score(written, [pair.tgt for pair in pairs], translator.tgt_tokenizer)[0].value
 
@@ -58,7 +55,7 @@ def reach(goal: str, folder: Path) -> dict[str, Any]:
     translator = train_translator(load_corpus(CORPUS), preset, None, output, resumed, **changes)
     seconds = time.perf_counter() - started
     found = {"preset": preset, "seconds": None if resumed else seconds, "bleu_greedy": score(translator)}
-    pairs = load_corpus(CORPUS)[TEST][: 16 if SMALL else None]
+    pairs = few(load_corpus(CORPUS)[TEST])
     written = translator.translate([pair.src for pair in pairs])
     return {**found, "bleu": bleu.score(written, [pair.tgt for pair in pairs], translator.tgt_tokenizer)[0].value}
 
@@ -96,8 +93,8 @@ def stages(folder: Path) -> dict[str, list[str]]:
     return {
         "tests": [*pytest, "tests/project/on_a_device.py", *few],
         "36.5 BLEU": [*here, "36.5 BLEU"],
-        "training": ["benchmarks/training.py", *SIZES, "--preset", PRESET, *(["--batches", "1"] if SMALL else [])],
-        "translation": ["benchmarks/translation.py", *SIZES, *(["--sentences", "8"] if SMALL else [])],
+        "training": ["benchmarks/training.py", "--rounds", "1"],
+        "translation": ["benchmarks/translation.py", "--rounds", "1"],
         "float16": [*here, "float16"],
         "41 BLEU": [*here, "41 BLEU"],
         "notebooks": [*pytest, "--nbval-lax", *notebooks],
@@ -110,7 +107,7 @@ def run(name: str, command: list[str], file: Path, seconds: float) -> dict[str, 
     command = [sys.executable, *command]
     if command[1] != "-m":
         command += ["--output", str(file)]
-    environment = {**os.environ, "TRANSFORMER_LIB_FAST_DEV_RUN": "1" if name == "notebooks" else ""}
+    environment = {**os.environ, "TRANSFORMER_LIB_FAST_DEV_RUN": "1" if SMALL or name == "notebooks" else ""}
     started = time.perf_counter()
     with open(file.with_suffix(".log"), "w", encoding="utf-8") as log:
         group = {"start_new_session": True}  # of processes, since a stage starts others
@@ -133,6 +130,7 @@ def put_stand_in(folder: Path) -> None:
     """Let every Python that is started from here on take the stand-in for a GPU; ``sitecustomize`` is Python's way."""
     (folder / "sitecustomize.py").write_text("import standin_device\nstandin_device.install()\n", encoding="utf-8")
     os.environ |= {"PYTHONPATH": os.pathsep.join((str(folder), str(ROOT / "tests"))), STAND_IN: "1"}
+    os.environ["TRANSFORMER_LIB_FAST_DEV_RUN"] = "1"
 
 
 def main() -> None:
@@ -151,7 +149,7 @@ def main() -> None:
     if options.here:
         write(options.output, float16() if options.here == "float16" else reach(options.here, options.folder))
         return
-    if options.stand_in and not SMALL:
+    if options.stand_in and STAND_IN not in os.environ:
         put_stand_in(options.folder)
         os.execv(sys.executable, [sys.executable, *sys.argv])
     device = pick_device()
@@ -169,7 +167,7 @@ def main() -> None:
         file = options.folder / f"{name.replace(' ', '-')}.json"
         found = run(name, command, file, seconds) if seconds > 0 else {"ended": "out of time"}
         result["stages"][name] = found
-        write(options.output, {**result, **machine(device), "stand_in": SMALL})
+        write(options.output, {**result, **machine(device), "stand_in": STAND_IN in os.environ})
         print(f"{name:12} {found['ended']:12} {found.get('stage_seconds', 0):5.0f} s", flush=True)
 
 

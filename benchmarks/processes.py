@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from contenders import machine, write
+from contenders import CORPUS, PRESET, SMALL, few, machine, write
 from fast import STEPS, measure
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -59,16 +59,16 @@ def steps(model: nn.Module, batches: list, theirs: bool) -> Callable[[], None]:
 def main() -> None:
     """Measure, print, and write it down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=1 if SMALL else 5)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     device = pick_device(options.device)
-    corpus, src, tgt = load_corpus("multi30k"), WordTokenizer("de"), WordTokenizer("en")
-    dataset = make_dataset(corpus["train"], src, tgt)
+    corpus, src, tgt = load_corpus(CORPUS), WordTokenizer("de"), WordTokenizer("en")
+    dataset = make_dataset(few(corpus["train"]), src, tgt)
     build_vocabularies(dataset)
     seed_everything(1)
-    model = Transformer(TransformerConfig(len(src.vocab), len(tgt.vocab))).to(device)
+    model = Transformer(TransformerConfig.preset(PRESET, len(src.vocab), len(tgt.vocab))).to(device)
     batches = list(itertools.islice(BucketBatches(dataset, 64, train=True, device=device), 50))
     with distributed.process_group(device):
         ways = [steps(copy.deepcopy(model), batches, theirs) for theirs in (False, True)]

@@ -5,12 +5,13 @@ anew. A row is trained from scratch with each of three seeds, and scored on the 
 two rows only, which notebook 13 holds against published figures; nothing is chosen by it. On a CPU that only emulates
 bfloat16 (``machine`` says AVX2), all rows compute in float32, as "without bfloat16" does.
 
-Results go to ``benchmarks/results/recipes.json``, which notebook 13 makes its tables of. What is in there is not run
-again, and a run that was interrupted goes on after its last complete epoch:
+Results go to ``benchmarks/results/recipes.json``, which notebook 13 makes its tables of, or to ``--output``; trainings
+to ``runs/recipes``. What has a result is not run again, and a run that was interrupted goes on after its last complete
+epoch:
 
     python benchmarks/recipes.py --list
     python benchmarks/recipes.py                                  # everything; two runs at a time, one thread each
-    python benchmarks/recipes.py complete heads-1 --seeds 1 2
+    python benchmarks/recipes.py complete "heads 1" --seeds 1 2
 """
 
 import argparse
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from contenders import CORPUS, SMALL, TEST, few
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
@@ -47,10 +49,8 @@ from transformer_lib.training.device import seed_everything
 from transformer_lib.training.recipe import RECIPES
 from transformer_lib.training.train_translator import tune_length_penalty
 
-ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "recipes.json"
-RUNS = ROOT / "runs" / "recipes"
-TEST = "test_2016_flickr"
+RESULTS = Path(__file__).parent / "results" / "recipes.json"
+RUNS = Path("runs", "recipes")
 
 
 @dataclass(frozen=True)
@@ -170,13 +170,15 @@ class NarrowTransformer(Transformer):
 def run(name: str, seed: int) -> dict[str, Any]:
     """Train one row on one thread, and score it."""
     torch.set_num_threads(1)
-    row, corpus, output = ROWS[name], load_corpus("multi30k"), folder(name, seed)
+    row, corpus, output = ROWS[name], load_corpus(CORPUS), folder(name, seed)
     recipe = replace(RECIPES[row.preset], **row.recipe, seed=seed)
+    if SMALL:
+        recipe = replace(recipe, epochs=1)
     resume = (output / STATE_FILE).exists()
     started = time.process_time()
     seed_everything(seed)
     if recipe.subwords:
-        pieces = train_subwords(corpus["train"], recipe.subwords)
+        pieces = train_subwords(corpus["train"], None if SMALL else recipe.subwords)
         tokenizers = SubwordTokenizer(corpus.src, pieces), SubwordTokenizer(corpus.tgt, pieces)
     else:
         tokenizers = WordTokenizer(corpus.src), WordTokenizer(corpus.tgt)
@@ -184,7 +186,7 @@ def run(name: str, seed: int) -> dict[str, Any]:
     configure = partial(model_class.config_class.preset, row.preset, **row.config)
     max_len = configure(2, 2).max_len
     train_set, val_set, test_set = (
-        make_dataset(corpus[split], *tokenizers, max_len) for split in ("train", "val", TEST)
+        make_dataset(few(corpus[split]), *tokenizers, max_len) for split in ("train", "val", TEST)
     )
     if not recipe.subwords:
         build_vocabularies(train_set, min_freq=2, joint=configure(2, 2).tie_embeddings)
@@ -221,11 +223,12 @@ def run(name: str, seed: int) -> dict[str, Any]:
 
 def score(translator: Translator, corpus: Corpus, split: str) -> dict[str, Any]:
     """Return BLEU over words of a split: greedily, and with a beam of 4 by length penalty."""
-    sources, references = ([pair[side] for pair in corpus[split]] for side in (0, 1))
+    pairs = few(corpus[split])
+    sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
     tokenizer = translator.tgt_tokenizer
     greedy = bleu.score(translator.translate(sources, beam_size=1), references, tokenizer)[0].value
     if split == "val":
-        beam = tune_length_penalty(translator, corpus[split])
+        beam = tune_length_penalty(translator, pairs)
     else:  # with what was best on the validation split
         translations = translator.translate(sources, 4, translator.length_penalty)
         beam = {translator.length_penalty: bleu.score(translations, references, tokenizer)[0].value}
@@ -237,15 +240,15 @@ def folder(name: str, seed: int) -> Path:
     return RUNS / f"{name.replace(' ', '-')}-seed-{seed}"
 
 
-def read_results() -> list[dict[str, Any]]:
+def read_results(output: Path) -> list[dict[str, Any]]:
     """Return all results so far."""
-    return json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else []
+    return json.loads(output.read_text("utf-8")) if output.exists() else []
 
 
 _writing = threading.Lock()
 
 
-def start(task: tuple[str, int]) -> tuple[str, int]:
+def start(output: Path, task: tuple[str, int]) -> tuple[str, int]:
     """Run one row in a process of its own, its output in a file beside the run, and take its result in."""
     name, seed = task
     RUNS.mkdir(parents=True, exist_ok=True)
@@ -258,11 +261,10 @@ def start(task: tuple[str, int]) -> tuple[str, int]:
         with _writing:
             result = json.loads((folder(name, seed) / "result.json").read_text("utf-8"))
             order = list(ROWS)
-            results = [old for old in read_results() if (old["row"], old["seed"]) != task and old["row"] in ROWS]
+            results = [old for old in read_results(output) if (old["row"], old["seed"]) != task and old["row"] in ROWS]
             results = sorted([*results, result], key=lambda r: (order.index(r["row"]), r["seed"]))
             text = "[\n" + ",\n".join(json.dumps(one) for one in results) + "\n]\n"  # one line a run
-            RESULTS.parent.mkdir(exist_ok=True)
-            replace_file(RESULTS, text.encode())
+            replace_file(output, text.encode())
         print(f"{name}, seed {seed}: {result['val']['greedy']:.2f} BLEU greedily", flush=True)
     else:
         print(f"{name}, seed {seed}: failed", flush=True)
@@ -275,6 +277,8 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", default=list(ROWS), metavar="row", help="which rows (all)")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="one run each (1 2 3)")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time (2)")
+    results = RUNS / "results.json" if SMALL else RESULTS  # not beside real ones
+    parser.add_argument("--output", type=Path, default=results, help="JSON file (benchmarks/results/recipes.json)")
     parser.add_argument("--list", action="store_true", help="print the rows and whether they have results")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -286,14 +290,14 @@ def main() -> None:
         result = json.dumps(run(name, seed))
         replace_file(folder(name, seed) / "result.json", result.encode())
         return
-    done = {(result["row"], result["seed"]) for result in read_results()}
+    done = {(result["row"], result["seed"]) for result in read_results(options.output)}
     missing = [task for task in wanted if task not in done]
     if options.list:
         for name, seed in wanted:
             print(f"{name:26} seed {seed}  {'to do' if (name, seed) in missing else 'done'}")
         return
     with ThreadPoolExecutor(options.jobs) as pool:
-        failed = [name for name, code in pool.map(start, missing) if code]
+        failed = [name for name, code in pool.map(partial(start, options.output), missing) if code]
     if failed:
         sys.exit(f"failed, see runs/recipes: {', '.join(failed)}")
 

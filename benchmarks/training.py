@@ -28,9 +28,13 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from contenders import (
+    CORPUS,
     PAD,
+    PRESET,
+    SMALL,
     TorchTransformer,
     as_the_tutorials_do,
+    few,
     machine,
     matrix_rates,
     own_memory,
@@ -153,7 +157,7 @@ def load(corpus_name: str, preset: str, device: torch.device) -> tuple[Transform
     corpus = load_corpus(corpus_name)
     tokenizers = WordTokenizer(corpus.src), WordTokenizer(corpus.tgt)
     config = PRESETS[preset]
-    dataset = make_dataset(corpus["train"], *tokenizers, config.get("max_len", TransformerConfig.max_len))
+    dataset = make_dataset(few(corpus["train"]), *tokenizers, config.get("max_len", TransformerConfig.max_len))
     build_vocabularies(dataset, joint=config.get("tie_embeddings", False))
     seed_everything(1)
     sizes = (len(tokenizer.vocab) for tokenizer in tokenizers)
@@ -172,7 +176,8 @@ def growth(model: Transformer, compiled: bool, device: torch.device) -> list[dic
     """Measure a step of each kind on made-up batches of several sizes and lengths, in seconds."""
     rows = []
     contenders = {name: make_contender(name, model, None, device) for name in names(compiled)}
-    for sentences, length in ((16, 16), (64, 16), (256, 16), (64, 8), (64, 32), (64, 64)):
+    sizes = [(16, 16), (64, 16), (256, 16), (64, 8), (64, 32), (64, 64)]
+    for sentences, length in sizes[:1] if SMALL else sizes:
         ids = torch.randint(4, min(model.config.src_vocab_size, model.config.tgt_vocab_size), (sentences, length))
         batch = SimpleNamespace(src=ids.to(device), tgt=ids.to(device))
         row = {"sentences": sentences, "length": length}
@@ -193,10 +198,10 @@ def growth(model: Transformer, compiled: bool, device: torch.device) -> list[dic
 def main() -> None:
     """Measure, print, and write the figures down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--preset", default="tutorial", choices=sorted(PRESETS), help="the model (tutorial)")
-    parser.add_argument("--corpus", default="multi30k", help="what to train on (multi30k)")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each contender (5)")
-    parser.add_argument("--batches", type=int, default=6, help="batches in a turn (6)")
+    parser.add_argument("--preset", default=PRESET, choices=sorted(PRESETS), help="the model (tutorial)")
+    parser.add_argument("--corpus", default=CORPUS, help="what to train on (multi30k)")
+    parser.add_argument("--rounds", type=int, default=1 if SMALL else 5, help="turns of each contender (5)")
+    parser.add_argument("--batches", type=int, default=1 if SMALL else 6, help="batches in a turn (6)")
     parser.add_argument("--compile", action="store_true", help="also with torch.compile, which needs a C++ compiler")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--output", type=Path, help="JSON file to write")

@@ -25,22 +25,25 @@ search grows with the batch and with the sentences' length. Notebook 14 reads th
 import argparse
 import functools
 import importlib.util
-import multiprocessing
+import math
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from contenders import (
+    CORPUS,
+    SMALL,
     TorchTransformer,
     as_the_tutorials_do,
+    few,
     machine,
     matrix_rates,
     own_memory,
+    own_process,
     spread,
     synchronize,
     write,
@@ -50,6 +53,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_lib.checkpoint import SHIPPED_MODEL
 from transformer_lib.data.corpora import Pair, load_corpus
+from transformer_lib.data.tokenizers import EOS, WordTokenizer
 from transformer_lib.inference import bleu
 from transformer_lib.inference.search import greedy_search
 from transformer_lib.inference.translator import Translation, Translator
@@ -58,22 +62,19 @@ from transformer_lib.model.masks import padding_mask
 from transformer_lib.model.transformer import Transformer
 from transformer_lib.training.device import pick_device
 
-
-class Written(NamedTuple):
-    """What a ``Translation`` has to say here."""
-
-    text: str
-    tokens: list[str]
-
-
-Way = Callable[[list[str]], Sequence[Written | Translation]]
+Way = Callable[[list[str]], Sequence[Translation]]
 TUTORIALS, TORCH, ONE_BY_ONE = "tutorials, greedy", "nn.Transformer, greedy", "one at a time, greedy"
 ENGINE = "CTranslate2"
-TURNS = 4  # in a round; see above
+TURNS = 1 if SMALL else 4  # in a round; see above
+
+
+def translation(tokenizer: WordTokenizer, tokens: list[str]) -> Translation:
+    """Return what another way wrote as the library returns it, for the same score; how likely it was is not asked."""
+    return Translation(tokenizer.join(tokens), [], [*tokens, EOS], math.nan, math.nan)
 
 
 @torch.no_grad()
-def translate_like_the_tutorials(translator: Translator, sentences: list[str]) -> list[Written]:
+def translate_like_the_tutorials(translator: Translator, sentences: list[str]) -> list[Translation]:
     """Translate one sentence after the other, as the tutorials' ``translate_sentence`` does."""
     model, tokenizer = translator.model, translator.tgt_tokenizer
     device = next(model.parameters()).device
@@ -89,8 +90,7 @@ def translate_like_the_tutorials(translator: Translator, sentences: list[str]) -
             ids.append(logits.argmax(-1)[0, -1].item())
             if ids[-1] == tokenizer.eos_id:
                 break
-        tokens = tokenizer.decode(ids[1:])
-        written.append(Written(tokenizer.join(tokens), tokens))
+        written.append(translation(tokenizer, tokenizer.decode(ids[1:])))
     return written
 
 
@@ -139,10 +139,10 @@ def translate_with_the_engine(translator: Translator, beam_size: int, precision:
         "max_decoding_length": translator.model.config.max_len,
     }
 
-    def translate(sentences: list[str]) -> list[Written]:
+    def translate(sentences: list[str]) -> list[Translation]:
         tokens = [translator.src_tokenizer.tokens(sentence) for sentence in sentences]
-        written = [result.hypotheses[0] for result in engine.translate_batch(tokens, **settings)]
-        return [Written(translator.tgt_tokenizer.join(tokens), tokens) for tokens in written]
+        results = engine.translate_batch(tokens, **settings)
+        return [translation(translator.tgt_tokenizer, result.hypotheses[0]) for result in results]
 
     return translate
 
@@ -175,7 +175,7 @@ def take_turn(name: str, path: str, device: torch.device, sentences: list[str]) 
 def choose(corpus_name: str, split: str | None, number: int | None, translator: Translator) -> list[Pair]:
     """Pick sentences evenly."""
     corpus = load_corpus(corpus_name, translator.src_tokenizer.language, translator.tgt_tokenizer.language)
-    pairs = corpus[split or corpus.splits[2 if len(corpus.splits) > 2 else 1]]
+    pairs = few(corpus[split or corpus.splits[2 if len(corpus.splits) > 2 else 1]])
     number = min(number or len(pairs), len(pairs))
     return [pairs[i * len(pairs) // number] for i in range(number)]
 
@@ -249,10 +249,10 @@ def main() -> None:
     """Measure, print, and write the figures down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", default=str(SHIPPED_MODEL), help="folder or file (the shipped model)")
-    parser.add_argument("--corpus", default="multi30k", help="what to translate (multi30k)")
+    parser.add_argument("--corpus", default=CORPUS, help="what to translate (multi30k)")
     parser.add_argument("--split", help="which part of it (the first test split)")
     parser.add_argument("--sentences", type=int, help="how many to translate, evenly picked (all)")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=1 if SMALL else 3)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--output", type=Path, help="JSON file to write")
     options = parser.parse_args()
@@ -263,8 +263,7 @@ def main() -> None:
     sentences, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
     if device.type == "cpu" and not importlib.util.find_spec("ctranslate2"):
         print("without CTranslate2, which is not installed: pip install '.[export]'")
-    spawn = multiprocessing.get_context("spawn")
-    processes = {name: ProcessPoolExecutor(1, spawn) for name in names(device)}
+    processes = {name: own_process() for name in names(device)}
 
     def translate(name: str, some: list[str]) -> tuple[Sequence[Any], float]:
         return processes[name].submit(take_turn, name, options.model, device, some).result()
@@ -287,7 +286,7 @@ def main() -> None:
     texts = {name: [one.text for one in some] for name, some in written.items()}
     work, rates = operations(options.model, written["greedy"]), matrix_rates(device)
     slowest = statistics.median(seconds[TUTORIALS])
-    few = sentences[:: max(1, len(sentences) // 100)]
+    hundred = sentences[:: max(1, len(sentences) // 100)]
     rows = []
     for name, values in seconds.items():
         median = statistics.median(values)
@@ -300,7 +299,7 @@ def main() -> None:
                 "same_text": sum(a == b for a, b in zip(texts[name], texts[TUTORIALS], strict=True)),
                 "bleu": bleu.score(written[name], references, translator.tgt_tokenizer)[0].value,
                 "share_of_limit": work / median / rate if "greedy" in name and "int8" not in name else None,
-                "memory_mb": own_memory(translate_alone, (name, options.model, str(device), few), device),
+                "memory_mb": own_memory(translate_alone, (name, options.model, str(device), hundred), device),
             }
         )
     result = {

@@ -24,14 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from contenders import machine, write
+from contenders import CORPUS, SMALL, TEST, machine, write
 
 from transformer_lib.data.corpora import Pair, load_corpus
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 
 ROOT = Path(__file__).resolve().parents[1]
-BOOK = ROOT / "build" / "book"
 BEAMS = {"greedy": 1, "beam of 4": 4}
 Timed = list[tuple[float, str]]  # milliseconds of each sentence, and its translation
 
@@ -72,10 +71,10 @@ new PerformanceObserver((list) => longTasks.push(...list.getEntries().map(({ dur
 """
 
 
-def in_node(sentences: list[str], beam_size: int) -> Timed:
+def in_node(book: Path, sentences: list[str], beam_size: int) -> Timed:
     """Translate in a process of its own."""
-    scripts = [BOOK / "translator" / f"{name}.js" for name in ("tokenizer", "model", "search")]
-    parts = sorted((BOOK / "translator").glob("weights_*.js"))
+    scripts = [book / "translator" / f"{name}.js" for name in ("tokenizer", "model", "search")]
+    parts = sorted((book / "translator").glob("weights_*.js"))
     text = [path.read_text(encoding="utf-8") for path in (*scripts, *parts)]
     program = "const PARTS = [], receiveWeights = (part) => PARTS.push(part);\n" + "\n".join([*text, IN_NODE])
     with tempfile.TemporaryDirectory() as folder:
@@ -86,7 +85,7 @@ def in_node(sentences: list[str], beam_size: int) -> Timed:
     return json.loads(answer.stdout)
 
 
-def in_chromium(sentences: list[str]) -> tuple[dict[str, Timed], dict[str, float]]:
+def in_chromium(book: Path, sentences: list[str]) -> tuple[dict[str, Timed], dict[str, float]]:
     """Translate on the page; say how long loading took, and the longest task of the page while it translated."""
     from playwright.sync_api import sync_playwright
 
@@ -97,7 +96,7 @@ def in_chromium(sentences: list[str]) -> tuple[dict[str, Timed], dict[str, float
     ):
         page = browser.new_page()
         page.set_default_timeout(0)
-        page.goto((BOOK / "try_it.html").as_uri())
+        page.goto((book / "try_it.html").resolve().as_uri())
         loading, _ = page.evaluate(ON_THE_PAGE, [sentences[0], 1])
         for view in ("attention", "beam", "step", "alternatives"):
             page.locator(f"[name=view][value={view}]").check()
@@ -154,6 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sentences", type=int, default=1000, help="how many test sentences (all %(default)s)")
     parser.add_argument("--in-chromium", type=int, help="how many of them in Chromium too (all; 0 for none)")
+    parser.add_argument("--book", type=Path, default=ROOT / "build" / "book", help="the book that has the page")
     parser.add_argument("--output", type=Path, help="a JSON file for the results")
     args = parser.parse_args()
 
@@ -163,23 +163,24 @@ def main() -> None:
 
     torch.set_num_threads(1)
     translator = Translator.load()
-    pairs = pick(list(load_corpus("multi30k")["test_2016_flickr"]), args.sentences)
+    pairs = pick(list(load_corpus(CORPUS)[TEST]), 2 if SMALL else args.sentences)
+    weights = (args.book / "translator").glob("weights_*.js")
     result = {
         "machine": machine(torch.device("cpu")) | {"cores": os.cpu_count(), "load_before": os.getloadavg()[0]},
         "lines_of_javascript": sum(
             len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / "book" / "translator").glob("*.js")
         ),
-        "megabytes_of_weights": sum(path.stat().st_size for path in (BOOK / "translator").glob("weights_*.js")) / 1e6,
+        "megabytes_of_weights": sum(path.stat().st_size for path in weights) / 1e6,
         "ways": {},
     }
     sentences = [pair.src for pair in pairs]
     result["ways"]["int8"] = {way: describe(way, timed, pairs, translator) for way, timed in in_int8(sentences).items()}
     result["ways"]["node"] = {
-        way: describe(way, in_node(sentences, size), pairs, translator) for way, size in BEAMS.items()
+        way: describe(way, in_node(args.book, sentences, size), pairs, translator) for way, size in BEAMS.items()
     }
     if args.in_chromium != 0:
         pairs = pick(pairs, args.in_chromium or len(pairs))
-        found, about = in_chromium([pair.src for pair in pairs])
+        found, about = in_chromium(args.book, [pair.src for pair in pairs])
         result["ways"]["Chromium"] = {way: describe(way, timed, pairs, translator) for way, timed in found.items()}
         result |= about
     print("\n".join(table(result["ways"])))

@@ -1,10 +1,9 @@
 """The experiments of ``benchmarks/recipes.py``: their rows, and the two things that the library itself has not."""
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+import recipes
 import torch
 from torch import nn
 from torch.testing import assert_close
@@ -12,11 +11,6 @@ from torch.testing import assert_close
 from transformer_lib.checkpoint import load_model, save_model
 from transformer_lib.inference.kv_cache import CachedDecoder, can_cache
 from transformer_lib.training.recipe import RECIPES
-
-PATH = Path(__file__).parents[2] / "benchmarks" / "recipes.py"
-spec = importlib.util.spec_from_file_location("recipes", PATH)
-recipes = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(recipes)
 
 
 @pytest.mark.parametrize("name", recipes.ROWS)
