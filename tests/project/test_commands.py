@@ -264,10 +264,10 @@ def test_make_lists_its_targets_and_each_is_run_or_has_a_reason():
 
 def test_pytest_finds_tests_where_the_pages_say():
     for page, command in COMMANDS:
-        if (words := words_after(command, "pytest")) and not reason_not_to_run(command):
-            collect = [sys.executable, "-m", "pytest", *words, "--collect-only", "--quiet"]
-            done = subprocess.run(collect, cwd=ROOT, capture_output=True, text=True)
-            assert done.returncode == 0, f"{page}: {command}\n{done.stdout}"
+        if command.startswith("python -m pytest tests/"):
+            file, *which = words_after(command, "pytest")
+            name = rf"^def test_\w*{which[-1] if which else ''}"
+            assert re.search(name, read(file), re.MULTILINE), f"{page}: {command}"
 
 
 def test_the_sample_corpus_is_generated_and_described_as_its_page_says(tmp_path):
