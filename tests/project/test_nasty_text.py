@@ -5,6 +5,7 @@
 
 import io
 import sys
+import unicodedata
 from xml.etree import ElementTree
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from transformer_lib import Transformer, TransformerConfig, cli
 from transformer_lib.checkpoint import load_model, save_model
 from transformer_lib.data.batches import build_vocabularies, make_dataset, resegment
-from transformer_lib.data.corpora import Pair
+from transformer_lib.data.corpora import Pair, load_corpus
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, WordTokenizer
 from transformer_lib.inference.bleu import score
@@ -25,7 +26,7 @@ from transformer_lib.training.device import seed_everything
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.trainer import fit
 
-NO_SPACE = "letters without a space, expected at most 1,000"
+NO_SPACE, MARKS = "expected at most one word of 1,000", "more than 499 combining marks in a row"
 NOTHING, TOO_LONG, NO_TEXT = "expected at least one word", "expected at most", "half a character"
 WORD, PIECES = "translated as one unknown word", "translated in pieces"
 NASTY = {  # name: the text, what a model of words does with it, and one of subwords
@@ -35,11 +36,14 @@ NASTY = {  # name: the text, what a model of words does with it, and one of subw
     "one character": ("x", WORD, PIECES),
     "10,000 words": ("hund " * 10_000, TOO_LONG, TOO_LONG),
     "10,000 letters": ("a" * 10_000, NO_SPACE, TOO_LONG),
+    "100 words of brackets": (" ".join(f"{'(' * 990}{i}" for i in range(100)), NO_SPACE, TOO_LONG),  # three minutes
+    "10,000,000 letters": ("hund " * 2_000_000, TOO_LONG, TOO_LONG),
     "10,000 brackets": ("(" * 10_000, NO_SPACE, PIECES),  # spaCy would take 17 seconds
     "emoji": ("👩\u200d👩\u200d👧", "translated as five unknown words", PIECES),
     "right to left": ("مرحبا", WORD, PIECES),
     "told to run right to left": ("\u202eein hund", "translated", PIECES),
     "combining marks": ("e" + "\u0301" * 50, WORD, PIECES),
+    "64,000 combining marks": ("e" + "\u0301\u0323" * 32_000, MARKS, MARKS),  # Unicode's rules would take a minute
     "control characters": ("\x01\x1b[2J\x07", "translated", PIECES),
     "control characters only": ("\x01\x1b\x07", WORD, PIECES),
     "zero-width space inside": ("ein\u200bhund", WORD, PIECES),
@@ -54,7 +58,7 @@ NASTY = {  # name: the text, what a model of words does with it, and one of subw
     "not a character": ("\uffff \ue000", "translated", PIECES),
     "byte order mark": ("\ufeffein hund", "translated", PIECES),
 }
-REFUSED = (NOTHING, TOO_LONG, NO_SPACE, NO_TEXT)
+REFUSED = (NOTHING, TOO_LONG, NO_SPACE, NO_TEXT, MARKS)
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +127,20 @@ def test_white_space_counts_only_if_the_vocabulary_has_it(words, subwords):
     spaced = WordTokenizer("de")
     build_vocabularies(make_dataset([Pair("ein  hund", "x")], spaced, WordTokenizer("en")), min_freq=1)
     assert spaced.tokens("ein  hund") == ["ein", " ", "hund"]
+
+
+def test_a_long_text_is_read_as_it_is_in_pieces(words, subwords):
+    """A line of thousands of letters, its accents apart from them, is no reason to refuse anything."""
+    line, times = unicodedata.normalize("NFD", "Die Bäume blühen früh, sagt «Müller». "), 500
+    for tokenizer in (words.src_tokenizer, subwords.src_tokenizer):
+        assert tokenizer.tokens(line * times) == tokenizer.tokens(line) * times
+
+
+def test_a_pair_that_unicodes_rules_would_take_minutes_for_is_left_out_and_counted(pairs, capsys):
+    nasty = "e" + "\u0301" * 64_000
+    corpus = load_corpus([*pairs, (nasty, nasty)])
+    assert sum(len(corpus[split]) for split in corpus.splits) == len(pairs)
+    assert f"1 of {len(pairs) + 1} pairs left out, not text" in capsys.readouterr().err
 
 
 ANYTHING = st.text(st.characters(exclude_categories=()), max_size=200)

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
-from transformer_lib.data.tokenizers import frequent_words, normalize
+from transformer_lib.data.tokenizers import check_text, frequent_words, normalize
 
 _SEED = 1234  # of the splits
 _MOST_HELD_OUT = 1000
@@ -71,7 +71,12 @@ def usable(rows: Iterable[tuple[int, Sequence[str]]], log: Callable[[str], None]
         elif longer > 10 * shorter + 30:
             left_out["not aligned"].append((number, row))
         else:
-            pairs.append((row[0].strip(), row[1].strip()))
+            try:
+                check_text("\n".join(row))
+            except ValueError:
+                left_out["not text"].append((number, row))
+            else:
+                pairs.append((row[0].strip(), row[1].strip()))
     report_left_out(left_out, len(rows), log)
     if not pairs:
         raise ValueError("there are no pairs")

@@ -195,8 +195,13 @@ class Translator:
         """Return what the model reads of a sentence: its tokens between ``<sos>`` and ``<eos>``.
 
         Raises:
-            ValueError: it has no words, or more tokens than the model has positions.
+            ValueError: it has no words, more tokens than the model has positions, or far too many letters for them.
         """
+        if len(sentence) > (most := 1000 * self.model.config.max_len):  # before they are cut, which takes long
+            raise ValueError(
+                f"sentence has {len(sentence):,} letters, expected at most {most:,}, a thousand for each position of "
+                "the model: translate it in parts"
+            )
         tokens = [SOS, *self.src_tokenizer.tokens(sentence), EOS]
         if len(tokens) > (max_len := self.model.config.max_len):
             raise ValueError(
