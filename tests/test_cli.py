@@ -4,10 +4,13 @@ import importlib.util
 import io
 import os
 import platform
+import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from conftest import OPTIMIZER, PAIRS
 
 from transformer_lib import Translator, cli
 from transformer_lib.checkpoint import save_model
+from transformer_lib.console import read_lines
 from transformer_lib.data.corpora import CorpusError, Pair, load_corpus
 from transformer_lib.options import EXAMPLES, parser
 
@@ -131,6 +135,44 @@ def test_the_standard_input_is_utf_8_whatever_the_locale_and_a_bad_line_loses_th
 
     monkeypatch.setattr(sys, "stdin", None)  # `<&-`
     assert cli.main(translate) == 1 and "the standard input is closed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", []),
+        (b"ein\nhund", ["ein", "hund"]),
+        (b"ein\r\n\r\nhund\r\n", ["ein", "", "hund"]),
+        (codecs.BOM_UTF8 + b"ein\rhund\r", ["ein", "hund"]),
+        (codecs.BOM_UTF8 + b"ein\n\n\xff\nhund\n", ["ein", "", None, "hund"]),
+        ("ein\nhunä\n\n".encode() * 20_000, ["ein", "hunä", ""] * 20_000),
+        (b"ein\n" + b" " * 300_000 + b"hund\nein", ["ein", "hund", "ein"]),
+    ],
+    ids=["nothing", "no end", "Windows", "old Mac", "with a mark", "many lines", "a long line"],
+)
+def test_a_file_is_read_line_by_line_however_it_is_cut_into_blocks(trained, tmp_path, content, expected, capsys):
+    (tmp_path / "file").write_bytes(content)
+    blocks = list(read_lines(trained, tmp_path / "file"))
+    assert [line for block in blocks for line in block] == expected
+    assert len(blocks) >= len(content) // 2**16 or len(expected) == 3  # a block is whole lines
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="another process is interrupted in another way there")
+def test_a_line_is_translated_when_it_comes_and_an_interruption_loses_nothing(trained_folder):
+    command = [sys.executable, "-m", "transformer_lib", "translate", "--model", str(trained_folder[0])]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with subprocess.Popen([*command, "--device", "cpu"], **pipes, env=buffered) as process:
+        giving_up = threading.Timer(300, process.kill)
+        giving_up.start()
+        for _ in range(2):
+            process.stdin.write("Ein Hund schläft.\n\n".encode())
+            process.stdin.flush()
+            assert process.stdout.readline() + process.stdout.readline() == b"a dog is sleeping.\n\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+        assert re.match(rb"[24] lines translated\n", process.stderr.read())
+        giving_up.cancel()
 
 
 def test_a_folder_called_sample_is_not_the_sample_corpus(corpus_folder, tmp_path, capsys):

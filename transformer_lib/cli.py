@@ -14,10 +14,10 @@ import torch
 
 import transformer_lib
 from transformer_lib.checkpoint import MODEL_FILE, SHIPPED_MODEL, SavedModel, load_model, save_model
-from transformer_lib.console import log, one_line, read_lines, try_it
+from transformer_lib.console import log, read_lines, try_it
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.corpora import CORPORA, CorpusError, Pair, cache_folder, load_corpus
-from transformer_lib.data.tokenizers import UNK
+from transformer_lib.data.tokenizers import UNK, one_line
 from transformer_lib.files import STATE_FILE, CheckpointError
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
@@ -87,33 +87,47 @@ def train(options: argparse.Namespace) -> None:
 
 
 def translate(options: argparse.Namespace) -> None:
-    """Translate the sentences given, or the lines of a file or of the standard input."""
+    """Translate the sentences given, or the lines of a file or of the standard input, as they come."""
     for sentence in options.sentences:
         _refuse(options, "is for the lines of a file, but there are sentences as well", "input")
         if os.path.isfile(sentence):  # unlike Path.is_file, also where it is too long for a name
             print(one_line(f"{sentence} is a file, translated as a sentence: did you mean --input?"), file=sys.stderr)
     saved = load_model(options.model or SHIPPED_MODEL, device=pick_device(options.device))
     translator = _translator(saved, options)
-    sentences, unusable = (options.sentences, 0) if options.sentences else read_lines(translator, options.input)
-    wanted = sentences if options.sentences else [line for line in sentences if line]
-    with_attention = options.attention is not None
-    if with_attention and len(wanted) != 1:
-        raise ValueError(f"--attention draws one sentence, but there are {len(wanted)}")
-    translations = translator.translate(wanted, attention=with_attention)
-    remaining = iter(translations)
-    for sentence in sentences:
-        if options.sentences or sentence:
-            translation = next(remaining)
-            print(one_line(translation.text) + (f"\t{translation.log_prob:.3f}" if options.scores else ""))
-        else:
-            print()  # empty lines stay empty
+    blocks = [options.sentences] if options.sentences else read_lines(translator, options.input)
+    progress = sys.stderr.isatty() and not sys.stdout.isatty() and not options.sentences
+    if with_attention := options.attention is not None:
+        blocks = [[line for block in blocks for line in block]]
+        if (number := len(list(filter(None, blocks[0])))) != 1:
+            raise ValueError(f"--attention draws one sentence, but there are {number}")
+    done = unusable = 0
+    try:
+        for block in blocks:
+            wanted = block if options.sentences else list(filter(None, block))
+            translations = translator.translate(wanted, attention=with_attention)
+            remaining = iter(translations)
+            for line in block:  # empty ones stay empty
+                translation = next(remaining) if options.sentences or line else None
+                scores = f"\t{translation.log_prob:.3f}" if translation and options.scores else ""
+                print(one_line(translation.text if translation else "") + scores)
+            done, unusable = done + len(block), unusable + block.count(None)
+            sys.stdout.flush()  # an interruption loses nothing of this
+            if progress:
+                print(f"{done:,} lines", end="\r", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        if done:
+            print(f"{done:,} lines translated", file=sys.stderr)
+        raise
+    finally:
+        if progress:
+            print(file=sys.stderr)
     if with_attention:
         from transformer_lib.notebook import plots  # matplotlib takes a while to load
 
         plots.save(plots.attention_heads(translations[0]), options.attention)
         print(f"attention of the last layer: {options.attention}", file=sys.stderr)
     if unusable:
-        raise ValueError(f"{unusable} of {len(sentences)} lines could not be used, see above; their lines stay empty")
+        raise ValueError(f"{unusable} of {done} lines could not be used, see above; their lines stay empty")
 
 
 def train_lm(options: argparse.Namespace) -> None:

@@ -1,45 +1,61 @@
 """What the command line reads and prints: UTF-8 lines in, and lines out that no terminal obeys."""
 
 import codecs
+import contextlib
 import shlex
 import sys
 import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
+from transformer_lib.data.tokenizers import one_line
 from transformer_lib.inference.translator import Translator
 
 
-def read_lines(translator: Translator, path: Path | None) -> tuple[list[str], int]:
-    """Read the lines of a file or the standard input, in UTF-8 whatever the locale says.
+def read_lines(translator: Translator, path: Path | None) -> Iterator[list[str | None]]:
+    """Yield the lines of a file or the standard input, as many at a time as there are, up to 64 KiB.
 
-    Those that cannot be used are named, counted and left empty.
+    They are in UTF-8, whatever the locale says. Those that cannot be used are named, and become None.
     """
     if path is None and sys.stdin is None:
         raise ValueError("the standard input is closed, expected sentences there, or as arguments")
-    content = sys.stdin.buffer.read() if path is None else path.read_bytes()
-    lines, unusable = [], 0
-    end = b"\n" if b"\n" in content else b"\r"  # as old Macs wrote it
-    content = content.removeprefix(codecs.BOM_UTF8).removesuffix(end)
-    for number, line in enumerate(content.split(end) if content else [], start=1):
-        try:
-            text = line.decode().strip()
-            if all(unicodedata.category(letter)[0] in "ZC" for letter in text):  # nothing, or nothing visible
-                text = ""
-            elif "\0" in text:
-                raise ValueError("it holds zero bytes, as UTF-16 does: convert it first")
-            else:
-                translator.source_tokens(text)
-        except ValueError as error:
-            text, unusable = "", unusable + 1
-            reason = f"it is not UTF-8 ({error.reason}): convert it first" if hasattr(error, "reason") else error
-            print(one_line(f"line {number}: {reason}"), file=sys.stderr)
-        lines.append(text)
-    return lines, unusable
+    number = 0
+    with contextlib.nullcontext(sys.stdin.buffer) if path is None else open(path, "rb") as file:
+        for block in _blocks(file):
+            lines = [_usable(translator, number + i, line) for i, line in enumerate(block, start=1)]
+            number += len(lines)
+            yield lines
 
 
-def one_line(text: str) -> str:
-    """Return a text without control characters: an untrusted model could make a terminal do more than print."""
-    return "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in text)
+def _blocks(file: BinaryIO) -> Iterator[list[bytes]]:
+    """Yield whole lines, without their ends, as soon as they are there."""
+    rest, end = bytearray(), b""
+    while block := file.read1(2**16):
+        rest += block
+        if b"\n" in block:
+            *lines, rest = rest.split(b"\n")
+            yield [lines[0].removeprefix(b"" if end else codecs.BOM_UTF8), *lines[1:]]
+            end = b"\n"
+    if rest:
+        rest = rest.removeprefix(b"" if end else codecs.BOM_UTF8)
+        yield [rest] if end else rest.removesuffix(b"\r").split(b"\r")  # as old Macs ended lines
+
+
+def _usable(translator: Translator, number: int, line: bytes) -> str | None:
+    """Return a line as text, or say why it cannot be translated; one with nothing visible is empty."""
+    try:
+        text = line.decode().strip()
+        if all(unicodedata.category(letter)[0] in "ZC" for letter in text):
+            return ""
+        if "\0" in text:
+            raise ValueError("it holds zero bytes, as UTF-16 does: convert it first")
+        translator.source_tokens(text)
+        return text
+    except ValueError as error:
+        reason = f"it is not UTF-8 ({error.reason}): convert it first" if hasattr(error, "reason") else error
+        print(one_line(f"line {number}: {reason}"), file=sys.stderr)
+        return None
 
 
 def try_it(command: str, output: Path, text: str) -> None:
