@@ -37,6 +37,26 @@ def test_a_model_comes_back_as_it_was(model_file, trained):
     assert load_model(model_file.parent).model.config == trained.model.config  # the folder will do
 
 
+def test_a_model_loads_whatever_the_length_of_its_header_spells(tmp_path, trained):
+    """The file begins with that length: with the letters PK, as a zip archive does, if it is 0x4B50 modulo 65,536."""
+
+    def header(padding):
+        save_model(tmp_path / "model.safetensors", trained.model, tokenizers_of(trained), {"padding": "x" * padding})
+        return int.from_bytes((tmp_path / "model.safetensors").read_bytes()[:8], "little")
+
+    padding = (0x4B50 - header(0)) % 2**16
+    assert header(padding) % 2**16 == 0x4B50
+    assert load_model(tmp_path).notes == {"padding": "x" * padding}
+
+
+def test_loading_a_model_imports_no_compiler():
+    """It would take longer than all the rest."""
+    code = "import sys; from transformer_lib import Translator; Translator.load(); print(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = result.stdout.split()
+    assert "transformer_lib.checkpoint" in loaded and not {"torch._dynamo", "sympy"} & {*loaded}
+
+
 def test_another_process_gives_the_same_translations(model_file, trained, pairs):
     sentences = [pair.src for pair in pairs]
     code = (
@@ -110,6 +130,12 @@ def set_tokenizer(metadata, **values):
         (None, lambda m: m.update(notes="[1]"), "does not hold a model that fits together"),
         (None, lambda m: set_tokenizer(m, tokens=["<unk>", "<pad>", "<sos>", "<eos>", "a", "a"]), "no type twice"),
         (None, lambda m: set_tokenizer(m, tokens=["a", "b", "c", "d"]), "expected <unk>, <pad>, <sos>, <eos> first"),
+        (
+            None,
+            lambda m: set_tokenizer(m, tokens=["<unk>", "<pad>", "<sos>", "<eos>", "a\ud800"]),
+            r"does not hold .*'\\ud800'",
+        ),
+        (None, lambda m: m.update(notes=json.dumps({"corpus": "\ud800"})), r"does not hold .*'\\ud800'"),
         (None, lambda m: set_config(m, num_heads=5), "not divisible by num_heads=5"),
         (
             None,
@@ -220,6 +246,18 @@ def test_a_buffer_with_two_names_is_saved_once_and_comes_back_in_both_places(tmp
     assert again.tgt_embedding.extra.equal(model.src_embedding.extra)
 
 
+def test_half_a_character_is_not_saved(tmp_path, trained):
+    tokenizer = WordTokenizer("de")
+    tokenizer.vocab = Vocabulary([*trained.src_tokenizer.vocab.itos[:-1], "\ud800"])
+    for tokenizers, notes in (
+        ({**tokenizers_of(trained), "src": tokenizer}, {}),
+        (tokenizers_of(trained), {"corpus": "\ud800"}),
+    ):
+        with pytest.raises(ValueError, match=r"\\ud800"):
+            save_model(tmp_path / "model.safetensors", trained.model, tokenizers, notes)
+    assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     "types",
     [
@@ -269,7 +307,8 @@ def test_a_configuration_that_json_changes_too_much_is_not_saved(tmp_path, train
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"device": "auto"}, RuntimeError, "Expected one of cpu, cuda, .* device string: auto"),
+        ({"device": "auto"}, ValueError, "device is 'auto', expected one that this machine has"),
+        ({"device": "cuda:99"}, ValueError, "device is 'cuda:99', expected one that this machine has"),
         ({"dtype": "float16"}, TypeError, "dtype is 'float16', expected a torch.dtype"),
     ],
 )

@@ -12,6 +12,7 @@ import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies, name_of
 from transformer_lib.files import CheckpointError, open_tensors, replace_file
@@ -95,7 +96,7 @@ def save_model(
         "model": _recorded_name(type(model)),
         "config": json.dumps(asdict(config)),
         "tokenizers": json.dumps({name: _describe_tokenizer(one) for name, one in tokenizers.items()}),
-        "notes": json.dumps(_checked_notes(notes or {})),
+        "notes": json.dumps(_checked_notes(_from_json(json.dumps(notes or {})))),
     }
     replace_file(path, safetensors.torch.save(tensors, metadata))
 
@@ -117,6 +118,7 @@ def load_model(
     Raises:
         FileNotFoundError, OSError: there is no such file, or it cannot be read.
         CheckpointError: it is not a complete model of this library, or needs something that is not in ``custom``.
+        ValueError: there is no such device.
     """
     path = Path(path)
     if path.is_dir():
@@ -128,13 +130,21 @@ def load_model(
         )
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"dtype is {dtype!r}, expected a torch.dtype, such as torch.float32")
-    device = torch.device(device)  # an impossible one must not look like a damaged file
+    try:
+        torch.empty(0, device=device)
+    except (AssertionError, RuntimeError) as error:
+        raise ValueError(
+            f"device is {str(device)!r}, expected one that this machine has: training.device.pick_device('auto') finds "
+            "the best"
+        ) from error
     with open_tensors(path) as file:
         try:
             saved = _read_model(file, {name_of(one): one for one in custom}, dtype)
         # ArithmeticError: a size that is too large for torch; RuntimeError: JSON that is nested too deeply
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise CheckpointError(f"{path} does not hold a model that fits together ({error})") from error
+            # of a stranger's file, a traceback would print names that are not clean
+            cause = error if custom else None
+            raise CheckpointError(f"{path} does not hold a model that fits together ({error})") from cause
     saved.model.to(device)
     return saved
 
@@ -157,10 +167,10 @@ def _read_model(file: safetensors.safe_open, custom: dict[str, Any], dtype: torc
             f"its format is {metadata.get('format')!r}, expected {_MODEL_FORMAT!r}: another program or version wrote it"
         )
     model_class = _find(metadata["model"], "model", custom)
-    config = model_class.config_class(**json.loads(metadata["config"]))
-    described = json.loads(metadata["tokenizers"])
+    config = model_class.config_class(**_from_json(metadata["config"]))
+    described = _from_json(metadata["tokenizers"])
     tokenizers = _Tokenizers({name: _read_tokenizer(values, custom) for name, values in described.items()})
-    notes = _checked_notes(json.loads(metadata["notes"]))
+    notes = _checked_notes(_from_json(metadata["notes"]))
     check_vocabularies(config, tokenizers)
     shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no dictionary)
     _skeleton(model_class, config, shapes)
@@ -169,6 +179,13 @@ def _read_model(file: safetensors.safe_open, custom: dict[str, Any], dtype: torc
     model.load_state_dict({name: file.get_tensor(name) for name in shapes}, strict=False)  # see load_weights
     _check_finite(model.state_dict())
     return SavedModel(model.eval(), tokenizers, notes)
+
+
+def _from_json(text: str) -> Any:
+    """Read JSON, and raise a ValueError if a string in it holds half a character, which cannot be printed."""
+    value = json.loads(text)
+    json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 def _recorded_name(cls: type) -> str:
@@ -181,7 +198,7 @@ def _describe_tokenizer(tokenizer: WordTokenizer) -> dict[str, Any]:
     values = {"class": _recorded_name(type(tokenizer)), **tokenizer.to_dict()}
     pieces = {name_of(piece): piece for piece in (type(tokenizer), tokenizer.tokenize) if piece}
     try:
-        again = _read_tokenizer(json.loads(json.dumps(values)), pieces)
+        again = _read_tokenizer(_from_json(json.dumps(values)), pieces)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"a {type(tokenizer).__name__} among the tokenizers could not be restored: {error}") from error
     if again.to_dict() != tokenizer.to_dict() or list(again.vocab.itos) != list(tokenizer.vocab.itos):
@@ -255,7 +272,7 @@ def _skeleton(model_class: type[nn.Module], config: Any, shapes: dict[str, list[
         raise ValueError(f"max_len is {config.max_len:,}, which takes {table:,} numbers, but all weights only {size:,}")
     with torch.random.fork_rng(devices=[]):
         try:
-            with torch.device("meta"):
+            with torch.device("cpu"), _WithoutWeights():
                 model = model_class(config)
         except (NotImplementedError, RuntimeError):
             if ours:
@@ -268,11 +285,19 @@ def _skeleton(model_class: type[nn.Module], config: Any, shapes: dict[str, list[
     return model
 
 
+class _WithoutWeights(TorchFunctionMode):
+    """Parameters take no memory, since they are on the meta device. All else there would import PyTorch's compiler."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = (kwargs or {}) | ({"device": "meta"} if func is torch.empty else {})
+        return (*args, *kwargs.values())[0] if func.__name__ == "normal_" else func(*args, **kwargs)
+
+
 def check_structure(model: nn.Module) -> None:
     """Raise a ValueError unless a model is what its class builds from its config, so that loading brings it back."""
     config_class = type(model.config)
     try:
-        config = config_class(**json.loads(json.dumps(asdict(model.config))))
+        config = config_class(**_from_json(json.dumps(asdict(model.config))))
         again = _skeleton(type(model), config, _shapes(_tensors(model)))
     except (AttributeError, KeyError, TypeError) as error:  # JSON makes a dictionary of a dataclass in it, for example
         raise ValueError(f"{config_class.__name__} is not the same when it comes back from JSON ({error})") from error

@@ -16,13 +16,18 @@ import filelock
 import safetensors
 import torch
 
+from transformer_lib.data.tokenizers import one_line
+
 STATE_FILE = "training_state.pt"
 LOCK_FILE = ".training.lock"
 _STATE_FORMAT = "transformer_lib training state, version 3"
 
 
 class CheckpointError(RuntimeError):
-    """A file does not hold what it should. The message says which file, and why."""
+    """A file does not hold what it should. The message says which file, and why, without control characters."""
+
+    def __init__(self, message: str):
+        super().__init__(one_line(message))
 
 
 def save_training_state(path: str | Path, state: dict[str, Any]) -> None:
@@ -53,7 +58,7 @@ def load_training_state(path: str | Path) -> dict[str, Any]:
             state = torch.load(file, map_location="cpu", weights_only=True)
         except Exception as error:  # torch.load raises whatever its parsers stumble over
             reason = str(error).strip().split("\n")[0]
-            raise CheckpointError(f"{path} is not a complete training state ({reason})") from error
+            raise CheckpointError(f"{path} is not a complete training state ({reason})") from None
     if not isinstance(state, dict) or state.get("format") != _STATE_FORMAT:
         raise CheckpointError(f"{path} is not a training state of this library: another program or version wrote it")
     return state
@@ -100,17 +105,18 @@ def open_tensors(path: str | Path) -> Iterator[safetensors.safe_open]:
         OSError: it cannot be read.
         CheckpointError: it is truncated or something else.
     """
-    with open(path, "rb") as file:  # safetensors would say that a file without read permission does not exist
-        if file.read(2) == b"PK":
-            raise CheckpointError(
-                f"{path} is a file of torch.save: save_model writes what can be loaded here, and "
-                "interop.tutorials.from_tutorial takes the weights of well-known tutorials (see book/from_tutorials.md)"
-            )
+    with open(path, "rb"):
+        pass  # safetensors would say that a file without read permission does not exist
     try:
         with safetensors.safe_open(path, framework="pt", device="cpu") as file:
             yield file
     except safetensors.SafetensorError as error:
-        raise CheckpointError(f"{path} is not a complete safetensors file ({error})") from error
+        if zipfile.is_zipfile(path):
+            raise CheckpointError(
+                f"{path} is a file of torch.save: save_model writes what can be loaded here, and "
+                "interop.tutorials.from_tutorial takes the weights of well-known tutorials (see book/from_tutorials.md)"
+            ) from None
+        raise CheckpointError(f"{path} is not a complete safetensors file ({error})") from None  # which quotes the file
 
 
 def remove_unfinished(path: str | Path) -> None:
