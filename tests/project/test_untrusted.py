@@ -2,16 +2,19 @@
 
 import ast
 import dataclasses
+import io
 import json
 import math
 import multiprocessing
 import sys
+import traceback
 import zipfile
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import safetensors.torch
+import sentencepiece
 import spacy
 import torch
 from files_to_break import attack_subwords, read_broken
@@ -297,6 +300,58 @@ def test_what_a_strangers_model_writes_cannot_give_orders_to_the_terminal(word_m
     assert "[2J" in written
     assert "dog" in out and "title" in out and "value" in out
     assert not [letter for letter in out if letter != "\n" and not letter.isprintable()]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header: header["__metadata__"].update(format="\x1b[2J"),
+        lambda header: header["__metadata__"].update(model="my.\x1b[2J"),
+        lambda header: header["__metadata__"].update(config=json.dumps({"\x1b[2J": 1})),
+        lambda header: header["__metadata__"].update(tokenizers=json.dumps({"\x1b[2J": {"class": "WordTokenizer"}})),
+        lambda header: header["__metadata__"].update(tokenizers=json.dumps({"src": {"class": "\x1b[2J"}})),
+        lambda header: header["output.bias"].update(dtype="\x1b[2J"),
+        lambda header: header.update({"\x1b[2J": header.pop("output.bias")}),
+    ],
+    ids=["format", "model", "configuration", "tokeniser", "its class", "type", "tensor"],
+)
+def test_what_is_said_of_a_strangers_model_cannot_give_orders_to_the_terminal_either(word_model, change):
+    content = word_model.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    change(header)
+    changed = json.dumps(header).encode()
+    word_model.write_bytes(len(changed).to_bytes(8, "little") + changed + content[8 + length :])
+    with pytest.raises(CheckpointError) as caught:
+        load_model(word_model)
+    printed = "".join(traceback.format_exception(caught.value))
+    assert not [letter for letter in printed if letter != "\n" and not letter.isprintable()]
+
+
+def test_subwords_whose_rules_make_a_letter_a_book_are_refused(tmp_path, pairs):
+    (tmp_path / "rules.tsv").write_text(f"61\t{' '.join(['62'] * 1000)}\n")  # a becomes b, a thousand times
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        normalization_rule_tsv=str(tmp_path / "rules.tsv"),
+        sentence_iterator=iter([pair.src for pair in pairs]),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=40,
+        **{"unk_id": 0, "pad_id": 1, "pad_piece": "<pad>", "bos_id": 2, "bos_piece": "<sos>"},
+        **{"eos_id": 3, "eos_piece": "<eos>", "minloglevel": 2},
+    )
+    assert len(sentencepiece.SentencePieceNormalizer(model_proto=model.getvalue()).normalize("a")) >= 1000
+    with pytest.raises(ValueError, match=r"model has 1,0\d\d bytes .* expected at most 500"):
+        SubwordTokenizer("de", model.getvalue())
+
+
+def test_a_vocabulary_whose_words_are_books_is_refused(word_model):
+    with safetensors.safe_open(word_model, "pt") as file:
+        tokenizers = json.loads(file.metadata()["tokenizers"])
+    tokenizers["tgt"]["tokens"][-1] = "a" * 2_000_000
+    rewritten(word_model, tokenizers=json.dumps(tokenizers))
+    with pytest.raises(CheckpointError, match="tgt_tokenizer has a type of 2,000,000 letters"):
+        load_model(word_model)
 
 
 def calls(tree):

@@ -13,6 +13,7 @@ import pooch
 
 from transformer_lib.data import pairs as own
 from transformer_lib.data.download import MULTI30K_SHA256, MULTI30K_URL, download, verify
+from transformer_lib.data.tokenizers import one_line
 
 _REPOSITORY_DATA = Path(__file__).parent.parent.parent / "data"
 _INSTALLED_SAMPLE = Path(__file__).parent / "sample"
@@ -26,6 +27,9 @@ _MOST_UNPACKED = 2**26, 100  # bytes, or times its size, that a packed text may 
 
 class CorpusError(RuntimeError):
     """A corpus is unavailable, or its files cannot be used. The message says what to do."""
+
+    def __init__(self, message: str):
+        super().__init__(one_line(message))  # a file may be called anything
 
 
 class Pair(NamedTuple):
@@ -112,7 +116,7 @@ class Corpus:
 
     def _log(self, line: str) -> None:
         if os.environ.get("RANK") in (None, "", "0"):  # the first of several processes
-            print(f"corpus {self.name!r}: {line}", file=sys.stderr, flush=True)
+            print(one_line(f"corpus {self.name!r}: {line}"), file=sys.stderr, flush=True)
 
     def _rows(self, split: str) -> Iterator[tuple[int, Sequence[str]]]:
         """Yield the number of each line, and what is in its columns."""

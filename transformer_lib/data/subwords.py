@@ -14,6 +14,8 @@ import sentencepiece
 from transformer_lib.data.corpora import Pair
 from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, Vocabulary, WordTokenizer, normalize
 
+_MOST_BYTES = 500  # without a zero among them; in the included model, 195
+
 
 class SubwordTokenizer(WordTokenizer):
     """Sentences in subwords, which sentencepiece cuts, between ``<sos>`` and ``<eos>``. Notebook 12, section 2.
@@ -25,13 +27,20 @@ class SubwordTokenizer(WordTokenizer):
         model: what ``train_subwords`` returned.
 
     Raises:
-        ValueError: ``model`` is not a sentencepiece model whose first pieces are this library's specials.
+        ValueError: ``model`` is not a sentencepiece model whose first pieces are this library's specials, or has far
+            too long a piece or rule.
     """
 
     whole_words = False
 
     def __init__(self, language: str, model: bytes, lower: bool = True):
         super().__init__(language, lower, tokenize=self._pieces)
+        # a zero byte ends what a rule writes in place of a letter, and one is in nearly every piece's score
+        if (longest := max(map(len, model.split(b"\0")))) > _MOST_BYTES:
+            raise ValueError(
+                f"model has {longest:,} bytes without a zero: a piece or a rule that writes so much, expected at most "
+                f"{_MOST_BYTES}"
+            )
         self.model = model
         try:
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -39,7 +48,7 @@ class SubwordTokenizer(WordTokenizer):
         except (RuntimeError, UnicodeDecodeError) as error:
             raise ValueError(f"model is not a sentencepiece model ({error})") from None
         if tuple(pieces[:4]) != self.specials:
-            first = ", ".join(pieces[:4])
+            first = ", ".join(map(repr, pieces[:4]))
             raise ValueError(f"model begins with the pieces {first}: expected one that train_subwords has trained")
         self.vocab = Vocabulary(pieces)
         self.scores = {piece: self.processor.get_score(i) for i, piece in enumerate(pieces[4:], start=4)}
