@@ -176,13 +176,3 @@ def test_torchtext_is_loaded_by_its_adapter_and_by_its_bleu_score_alone():
     assert users_of("torchtext", at_the_top=True) == {"data.torchtext"}
     for module in LIBRARY:
         assert not [name for name in imports_of(module) if name.startswith("transformer_lib.data.torchtext")], module
-
-
-# the files
-
-
-def test_no_file_is_too_long_to_be_read_in_one_sitting():
-    """300 lines at most, but for the drawings, each of which is short."""
-    lengths = {module: len(FILES[module].read_text(encoding="utf-8").splitlines()) for module in LIBRARY}
-    too_long = {module: lines for module, lines in lengths.items() if lines > 300 and module != "notebook.plots"}
-    assert not too_long
