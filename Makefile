@@ -12,6 +12,9 @@ TRAIN_SMALL = $(BIN)/transformer-lib train $(if $(wildcard runs/sample-small/tra
 # Without stored widget state, pages show each widget's static output, and load no widget manager from the web.
 NBCONVERT := $(BIN)/jupyter nbconvert --log-level ERROR --ExecutePreprocessor.store_widget_state=False \
 	--ExecutePreprocessor.record_timing=False
+# A run leaves alone what an earlier one has stored of widgets, or JupyterLab: keep of a notebook's metadata only these.
+CLEAN := --ClearMetadataPreprocessor.enabled=True --ClearMetadataPreprocessor.clear_cell_metadata=False \
+	"--ClearMetadataPreprocessor.preserve_nb_metadata_mask={'kernelspec', 'language_info'}"
 # Notebooks run in other folders, where a relative path would lead elsewhere. The library itself knows what ~ means.
 # ($(abspath) would take a path with a space in it for two.)
 ifneq ($(TRANSFORMER_LIB_DATA),)
@@ -124,7 +127,7 @@ outputs: $(READY)
 	@mkdir -p build/outputs/solutions && rm -rf build/outputs/runs
 	@for notebook in $(ALL:notebooks/%=%); do cp "notebooks/$$notebook" "build/outputs/$$notebook" || exit; done
 	$(call RUN_EACH,build/outputs,$(ALL:notebooks/%=%))
-	cd build/outputs && ../../$(NBCONVERT) --inplace --coalesce-streams $(ALL:notebooks/%=%)  # drops progress bars
+	cd build/outputs && ../../$(NBCONVERT) --inplace --coalesce-streams $(CLEAN) $(ALL:notebooks/%=%)  # drops progress bars
 	@for notebook in $(ALL:notebooks/%=%); do cp "build/outputs/$$notebook" "notebooks/$$notebook" || exit; done
 
 repository: $(READY)

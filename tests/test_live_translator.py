@@ -23,6 +23,19 @@ def widget(trained, monkeypatch):
     return LiveTranslator(trained, SENTENCE)
 
 
+@pytest.fixture
+def shown(widget):
+    """What IPython sends to a notebook when the widget is a cell's value, and afterwards."""
+    from IPython.core.displaypub import CapturingDisplayPublisher
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell.instance()
+    shell.display_pub = CapturingDisplayPublisher()
+    shell.display_formatter.format(widget)
+    yield shell.display_pub.outputs
+    InteractiveShell.clear_instance()
+
+
 @torch.no_grad()
 def test_each_steps_probabilities_are_the_models_own_given_what_is_written(trained, found):
     src_tokenizer, tgt_tokenizer = trained.src_tokenizer, trained.tgt_tokenizer
@@ -99,14 +112,13 @@ def test_no_token_becomes_a_tag(found):
     assert "<img" not in to_html(changed) and to_html(changed).count("&lt;img") == 4
 
 
-def test_what_is_typed_is_translated(widget, trained):
-    seen = []
-    widget.steps.observe(lambda change: seen.append(change.new), "value")
+def test_what_is_typed_is_translated(widget, shown, trained):
+    shown.clear()
     widget.field.value = "Das Kind schläft."
     assert widget.trace.beams[0][0] == trained("Das Kind schläft.", beam_size=4)
-    grown = [html.count("<tr>") for html in seen]
-    assert grown == [*range(2, 2 + len(widget.trace.steps)), grown[-1]]  # token by token, then the beam
-    assert "attention-viewer" in widget.attention.outputs[0]["data"]["text/html"]
+    *steps, last = [output["data"]["text/html"] for output in shown]
+    assert [html.count("<tr>") for html in steps] == [*range(2, 2 + len(widget.trace.steps))]  # token by token
+    assert to_html(widget.trace) in last and "attention-viewer" in last
 
 
 @pytest.mark.parametrize(
@@ -120,31 +132,40 @@ def test_what_is_typed_is_translated(widget, trained):
 )
 def test_what_cannot_be_translated_gets_a_message_and_the_next_sentence_a_translation(widget, sentence, message):
     widget.field.value = sentence
-    assert message in widget.steps.value and 'role="alert"' in widget.steps.value
-    assert widget.attention.outputs == () and widget.trace is None
+    assert message in widget.html and 'role="alert"' in widget.html
+    assert "attention-viewer" not in widget.html and widget.trace is None
     widget.field.value = SENTENCE
-    assert "a cat is sleeping in the garden" in widget.steps.value and widget.attention.outputs
+    assert "a cat is sleeping in the garden" in widget.html and "attention-viewer" in widget.html
 
 
 def test_a_model_that_fails_gets_a_message_without_a_stack_trace(widget, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         patch.setattr(widget.translator.model, "encode", lambda src: 1 / 0)
         widget.field.value = "Ein Hund schläft."
-    assert "Not translated (ZeroDivisionError): division by zero" in widget.steps.value
-    assert "Traceback" not in widget.steps.value and capsys.readouterr() == ("", "")
+    assert "Not translated (ZeroDivisionError): division by zero" in widget.html
+    assert "Traceback" not in widget.html and capsys.readouterr() == ("", "")
     widget.field.value = "Ein Hund schläft"
-    assert "a dog is sleeping" in widget.steps.value
+    assert "a dog is sleeping" in widget.html
 
 
 def test_where_there_is_too_much_attention_to_show_the_translation_is_shown(widget, monkeypatch):
     monkeypatch.setattr(attention_viewer, "_MOST_WEIGHTS", 100)
     widget.field.value = "Ein Hund schläft."
-    assert "a dog is sleeping" in widget.steps.value
-    assert "expected at most 100" in widget.attention.outputs[0]["data"]["text/html"]
+    assert "a dog is sleeping" in widget.html
+    assert "expected at most 100" in widget.html
 
 
-def test_where_no_widget_runs_the_same_is_shown_without_one(widget):
-    bundle = widget._repr_mimebundle_()
-    assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"] == widget.widget.model_id
-    assert bundle["text/html"].startswith(to_html(widget.trace)) and "attention-viewer" in bundle["text/html"]
-    assert bundle["text/plain"] == f"LiveTranslator: {SENTENCE}"
+def test_what_a_notebook_stores_can_be_read_where_no_widget_runs(widget, shown):
+    field, below = (output["data"] for output in shown)
+    assert field["application/vnd.jupyter.widget-view+json"]["model_id"] == widget.field.model_id
+    assert "Run this cell to type" in field["text/html"] and "Run this cell to type" in field["text/plain"]
+    assert {*below} == {"text/html", "text/plain"} and below["text/plain"] == f"LiveTranslator: {SENTENCE}"
+    assert to_html(widget.trace) in below["text/html"] and "attention-viewer" in below["text/html"]
+
+
+def test_the_sentence_that_was_typed_last_is_the_one_that_is_stored(widget, shown):
+    stored = shown[1]["transient"]["display_id"]
+    widget.field.value = "Das Kind schläft."
+    assert shown[-1]["update"] and shown[-1]["transient"]["display_id"] == stored
+    assert shown[-1]["data"]["text/plain"] == "LiveTranslator: Das Kind schläft."
+    assert to_html(widget.trace) in shown[-1]["data"]["text/html"]

@@ -1,5 +1,7 @@
 """What must be true of every committed notebook; nbval, in `make test`, re-runs their cells."""
 
+import base64
+import html
 import importlib.util
 import itertools
 import json
@@ -67,6 +69,42 @@ def test_no_machine_path_and_no_warning_is_stored(any_cells):
         for output in cell.get("outputs", []):
             assert not MACHINE_PATH.search(json.dumps(output))
             assert output.get("name") != "stderr", "".join(output["text"])
+
+
+SHOWN = ("text/html", "image/svg+xml", "image/png", "text/markdown", "text/plain")  # the first that an output has
+
+
+def read_by_people(page):
+    return "".join(html.unescape(re.sub(r"<[^>]*>", "", page)).split())
+
+
+@pytest.fixture(scope="module")
+def page_maker():
+    return pytest.importorskip("nbconvert", reason="Jupyter is not installed").HTMLExporter()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_its_page_shows_every_stored_output_and_waits_for_no_widget(path, page_maker):
+    page, _ = page_maker.from_filename(str(path))
+    assert "widget-view+json" not in page  # it would need its kernel, and shows nothing without
+    page, text = "".join(page.split()), read_by_people(page)
+    for output in (output for cell in code_of(read(path)) for output in cell["outputs"]):
+        data = {kind: "".join(lines) for kind, lines in output.get("data", {"text/plain": output.get("text")}).items()}
+        kind = next(kind for kind in SHOWN if kind in data)
+        if kind == "image/png":
+            assert "".join(data[kind].split()) in page
+        elif kind == "image/svg+xml":
+            assert base64.b64encode(data[kind].encode()).decode() in page
+        elif kind == "text/html":
+            assert read_by_people(data[kind]) in text
+        else:
+            assert "".join(re.sub(r"```\w*|</?(details|summary)>", "", data[kind]).split()) in text
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_no_state_of_widgets_is_stored(path):
+    """Nor what else a program keeps in a notebook: a new run leaves it as it is, stale."""
+    assert set(json.loads(path.read_text(encoding="utf-8"))["metadata"]) == {"kernelspec", "language_info"}
 
 
 def test_progress_bars_left_nothing_behind(any_cells):
