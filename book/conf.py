@@ -19,8 +19,10 @@ from docutils import nodes
 from myst_parser.slugs import github_slugify
 from sphinx import addnodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.logging import getLogger
 from sphinx.util.nodes import make_refnode
 
+LOGGER = getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "notebooks")]
 from set_repository import address  # noqa: E402
@@ -29,7 +31,9 @@ HOST, NAME = address((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 REPOSITORY = f"https://{HOST}/{NAME}"
 
 project = html_title = "The Transformer, step by step"
+author = "the transformer-lib authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions += ["sphinx_copybutton"]
 templates_path = [str(ROOT / "book" / "_templates")]  # autosummary looks for others beside what it reads
 
 nb_execution_mode = "off"
@@ -52,6 +56,11 @@ html_theme = "sphinx_book_theme"
 html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["book.css"]
+html_favicon = "_static/favicon.svg"
+html_search_scorer = str(ROOT / "book" / "scorer.js")
+copybutton_selector = "div.highlight pre:not(.text_plain pre, .stream pre)"  # code, not what it prints
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 html_use_index = html_domain_indices = False
 html_show_copyright = html_show_sphinx = False
 html_show_search_summary = False  # fetches pages, which browsers refuse where the book is opened from a disk
@@ -204,7 +213,7 @@ class Finish(SphinxPostTransform):
         """Do so where a public class or function is first mentioned, in every page but the library's own."""
         for image in self.document.findall(nodes.image):
             if "alt" not in image:
-                image["alt"] = described(Path(self.env.srcdir, image["uri"]))
+                image["alt"] = self.described(image)
         if self.env.docname.startswith("api"):
             return
         entries = self.env.domains.python_domain.objects.items()
@@ -221,6 +230,22 @@ class Finish(SphinxPostTransform):
                     make_refnode(self.app.builder, here, at.docname, at.node_id, literal.deepcopy(), name)
                 )
 
+    def described(self, image: nodes.image) -> str:
+        """Return what an output's image shows: a drawing's own description, or the caption below the cell.
+
+        Where no caption says it, the cell's metadata do.
+        """
+        if image["uri"].endswith(".svg"):
+            drawing = Path(self.env.srcdir, image["uri"]).read_text(encoding="utf-8")
+            return html.unescape(re.search(r"<desc[^>]*>(.*?)</desc>", drawing, re.DOTALL)[1])
+        cell = image.parent.parent
+        below = cell.next_node(nodes.paragraph, descend=False, siblings=True)
+        if below is not None and isinstance(below[0], nodes.emphasis):
+            return below[0].astext()
+        advice = 'write a caption in italics below its cell, or {"mystnb": {"image": {"alt": …}}} into its metadata'
+        LOGGER.warning("nothing says what an image shows: %s", advice, location=cell)
+        return ""
+
 
 def is_elsewhere(literal: nodes.literal) -> bool:
     """Say whether a name is in the column "there" of a table, for what other people's code calls it."""
@@ -231,13 +256,6 @@ def is_elsewhere(literal: nodes.literal) -> bool:
         entry = entry.parent
     head = entry.parent.parent.parent.next_node(nodes.thead)
     return head is not None and head[0][entry.parent.index(entry)].astext() == "there"
-
-
-def described(image: Path) -> str:
-    """Return what stands in for an output's image: a drawing's own description, else where it comes from."""
-    if image.suffix == ".svg":
-        return html.unescape(re.search(r"<desc[^>]*>(.*?)</desc>", image.read_text(encoding="utf-8"), re.DOTALL)[1])
-    return "What the cell above draws"
 
 
 def note_notebooks(app, docname, source):
@@ -274,6 +292,17 @@ def adapt(app, docname, source):
     source[0] = re.sub(r"!\[Open in Colab\]\([^)]*\)", "Open in Colab", text)
 
 
+def make_accessible(app, page, template, context, doctree):
+    """Mend what screen readers stumble over: arrows without a name, empty headings, and lists without terms."""
+    toctree = context["generate_toctree_html"]
+    named = '<summary aria-label="Show or hide the pages of this part">'
+    context["generate_toctree_html"] = lambda *args, **kwargs: str(toctree(*args, **kwargs)).replace("<summary>", named)
+    parameters = re.compile(r'<dl>\s*(<dd><em class="sig-param">.*?)</dl>', re.DOTALL)
+    body = parameters.sub(r'<div class="parameters">\1</div>', context.get("body", ""))
+    body = re.sub(r'<dd>(<em class="sig-param">.*?)</dd>', r"<div>\1</div>", body)
+    context["body"] = re.sub(r'<th class="head">(<p></p>)?</th>', "<td></td>", body)
+
+
 def setup(app):
     """Tell Sphinx about the above."""
     app.add_config_value("repository", REPOSITORY, "env")  # pages that link there are read again if it changes
@@ -282,4 +311,5 @@ def setup(app):
     app.connect("source-read", note_notebooks)
     app.connect("object-description-transform", add_explanations)
     app.connect("autodoc-skip-member", without_fields)
+    app.connect("html-page-context", make_accessible, priority=900)  # after the theme
     app.add_post_transform(Finish)

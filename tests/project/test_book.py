@@ -38,7 +38,7 @@ class Page(HTMLParser):
 
     def __init__(self, path):
         super().__init__()
-        self.links, self.loads, self.ids, self.texts = [], [], set(), []
+        self.links, self.loads, self.ids, self.texts, self.alternatives = [], [], set(), [], []
         self.feed(path.read_text(encoding="utf-8"))
         self.text = " ".join("".join(self.texts).split())
 
@@ -47,6 +47,8 @@ class Page(HTMLParser):
         self.ids.add(attributes.get("id"))
         if tag == "a" and "href" in attributes:
             self.links.append(attributes["href"])
+        if tag == "img" and "_images/" in attributes["src"]:
+            self.alternatives.append(attributes.get("alt"))
         if tag == "link":
             loaded = LOADING_LINKS & set(attributes.get("rel", "").split())
             (self.loads if loaded else self.links).append(attributes["href"])
@@ -127,6 +129,29 @@ def test_every_notebook_is_a_page_with_its_outputs_and_a_way_into_colab(pages):
         assert len([load for load in page.loads if "_images/" in load]) >= len(pictures)
         for output in outputs:
             assert " ".join("".join(output.get("text", "")).split()) in page.text
+
+
+def test_every_image_has_a_description_of_its_own(pages):
+    for page, parsed in pages.items():
+        assert all(alternative and len(alternative.split()) > 3 for alternative in parsed.alternatives), page
+    shown = pages["notebooks/04_the_transformer.html"].alternatives
+    assert any(text.startswith("Each row is one position") for text in shown)  # a caption below a cell
+    assert any(text.startswith("Gradient norm of each of twelve") for text in shown)  # a cell's metadata
+
+
+def test_pages_say_who_wrote_them_and_have_an_icon(pages):
+    assert "By the transformer-lib authors" in pages["index.html"].text
+    assert "_static/favicon.svg" in pages["index.html"].loads
+
+
+def test_a_screen_reader_finds_a_name_for_all_that_it_meets(pages):
+    """What axe-core calls serious, and empty headings of tables."""
+    for path in pages:
+        source = (BOOK / path).read_text(encoding="utf-8")
+        assert "<summary><span" not in source  # an arrow alone
+        assert not re.search(r"<th[^>]*>(<p></p>)?</th>", source)
+        assert not re.search(r"<dl>\s*<dd>", source)  # a list of terms that has none
+        assert not re.search(r'<button[^>]*search-button-field[^>]*aria-label="Search"', source)  # it says "Ctrl+K" too
 
 
 def test_notebooks_follow_each_other(pages):
@@ -237,13 +262,48 @@ def test_every_page_opens_without_an_error_and_none_scrolls_sideways(pages, brow
     assert not wrong
 
 
-def test_the_search_finds_padding_masks_in_notebook_03(pages, browser):
+SCROLLING = """() => [...document.querySelectorAll("article .cell_input pre, article .cell_output pre")]
+  .filter(cell => cell.scrollWidth > cell.clientWidth).map(cell => cell.textContent)"""
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_code_and_what_it_prints_are_read_without_scrolling_sideways(pages, browser, width):
+    page, _ = browser.open(BOOK / "index.html", width=width - 15)  # a scroll bar's
+    for path in (path for path in pages if path.startswith("notebooks/")):
+        page.goto((BOOK / path).as_uri())
+        assert page.locator(".cell_input pre").count() and not page.evaluate(SCROLLING), path
+
+
+def test_the_contents_of_a_page_open_beside_its_code(pages, browser):
+    page, problems = browser.open(BOOK / "notebooks" / "03_masks.html")
+    link = page.locator(".page-toc a", has_text="Three masks")
+    assert not link.is_visible()
+    page.locator(".secondary-toggle").click()
+    link.click()
+    assert page.url.endswith("#three-masks") and not problems
+
+
+def test_a_cell_is_copied_with_a_click_and_without_its_output(pages, browser):
+    page, _ = browser.open(BOOK / "notebooks" / "03_masks.html")
+    cell = page.locator(".cell_input", has_text="plots.matrices(before").first
+    cell.hover()
+    cell.get_by_role("button").click()
+    page.locator(".search-button-field:visible").click()
+    page.keyboard.press("Control+v")
+    assert page.locator("input[name=q]:visible").input_value().startswith(cell.locator("pre").inner_text()[:20])
+    assert page.locator(".stream button, .text_plain button").count() == 0
+
+
+def test_the_search_shows_chapters_before_solutions_and_leads_to_them(pages, browser):
     page, problems = browser.open(BOOK / "index.html")
     page.locator(".bd-sidebar-primary .search-button__button").click()
-    page.locator("input[name=q]:visible").fill("padding mask")
+    page.keyboard.type("padding mask")
     page.keyboard.press("Enter")
-    found = page.locator("#search-results a[href*='03_masks.html']").first
-    found.click()
+    page.get_by_text("Search finished").wait_for()
+    found = [link.get_attribute("href") for link in page.locator("#search-results a").all()]
+    are_solutions = [link.startswith("notebooks/solutions/") for link in found]
+    assert True in are_solutions and are_solutions == sorted(are_solutions)  # all at the end
+    page.locator("#search-results a[href*='03_masks.html']").first.click()
     page.wait_for_url("**/notebooks/03_masks.html*")
     assert not problems
 

@@ -17,6 +17,11 @@ CLASSIC = ipywidgets.__version__.startswith("7.")  # newer notebooks cannot show
 PROGRAM, PATH = ("notebook", "notebooks") if CLASSIC else ("jupyterlab", "lab/tree")
 CELL = """from transformer_lib import LiveTranslator, Translator
 LiveTranslator(Translator.load(), "Ein Hund schläft.")"""
+SHUT_DOWN = """async () => {
+  const headers = {"X-XSRFToken": document.cookie.match(/_xsrf=([^;]*)/)[1]}
+  for (const {id} of await (await fetch("/api/sessions")).json())
+    await fetch(`/api/sessions/${id}`, {method: "DELETE", headers})
+}"""  # all kernels
 MILLISECONDS = 60_000  # that a step may take on a machine that does much else
 
 
@@ -51,7 +56,7 @@ def notebook(tmp_path):
         server.wait()
 
 
-def test_a_sentence_that_is_typed_is_translated(notebook, browser):
+def test_a_sentence_that_is_typed_is_translated(notebook, browser, tmp_path):
     page, _ = browser.open(notebook)  # whose own problems are not ours
     page.set_default_timeout(MILLISECONDS)
     cell = page.locator(".jp-CodeCell .cm-content, .code_cell .CodeMirror-lines").first
@@ -89,3 +94,16 @@ def test_a_sentence_that_is_typed_is_translated(notebook, browser):
     for key in ("b", "x"):  # keys with which the notebook adds and cuts cells, where nobody types
         page.keyboard.press(key)
     assert page.locator(".jp-CodeCell, .code_cell").count() == cells
+    if CLASSIC:
+        return
+    prompt.click()
+    page.locator('[data-command="docmanager:save"]:visible').first.click()
+    for _ in range(MILLISECONDS // 100):
+        if "LiveTranslator: Zwei Kinder" in (tmp_path / "live.ipynb").read_text(encoding="utf-8"):
+            break
+        page.wait_for_timeout(100)
+    page.evaluate(SHUT_DOWN)
+    page.reload()  # with another kernel, which has no field
+    page.get_by_text("Error displaying widget").wait_for(state="attached")
+    assert not page.get_by_text("Error displaying widget").is_visible()
+    assert page.get_by_text("two children are playing soccer.").first.is_visible()
