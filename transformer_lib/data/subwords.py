@@ -38,8 +38,8 @@ class SubwordTokenizer(WordTokenizer):
         # a zero byte ends what a rule writes in place of a letter, and one is in nearly every piece's score
         if (longest := max(map(len, model.split(b"\0")))) > _MOST_BYTES:
             raise ValueError(
-                f"model has {longest:,} bytes without a zero: a piece or a rule that writes so much, expected at most "
-                f"{_MOST_BYTES}"
+                f"model holds a piece, or a rule that writes a text, of up to {longest:,} bytes, expected at most "
+                f"{_MOST_BYTES}: was it trained by train_subwords?"
             )
         self.model = model
         try:
