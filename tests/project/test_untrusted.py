@@ -328,7 +328,7 @@ def test_what_is_said_of_a_strangers_model_cannot_give_orders_to_the_terminal_ei
     assert not [letter for letter in printed if letter != "\n" and not letter.isprintable()]
 
 
-def test_subwords_whose_rules_make_a_letter_a_book_are_refused(tmp_path, pairs):
+def test_subwords_whose_rules_turn_a_character_into_thousands_are_refused(tmp_path, pairs):
     (tmp_path / "rules.tsv").write_text(f"61\t{' '.join(['62'] * 1000)}\n")  # a becomes b, a thousand times
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -341,7 +341,7 @@ def test_subwords_whose_rules_make_a_letter_a_book_are_refused(tmp_path, pairs):
         **{"eos_id": 3, "eos_piece": "<eos>", "minloglevel": 2},
     )
     assert len(sentencepiece.SentencePieceNormalizer(model_proto=model.getvalue()).normalize("a")) >= 1000
-    with pytest.raises(ValueError, match=r"model has 1,0\d\d bytes .* expected at most 500"):
+    with pytest.raises(ValueError, match=r"model holds .* 1,0\d\d bytes"):
         SubwordTokenizer("de", model.getvalue())
 
 
