@@ -193,6 +193,21 @@ def _no_root_of_d_model(patient: Patient) -> None:
 
 def _no_eval(patient: Patient) -> None:
     patient._eval_first = False
+    patient._search = _search_of_ones_own  # greedy_search would switch dropout off
+
+
+@torch.inference_mode()
+def _search_of_ones_own(
+    model: Transformer, src: Tensor, sos_id: int, eos_id: int, max_len: int, use_cache: bool = False
+) -> list[Hypothesis]:
+    """Search greedily, in whatever mode the model is."""
+    memory, mask = model.encode(src)
+    tgt = torch.full((len(src), 1), sos_id, device=src.device)
+    for _ in range(max_len):
+        logits = model.decode(tgt, memory, mask)[:, -1]
+        logits[:, [model.config.pad_id, sos_id]] = -torch.inf
+        tgt = torch.cat([tgt, logits.argmax(dim=1)[:, None]], dim=1)
+    return [Hypothesis(ids, 0.0, 0.0) for ids in tgt[:, 1:].tolist()]  # what follows <eos> is left out when decoded
 
 
 def _hasty_beam(patient: Patient) -> None:
