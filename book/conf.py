@@ -56,6 +56,7 @@ html_theme = "sphinx_book_theme"
 html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["book.css"]
+html_js_files = ["book.js"]
 html_favicon = "_static/favicon.svg"
 html_search_scorer = str(ROOT / "book" / "scorer.js")
 copybutton_selector = "div.highlight pre:not(.text_plain pre, .stream pre)"  # code, not what it prints

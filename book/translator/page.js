@@ -13,6 +13,7 @@
   const [BLUE, ORANGE] = [[47, 126, 216], [230, 120, 0]];
   let worker, newest = 0; // the number of the newest request
   let loaded = 0, loading, begun; // parts of the weights, a promise while they come, when the translation began
+  let asked; // the text that the results belong to
   let shown, words, chosen, viewer; // a result of the worker, its tokens, a place in its translation, its maps on show
 
   function element(tag, properties = {}, ...children) {
@@ -88,13 +89,21 @@
         .finally(() => (loading = undefined));
     }
     const beamSize = Number(find("[name=search]:checked").value);
-    worker.postMessage({ number: ++newest, text: find("textarea").value, beamSize, prefix });
+    asked = find("textarea").value;
+    match();
+    worker.postMessage({ number: ++newest, text: asked, beamSize, prefix });
+  }
+
+  /** Nobody can pick a word of another sentence than the one in the field. */
+  function match() {
+    find(".results").inert = find("textarea").value !== asked;
   }
 
   /** End the work. What has been written so far stays. */
   function stop() {
     if (!isWorking()) return;
     worker.postMessage({ number: ++newest });
+    if (find(".translation").textContent === "…") fill(".translation");
     end("Stopped.");
   }
 
@@ -113,7 +122,7 @@
     }
     fill(".translation", `${text} …`);
     const seconds = ((performance.now() - begun) / 1000) * (1 / share - 1); // as if all steps took the same time
-    progress(share, `at most ${Math.ceil(seconds)} s more`);
+    progress(share, `about ${Math.ceil(seconds)} s more`);
   }
 
   function showSource(tokens) {
@@ -279,6 +288,7 @@
     if (event.key === "Enter" && !event.shiftKey && !isComposing) submit(event);
   };
   document.addEventListener("keydown", ({ key, isComposing }) => { if (key === "Escape" && !isComposing) stop(); });
+  find("textarea").oninput = match;
   find(".stop").onclick = stop;
   find(".searches").onchange = () => shown && send();
   find(".views").onchange = open;

@@ -19,8 +19,8 @@ function largest(values, count) {
  * the beam. Done when `beamSize` are finished and one of them scores at least as well as the best open one so far.
  *
  * memory: the encoder's. prefix: ids that the translation must begin with, such as an alternative that a reader picked.
- * Yields {open, ended, finished, share} after each step: lists of {ids, logProb, score, steps: what the model said at
- * each}, the last of all that ended so far, best score first; and the share of the steps that it takes at most.
+ * Yields {open, ended, finished} after each step: lists of {ids, logProb, score, steps: what the model said at each},
+ * the last of all that ended so far, best score first.
  */
 function* beamSearch(model, memory, beamSize, lengthPenalty, prefix = []) {
   const { d_model, max_len } = model.config;
@@ -44,7 +44,7 @@ function* beamSearch(model, memory, beamSize, lengthPenalty, prefix = []) {
     const ended = candidates.slice(0, beamSize).filter(ends);
     open = candidates.filter((one) => !ends(one)).slice(0, beamSize);
     finished = [...finished, ...ended].sort((a, b) => b.score - a.score);
-    yield { open, ended, finished: finished.slice(0, beamSize), share: length / limit };
+    yield { open, ended, finished: finished.slice(0, beamSize) };
     if (!open.length || (finished.length >= beamSize && finished[0].score >= open[0].score)) return;
   }
 }

@@ -2,6 +2,7 @@
 // functions: a page that was opened from a disk may start no worker from a file.
 
 const LONGEST_CAPTION = 60; // subwords, of those that the model learned from: Multi30k's training split
+const CHARACTERS_A_SUBWORD = 4.4, WRITTEN_A_READ = 1.1; // German ones, and English subwords for each German one, or so
 const WORDS = { // frequent in one language, and hardly to be met in the other
   english: "a the is are of with on to at and his two people while by",
   german: "ein eine einem einen einer eines der die das den dem und mit auf im ist sind zu von vor sich zwei",
@@ -15,12 +16,13 @@ function remark(text, { tokens, ids }) {
     return words.filter((word) => known.has(word)).length;
   });
   const lost = tokens.filter((_, i) => ids[i] === UNK_ID).join("").length / tokens.slice(1, -1).join("").length;
-  const isLong = ids.length > LONGEST_CAPTION;
+  const isLong = ids.length > LONGEST_CAPTION, stops = text.match(/\p{Ll}{3}[.!?]+\s+\p{Lu}/gu)?.length ?? 0;
   return [
     english > german && "This looks like English. The translator reads German.",
     lost > 0.3 && `${Math.round(100 * lost)} % of these characters are unknown to the model. It learned from German captions.`,
     isLong && `The model learned from captions of one sentence, the longest of ${LONGEST_CAPTION} subwords. `
       + `These are ${ids.length}: it may repeat itself. One sentence at a time goes better.`,
+    !isLong && stops > 1 && "The model learned from single sentences, and may leave some of these out. One at a time goes better.",
   ].filter(Boolean).join(" ");
 }
 
@@ -49,13 +51,13 @@ function serve() {
     newest = number;
     const [model, tokenizer, tuned] = await started, penalty = beamSize > 1 ? tuned : 0, { max_len } = model.config;
     if (newest !== number || text === undefined) return;
-    const letters = [...text.replace(/\s+/g, " ")].length, most = max_len * tokenizer.longest;
-    if (letters > most) { // before normalising, whose time grows with the square of what some texts hold
-      const [many, few] = [letters, most].map((number) => number.toLocaleString("en"));
-      throw new Error(`These are ${many} characters; the model can read ${max_len} subwords, at most ${few} characters.`);
+    const letters = [...text.replace(/\s+/g, " ")].length;
+    const most = `The model can read ${max_len} subwords, some ${Math.round((max_len * CHARACTERS_A_SUBWORD) / 100)}00 characters.`;
+    if (letters > max_len * tokenizer.longest) { // before normalising, which takes long for what some texts hold
+      throw new Error(`These are ${letters.toLocaleString("en")} characters. ${most}`);
     }
     const { tokens, ids } = tokenizer.encode(text);
-    if (ids.length > max_len) throw new Error(`These are ${ids.length} subwords; the model can read ${max_len}.`);
+    if (ids.length > max_len) throw new Error(`These are ${ids.length} subwords. ${most}`);
     postMessage({ kind: "read", number, tokens, remark: remark(text, { tokens, ids }) });
     const encoded = model.encode(ids), beams = [];
     const about = ({ ids, logProb, score }) =>
@@ -63,7 +65,8 @@ function serve() {
     let found, breath = performance.now();
     for (found of beamSearch(model, encoded.memory, beamSize, penalty, prefix)) {
       beams.push([...found.open, ...found.ended].map(about).sort((a, b) => b.logProb - a.logProb));
-      postMessage({ kind: "step", number, text: beams.at(-1)[0].text, share: found.share });
+      postMessage({ kind: "step", number, text: beams.at(-1)[0].text,
+        share: Math.min(beams.length / (WRITTEN_A_READ * ids.length), 0.95) });
       if (performance.now() - breath < 50) continue;
       await new Promise((resume) => setTimeout(resume)); // look for newer messages
       if (newest !== number) return;

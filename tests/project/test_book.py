@@ -281,6 +281,7 @@ def test_the_contents_of_a_page_open_beside_its_code(pages, browser):
     page.locator(".secondary-toggle").click()
     link.click()
     assert page.url.endswith("#three-masks") and not problems
+    link.wait_for(state="hidden")  # the list would cover what it leads to
 
 
 def test_a_cell_is_copied_with_a_click_and_without_its_output(pages, browser):
