@@ -158,7 +158,7 @@ def test_what_cannot_be_used_may_be_left_out(pairs, tokenizers):
     assert dataset.pairs == [*pairs, pairs[1]]
     assert dataset.examples == make_dataset(dataset.pairs, *tokenizers).examples
     assert [line.split(": ")[0] for line in sorted(lines)] == [
-        f"1 of 13 pairs left out, {kind}" for kind in ("empty", "not text", "one column", "too long")
+        f"1 of 13 pairs left out, {kind}" for kind in ("empty", "no pair", "not text", "too long")
     ]
     with pytest.raises(ValueError, match=r"most pairs cannot be used: 8 of 8 pairs left out, too long: 1 .*max_len"):
         make_dataset(pairs, *tokenizers, max_len=3, log=lines.append)

@@ -104,6 +104,9 @@ def test_the_lines_of_a_file_are_translated_and_a_file_in_place_of_a_sentence_is
     assert cli.main([*translate, "--input", str(file)]) == 0
     first, empty, last, _ = capsys.readouterr().out.split("\n")
     assert first == last and first.startswith("a dog is sleeping.\t-") and empty == ""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
+    assert cli.main([*translate, "--input", "-"]) == 0
+    assert capsys.readouterr().out.split("\n")[:3] == [first, empty, last]
     assert cli.main([*translate, "--input", str(file), "Ein Hund."]) == 1
     assert "--input is for the lines of a file, but there are sentences" in capsys.readouterr().err
     monkeypatch.chdir(tmp_path)
@@ -185,7 +188,9 @@ def test_a_folder_called_sample_is_not_the_sample_corpus(corpus_folder, tmp_path
 
     for file in ("model.safetensors", "training_state.pt"):
         assert cli.main(["export", run, str(tmp_path / "run" / file)]) == 1
-        assert "is the model itself, or a training's, which would be lost" in capsys.readouterr().err
+        assert "is a model itself, or a training's, which would be lost" in capsys.readouterr().err
+    assert cli.main(["export", run]) == 1  # the name of the new file was forgotten
+    assert "usage: export MODEL FILE" in capsys.readouterr().err
     assert cli.main(["export", run, exported]) == 0 and cli.main(["info", exported]) == 0
     assert str(tmp_path) not in capsys.readouterr().out.partition("configuration")[2]  # where it was trained
     assert cli.main(["evaluate", exported]) == 1

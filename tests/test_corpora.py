@@ -1,4 +1,5 @@
 import contextlib
+import csv
 import gzip
 import http.server
 import multiprocessing
@@ -441,6 +442,13 @@ def test_a_held_out_sentence_is_not_in_train_in_another_spelling():
     assert [len(part) for part in targets] == [90, 5, 5] and len(set().union(*targets)) == 100
 
 
+def test_pairs_may_come_from_any_iterable():
+    sides = [f"Satz {i}" for i in range(40)], [f"sentence {i}" for i in range(40)]
+    rows = csv.reader(f"{src},{tgt}" for src, tgt in zip(*sides, strict=True))
+    for source in (zip(*sides, strict=True), rows):
+        assert parts_of(load_corpus(source)) == parts_of(load_corpus(list(zip(*sides, strict=True))))
+
+
 def test_only_what_is_missing_is_held_out(tmp_path):
     write_sides(tmp_path, numbered(40), "train")
     write_sides(tmp_path, numbered(5, first=40), "test_news")
@@ -466,7 +474,7 @@ def test_what_cannot_be_used_is_left_out_counted_and_shown(tmp_path, capsys):
     assert sum(len(corpus[split]) for split in corpus.splits) == 34
     printed = capsys.readouterr().err.splitlines()
     assert printed[0].endswith("3 of 40 pairs left out, empty: 9 ('', 'two'); 12 ('', ''); 13 ('eins', '')")
-    assert printed[1].endswith("2 of 40 pairs left out, one column: 4 ('nur deutsch',); 10 ('',)")
+    assert printed[1].endswith("2 of 40 pairs left out, no pair: 4 ('nur deutsch',); 10 ('',)")
     assert "1 of 40 pairs left out, not aligned: 16 ('ja', 'yes yes" in printed[2]
     assert printed[3].endswith("32 pairs for train, 1 pairs for val, 1 pairs for test") and len(printed) == 4
     assert "\x1b" not in "".join(printed)
@@ -479,9 +487,9 @@ def test_what_cannot_be_used_is_left_out_counted_and_shown(tmp_path, capsys):
     [
         (
             ["Ein Hund schläft"] * 9,
-            ": 9 of 9 pairs left out, one column: 1 .*There is no second column: does the file have another",
+            ": 9 of 9 pairs left out, no pair: 1 .*not two texts: does a file have another delimiter",
         ),
-        (["Ein Hund;A dog"] * 9, ": .*, one column: 1 .'Ein Hund;A dog',.*; 2 .* delimiter, or one language only"),
+        (["Ein Hund;A dog"] * 9, ": .*, no pair: 1 .'Ein Hund;A dog',.*; 2 .* delimiter, or a list anything but"),
         (["a\t" + "b " * 40] * 9, ": .*, not aligned: 1 .* is a line missing in a file"),
     ],
 )

@@ -83,7 +83,7 @@ def train(options: argparse.Namespace) -> None:
     for split in corpus.splits[2:3]:
         for pair in _print_scores(translator, corpus[split], split, options)[:3]:
             print(f"\n  {options.src}  {one_line(pair.src)}\n  {options.tgt}  {one_line(translator(pair.src))}")
-    try_it("translate", output, corpus["val"][0].src)
+    try_it("translate", output, min((pair.src for pair in corpus["val"][:10]), key=len))
 
 
 def translate(options: argparse.Namespace) -> None:
@@ -115,8 +115,7 @@ def translate(options: argparse.Namespace) -> None:
             if progress:
                 print(f"{done:,} lines", end="\r", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
-        if done:
-            print(f"{done:,} lines translated", file=sys.stderr)
+        print(f"{done:,} lines translated", file=sys.stderr)
         raise
     finally:
         if progress:
@@ -185,8 +184,8 @@ def export(options: argparse.Namespace) -> None:
     """Write a model for others: in half precision, for CTranslate2, or for ONNX Runtime."""
     source = options.model or SHIPPED_MODEL
     saved, file, model = load_model(source), options.file.resolve(), source.resolve()
-    if file in (model, model / MODEL_FILE) or (file.parent / STATE_FILE).exists():
-        raise ValueError(f"{file} is the model itself, or a training's, which would be lost: name another")
+    if file in (model, model / MODEL_FILE) or (file / MODEL_FILE).exists() or (file.parent / STATE_FILE).exists():
+        raise ValueError(f"{file} is a model itself, or a training's, which would be lost (usage: export MODEL FILE)")
     if file.is_file():  # perhaps a model whose copy was to be named as well
         raise FileExistsError(f"{file} exists: name a new file, or remove it first (usage: export MODEL FILE)")
     if options.to != "ctranslate2":
@@ -199,7 +198,7 @@ def export(options: argparse.Namespace) -> None:
         print(f"largest difference of a logit: {to_onnx(Translator.from_saved(saved), options.file):.1e}")
     files = options.file.iterdir() if options.file.is_dir() else [options.file]
     if size := sum(one.stat().st_size for one in files):  # a pipe has none, and only the model must go through it
-        print(f"{options.file}: {size / 1e6:.1f} MB")
+        print(f"{options.file}: {size / 1e6:.1f} MB, from {source}")
 
 
 def download(options: argparse.Namespace) -> None:

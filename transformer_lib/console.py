@@ -18,6 +18,7 @@ def read_lines(translator: Translator, path: Path | None) -> Iterator[list[str |
 
     They are in UTF-8, whatever the locale says. Those that cannot be used are named, and become None.
     """
+    path = None if path == Path("-") else path
     if path is None and sys.stdin is None:
         raise ValueError("the standard input is closed, expected sentences there, or as arguments")
     number = 0

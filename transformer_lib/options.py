@@ -66,7 +66,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # each once, whichever commands take it
     "--compile": {"action": argparse.BooleanOptionalAction, "help": "compile the layers first, for a GPU (no)"},
     "--device": {"default": "auto", "help": "cpu, cuda, cuda:1, mps or auto, the best there is (auto)"},
     "--epochs": {"type": int, "help": "passes over the training split (the preset's)"},
-    "--input": {"type": Path, "metavar": "FILE", "help": "translate its lines (those of the standard input)"},
+    "--input": {"type": Path, "metavar": "FILE", "help": "translate its lines (those of the standard input, or -)"},
     "--language": {"help": "of your own text, for spaCy (none: cut at spaces); of sample, multi30k: the side (en)"},
     "--learning-rate": {"type": float, "help": "the highest learning rate (the preset's)"},
     "--length": {"type": int, "default": 50, "help": "tokens to add (50)"},

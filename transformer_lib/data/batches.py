@@ -139,7 +139,7 @@ def _unknown(dataset: PairDataset) -> Iterator[str]:
 def _example(number: int, pair: Pair, tokenizers: tuple[WordTokenizer, WordTokenizer], max_len: float) -> Example:
     if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(side, str) for side in pair)):
         message = f"pairs: pair {number} is {pair!r}, expected a sentence and its translation"
-        raise UnusablePair("one column", message)
+        raise UnusablePair("no pair", message)
     try:
         example = Example(*(one.preprocess(side.strip()) for one, side in zip(tokenizers, pair, strict=True)))
     except ValueError as error:

@@ -4,7 +4,7 @@ import gzip
 import os
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -140,7 +140,7 @@ class Corpus:
         return enumerate(zip(sides[0][0], sides[1][0], strict=True), start=1)
 
 
-def load_corpus(source: str | Path | Sequence[Any] = "sample", src: str = "de", tgt: str = "en") -> Corpus:
+def load_corpus(source: str | Path | Iterable[Any] = "sample", src: str = "de", tgt: str = "en") -> Corpus:
     """Open a corpus by name, or your own.
 
     Where your own has nothing held out, ``val`` and ``test`` are taken off its training pairs: the same ones each time,
@@ -156,7 +156,7 @@ def load_corpus(source: str | Path | Sequence[Any] = "sample", src: str = "de", 
             - a table with a pair in each line: ``pairs.tsv``, with a tab between the columns, or ``pairs.csv``, with
               a comma or a semicolon. A first line with the language codes says which columns they are; without one,
               they are the first two.
-            - a list of pairs, ``[("Ein Hund", "A dog"), …]``.
+            - a list of pairs, or any other iterable of them, ``[("Ein Hund", "A dog"), …]``.
         src, tgt: codes of the languages to translate from and to.
 
     Raises:
@@ -168,11 +168,13 @@ def load_corpus(source: str | Path | Sequence[Any] = "sample", src: str = "de", 
 
     if isinstance(source, str) and "\n" in source:  # two files, as Corpus.path writes them
         source = source.split("\n")
-    if not isinstance(source, str | Path) and len(source) == 1 and isinstance(source[0], str | Path):
-        source = source[0]
+    if not isinstance(source, str | Path):
+        source = list(source)  # it may be a zip, or rows of a csv.reader
+        if len(source) == 1 and isinstance(source[0], str | Path):
+            source = source[0]
     if not isinstance(source, str | Path):
         if not all(isinstance(file, str | Path) for file in source):
-            return whole("pairs", list(source))
+            return whole("pairs", source)
         if len(source) != 2 or not all(Path(file).is_file() for file in source):
             found = ", ".join(str(file)[:60] for file in source[:3]) or "empty"
             raise CorpusError(f"corpus is {found}, expected two files that exist, one for {src} and one for {tgt}")

@@ -17,7 +17,7 @@ _SHOWN = 3
 # what pairs may be left out for, and what is likely to be wrong if most of them are
 KINDS = {
     "empty": "A side is empty: is it the right file, or the right columns?",
-    "one column": "There is no second column: does the file have another delimiter, or one language only?",
+    "no pair": "They are not two texts: does a file have another delimiter, or a list anything but (source, target)?",
     "not aligned": "One side is ten times as long as the other: is a line missing in a file, so that the rest moved?",
     "too long": "There are more tokens than the model has positions (max_len): is it one paragraph a line?",
     "not text": "It is not text: was the file written in another encoding?",
@@ -40,7 +40,8 @@ def report_left_out(left_out: Mapping[str, list[tuple[int, object]]], total: int
     """
     lines = {}
     for kind, found in sorted(left_out.items(), key=lambda item: -len(item[1])):
-        shown = [f"{number} {repr(pair)[:60]}" for number, pair in found[:_SHOWN]]  # repr has no control characters
+        texts = [(number, repr(pair)) for number, pair in found[:_SHOWN]]  # repr has no control characters
+        shown = [f"{number} {text if len(text) <= 60 else f'{text[:59]}…'}" for number, text in texts]
         lines[kind] = f"{len(found):,} of {total:,} pairs left out, {kind}: {'; '.join(shown)}"
     if 2 * sum(map(len, left_out.values())) > total:
         worst = next(iter(lines))
@@ -63,7 +64,7 @@ def usable(rows: Iterable[tuple[int, Sequence[str]]], log: Callable[[str], None]
     left_out: dict[str, list[tuple[int, object]]] = defaultdict(list)
     for number, row in rows:
         if not isinstance(row, tuple | list) or len(row) != 2 or not all(isinstance(side, str) for side in row):
-            left_out["one column"].append((number, row))
+            left_out["no pair"].append((number, row))
             continue
         shorter, longer = sorted(len(side.strip()) for side in row)
         if not shorter:

@@ -171,7 +171,7 @@ class _Run:
             self.recipe = replace(recipe, warmup_steps=max(1, steps // 10))
             log(
                 f"warning   warmup_steps is {recipe.warmup_steps}, but the whole run has {steps} steps: "
-                f"the warm-up is cut to {self.recipe.warmup_steps}"
+                f"the warm-up is cut to {self.recipe.warmup_steps} (give that yourself, if more epochs are to follow)"
             )
             recipe = self.recipe
         if output is not None and (part := _unrestored(train_set)):
