@@ -107,6 +107,9 @@ def test_the_lines_of_a_file_are_translated_and_a_file_in_place_of_a_sentence_is
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
     assert cli.main([*translate, "--input", "-"]) == 0
     assert capsys.readouterr().out.split("\n")[:3] == [first, empty, last]
+    for path in (tmp_path, tmp_path / "missing.txt"):
+        assert cli.main([*translate, "--input", str(path)]) == 1
+        assert f"--input is {path}, expected a file" in capsys.readouterr().err
     assert cli.main([*translate, "--input", str(file), "Ein Hund."]) == 1
     assert "--input is for the lines of a file, but there are sentences" in capsys.readouterr().err
     monkeypatch.chdir(tmp_path)

@@ -196,6 +196,8 @@ def test_an_interruption_in_the_first_epoch_can_be_resumed_too(dataset, tiny_con
 def test_a_training_that_is_there_is_never_overwritten(dataset, tiny_config, tmp_path):
     run(dataset, tiny_config, tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(FileExistsError, match=r"output is .*, a file"):
+        run(dataset, tiny_config, tmp_path / MODEL_FILE)
     with pytest.raises(FileExistsError, match="holds a training: resume it"):
         run(dataset, tiny_config, tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

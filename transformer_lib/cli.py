@@ -92,6 +92,8 @@ def translate(options: argparse.Namespace) -> None:
         _refuse(options, "is for the lines of a file, but there are sentences as well", "input")
         if os.path.isfile(sentence):  # unlike Path.is_file, also where it is too long for a name
             print(one_line(f"{sentence} is a file, translated as a sentence: did you mean --input?"), file=sys.stderr)
+    if options.input and str(options.input) != "-" and (options.input.is_dir() or not options.input.exists()):
+        raise ValueError(f"--input is {options.input}, expected a file that exists, or - for the standard input")
     saved = load_model(options.model or SHIPPED_MODEL, device=pick_device(options.device))
     translator = _translator(saved, options)
     blocks = [options.sentences] if options.sentences else read_lines(translator, options.input)

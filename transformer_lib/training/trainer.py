@@ -84,6 +84,8 @@ def fit(
     output = None if output is None else Path(output)
     if resume and output is None:
         raise ValueError("resume=True needs the output folder of the training to resume, but output is None")
+    if output is not None and output.is_file():
+        raise FileExistsError(f"output is {output}, a file, expected a folder")
     with distributed.process_group(next(model.parameters()).device), contextlib.ExitStack() as stack:
         run = _Run(model, train_set, val_set, recipe, output, notes, tokenizers, progress, log)
         if output is not None:
