@@ -25,7 +25,6 @@ ORDER = [
     "interop",
     "language_model",
     "notebook",
-    "exercises",
     "options",
     "console",
     "cli",
@@ -38,7 +37,6 @@ FILES = {
     if path.parent != PACKAGE or not path.stem.startswith("__")
 }
 MODULES = list(FILES)
-LIBRARY = [module for module in MODULES if not module.startswith("exercises")]
 
 
 def run_python(code):
@@ -69,7 +67,7 @@ def imports_of(module, at_the_top=False):
 
 
 def users_of(package, at_the_top=False):
-    imports = {module: [name.split(".")[0] for name in imports_of(module, at_the_top)] for module in LIBRARY}
+    imports = {module: [name.split(".")[0] for name in imports_of(module, at_the_top)] for module in MODULES}
     return {module for module, names in imports.items() if package in names}
 
 
@@ -148,8 +146,8 @@ def test_a_folder_imports_only_from_those_before_it(module):
 
 
 def test_the_library_does_not_know_the_exercises():
-    for module in LIBRARY:
-        assert not [name for name in imports_of(module) if name.startswith("transformer_lib.exercises")], module
+    for module in MODULES:
+        assert not [name for name in imports_of(module) if name.startswith("transformer_exercises")], module
 
 
 @pytest.mark.parametrize(
@@ -174,5 +172,5 @@ def test_a_package_that_may_change_is_confined(package, users):
 def test_torchtext_is_loaded_by_its_adapter_and_by_its_bleu_score_alone():
     """It is discontinued: everything else must work where it cannot be installed."""
     assert users_of("torchtext", at_the_top=True) == {"data.torchtext"}
-    for module in LIBRARY:
+    for module in MODULES:
         assert not [name for name in imports_of(module) if name.startswith("transformer_lib.data.torchtext")], module

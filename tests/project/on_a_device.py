@@ -13,13 +13,13 @@ import pytest
 import torch
 from conftest import PAIRS
 from standin_device import KIND, OPS, SEEN, SYNCS
+from transformer_exercises import check
 
 from transformer_lib import LanguageModelConfig, Transformer, TransformerConfig, TransformerLanguageModel
 from transformer_lib.checkpoint import load_model
 from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset, tensors_of
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.data.tokenizers import WordTokenizer
-from transformer_lib.exercises import check
 from transformer_lib.fast.attention import ReadableAttention, fused_attention_is_right
 from transformer_lib.fast.swap import parts_for, twin
 from transformer_lib.fast.worker import Worker

@@ -20,7 +20,7 @@ from test_package import FILES, ORDER
 ROOT = Path(__file__).parents[2]
 BOOK = ROOT / "build" / "book"
 REPOSITORY = set_repository.named_repository((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-MODULES = [name for name, file in FILES.items() if file.stem != "__init__" and name.split(".")[0] != "exercises"]
+MODULES = [name for name, file in FILES.items() if file.stem != "__init__"]
 LOADS = {
     "img": "src",
     "script": "src",
@@ -170,7 +170,7 @@ def public(name):
     return [f"{module.__name__}.{thing.__qualname__}" for thing in defined if thing.__module__ == module.__name__]
 
 
-@pytest.mark.parametrize("module", [*MODULES, "exercises"])
+@pytest.mark.parametrize("module", MODULES)
 def test_all_of_the_library_has_an_entry(pages, module):
     page = pages[f"api/transformer_lib.{module}.html"]
     assert public(module)
@@ -181,7 +181,7 @@ def test_the_page_about_the_library_follows_its_order_and_leaves_nothing_out(pag
     links = " ".join(pages["api.html"].links)
     listed = list(dict.fromkeys(re.findall(r"api/transformer_lib\.([\w.]+)\.html", links)))
     assert [name for name, _ in itertools.groupby(module.split(".")[0] for module in listed)] == ORDER
-    assert {*listed} == {*MODULES, "exercises"}
+    assert {*listed} == {*MODULES}
     places = [listed.index(f"model.{module}") for module in ("attention", "encoder", "transformer")]
     assert places == sorted(places)
 

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from transformer_exercises import notebook_15
+from transformer_exercises.notebook_15 import FAULTS, Patient
 
 from transformer_lib.data.batches import build_vocabularies, make_dataset
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.data.tokenizers import WordTokenizer
-from transformer_lib.exercises import notebook_15
-from transformer_lib.exercises.notebook_15 import FAULTS, Patient
 from transformer_lib.inference.search import beam_search
 from transformer_lib.model.masks import padding_mask
 from transformer_lib.model.transformer import Transformer

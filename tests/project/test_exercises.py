@@ -16,9 +16,8 @@ import re
 import numpy as np
 import pytest
 import torch
-
-from transformer_lib import exercises
-from transformer_lib.exercises import check
+import transformer_exercises
+from transformer_exercises import check
 
 
 def answers(name):
@@ -26,15 +25,15 @@ def answers(name):
 
 
 def names():
-    modules = [module.name for module in pkgutil.iter_modules(exercises.__path__)]
+    modules = [module.name for module in pkgutil.iter_modules(transformer_exercises.__path__)]
     for module in modules:
-        importlib.import_module(f"transformer_lib.exercises.{module}")
-    return sorted(exercises._CHECKS)
+        importlib.import_module(f"transformer_exercises.{module}")
+    return sorted(transformer_exercises._CHECKS)
 
 
 def hints(name):
     """Sentences in the calls, dictionaries and tuples of a check, but not in the functions that it calls."""
-    nodes = ast.walk(ast.parse(inspect.getsource(exercises._CHECKS[name])))
+    nodes = ast.walk(ast.parse(inspect.getsource(transformer_exercises._CHECKS[name])))
     inside = itertools.chain.from_iterable(ast.walk(n) for n in nodes if isinstance(n, ast.Call | ast.Dict | ast.Tuple))
     texts = {node.value for node in inside if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return {text for text in texts if re.search(r"^[^A-Z].*\w[.?]$", text)}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MODULES = [path for path in (ROOT / "transformer_lib").rglob("*.py") if path.parent.name != "exercises"]
+MODULES = list((ROOT / "transformer_lib").rglob("*.py"))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 CORE = tuple(f"{number:02}" for number in range(9))
 SOLUTIONS = sorted((ROOT / "notebooks" / "solutions").glob("[0-9]*.ipynb"))

@@ -36,7 +36,7 @@ def test_the_wheel_says_that_the_translator_is_not_for_commerce(wheel):
     assert "non-commercial research" in archive.read(licence).decode()
 
 
-def test_the_wheel_carries_the_sample_corpus_the_figures_the_viewer_and_the_model(wheel, tmp_path):
+def test_the_wheel_carries_all_that_a_notebook_needs(wheel, tmp_path):
     """Built as pip would, unpacked elsewhere, and imported from another directory."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     code = """
@@ -44,6 +44,8 @@ import transformer_lib as t
 from transformer_lib.checkpoint import SHIPPED_MODEL
 from transformer_lib.data.corpora import cache_folder
 from transformer_lib.notebook.session import figure, results
+from transformer_exercises import check
+print(check("02.1", ...), check.__code__.co_filename, sep=" in ")
 print(t.__file__, len(t.load_corpus()["train"]), cache_folder(), len(figure("transformer").data))
 print(len(t.load_text("pride-and-prejudice")["train"]))
 print(SHIPPED_MODEL, t.Translator.load()("Ein Hund läuft."), sep="\\n")
@@ -54,9 +56,9 @@ print(len(t.AttentionViewer.of_translation(found)._repr_html_()), len(results("t
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
-    (path, size, cache, figure), novel, model, translation, (viewer, rows) = (
-        line.split() for line in result.stdout.splitlines()
-    )
+    exercise, *lines = result.stdout.splitlines()
+    assert "02.1" in exercise and f" in {tmp_path}" in exercise
+    (path, size, cache, figure), novel, model, translation, (viewer, rows) = (line.split() for line in lines)
     assert model[0].startswith(str(tmp_path)) and "dog" in translation
     assert path.startswith(str(tmp_path))
     assert size == "8000" and novel == ["1906"]

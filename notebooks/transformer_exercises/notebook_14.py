@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from transformer_exercises import Wrong, as_number, call, close, exercise, expect, expect_number
 from transformer_lib.data.batches import Batch
-from transformer_lib.exercises import Wrong, as_number, call, close, exercise, expect, expect_number
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
 from transformer_lib.training.loss import sequence_loss

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
+from transformer_exercises import Wrong, as_list, as_number, call, exercise, expect, expect_number, expect_tensor
 from transformer_lib.data.corpora import load_corpus
-from transformer_lib.exercises import Wrong, as_list, as_number, call, exercise, expect, expect_number, expect_tensor
 from transformer_lib.inference.bleu import sacre_bleu
 
 ENOUGH_BLEU = 60

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises import Wrong, as_letters, as_number, call, exercise, expect, expect_number
+from transformer_exercises import Wrong, as_letters, as_number, call, exercise, expect, expect_number
 from transformer_lib.inference.search import greedy_search
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer

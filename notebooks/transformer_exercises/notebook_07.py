@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises import Unsolved, Wrong, call, close, exercise, expect, expect_tensor
+from transformer_exercises import Unsolved, Wrong, call, close, exercise, expect, expect_tensor
 
 
 @exercise("07.1")

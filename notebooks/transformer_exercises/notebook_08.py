@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import sacrebleu
 
+from transformer_exercises import Unsolved, Wrong, as_list, as_number, call, exercise, expect, expect_number
 from transformer_lib.data.tokenizers import spacy_tokenizer
-from transformer_lib.exercises import Unsolved, Wrong, as_list, as_number, call, exercise, expect, expect_number
 from transformer_lib.inference import bleu
 
 Tokens = list[str]

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lib.exercises import Wrong, as_list, as_number, call, exercise, expect, expect_number
+from transformer_exercises import Wrong, as_list, as_number, call, exercise, expect, expect_number
 
 
 @exercise("09.1")

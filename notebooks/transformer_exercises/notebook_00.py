@@ -8,7 +8,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises import Wrong, as_letters, as_list, as_number, call, exercise, expect, expect_number
+from transformer_exercises import Wrong, as_letters, as_list, as_number, call, exercise, expect, expect_number
 from transformer_lib.inference.translator import Translator
 
 

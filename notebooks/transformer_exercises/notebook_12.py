@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
+from transformer_exercises import Wrong, call, exercise, expect
 from transformer_lib.data.tokenizers import UNK
-from transformer_lib.exercises import Wrong, call, exercise, expect
 
 
 def _as_pieces(found: Iterable[str], name: str) -> list[str]:

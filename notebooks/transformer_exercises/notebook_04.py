@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.exercises import Wrong, as_list, call, close, exercise, expect, expect_number, expect_tensor
+from transformer_exercises import Wrong, as_list, call, close, exercise, expect, expect_number, expect_tensor
 
 
 @exercise("04.1")

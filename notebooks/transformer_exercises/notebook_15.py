@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from transformer_exercises import Wrong, as_list, as_number, call, exercise, expect
 from transformer_lib.data.tokenizers import WordTokenizer
-from transformer_lib.exercises import Wrong, as_list, as_number, call, exercise, expect
 from transformer_lib.inference.search import Hypothesis, greedy_search
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.config import TransformerConfig

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.exercises import Wrong, as_number, call, close, exercise, expect, expect_number
+from transformer_exercises import Wrong, as_number, call, close, exercise, expect, expect_number
 from transformer_lib.model.encoder import EncoderLayer
 from transformer_lib.model.masks import causal_mask, padding_mask, target_mask
 

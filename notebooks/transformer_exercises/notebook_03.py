@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lib.exercises import Wrong, as_letters, as_list, call, close, exercise, expect, expect_tensor
+from transformer_exercises import Wrong, as_letters, as_list, call, close, exercise, expect, expect_tensor
 
 
 @exercise("03.1")

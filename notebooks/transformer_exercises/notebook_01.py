@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from transformer_exercises import Wrong, as_number, call, close, exercise, expect, expect_number, expect_tensor
 from transformer_lib.data.corpora import Pair
 from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK
-from transformer_lib.exercises import Wrong, as_number, call, close, exercise, expect, expect_number, expect_tensor
 
 _SPECIALS = [UNK, PAD, SOS, EOS]
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from transformer_exercises import Unsolved, Wrong, as_number, call, close, exercise, expect, expect_number
 from transformer_lib.data.corpora import load_corpus
-from transformer_lib.exercises import Unsolved, Wrong, as_number, call, close, exercise, expect, expect_number
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
 

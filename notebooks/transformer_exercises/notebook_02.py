@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises import as_list, as_number, call, close, exercise, expect, expect_number, expect_tensor
+from transformer_exercises import as_list, as_number, call, close, exercise, expect, expect_number, expect_tensor
 
 
 @exercise("02.1")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from transformer_lib.exercises import call, close, exercise, expect, expect_tensor
+from transformer_exercises import call, close, exercise, expect, expect_tensor
 from transformer_lib.model.masks import causal_mask
 
 
