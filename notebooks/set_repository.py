@@ -34,7 +34,7 @@ def main(url: str, root: Path = ROOT) -> None:
         places.append((re.compile(r"(?<=colab\.research\.google\.com/github/)[^/\s]+/[^/\s]+(?=/blob/)"), name))
     else:
         print("Colab opens notebooks from GitHub only, so the badges stay as they are")
-    named_in = [root / name for name in ("pyproject.toml", "README.md", "transformer_lib/interop/hub.py")]
+    named_in = [root / name for name in ("pyproject.toml", "README.md")]
     for path in (*named_in, *sorted((root / "notebooks").rglob("*.ipynb"))):
         text, changes = path.read_text(encoding="utf-8"), 0
         for place, new in places:

@@ -15,7 +15,6 @@ from weights import shake
 from transformer_lib import Transformer, TransformerConfig, Translator, load_corpus
 from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.interop import ctranslate2 as ours
-from transformer_lib.interop import folders
 from transformer_lib.interop.ctranslate2 import to_ctranslate2
 from transformer_lib.model.embeddings import POSITIONS
 
@@ -214,7 +213,7 @@ def test_a_failure_leaves_nothing(tokenizers, tmp_path, monkeypatch, fails, erro
             raise error("no space left")
         return original(path, *arguments)
 
-    monkeypatch.setattr(folders.Path, fails, fail)
+    monkeypatch.setattr(Path, fails, fail)
     monkeypatch.setattr(ours, "description_of", lambda translator: ({"tokenizers": {}}, {"src.model": b""}))
     with pytest.raises(error, match="no space left"):
         to_ctranslate2(make_translator(tokenizers), tmp_path / "engine", "int8")

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import torch
@@ -22,8 +22,6 @@ from transformer_lib.files import STATE_FILE, CheckpointError
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 from transformer_lib.interop.ctranslate2 import to_ctranslate2
-from transformer_lib.interop.hub import shareable
-from transformer_lib.interop.onnx import to_onnx
 from transformer_lib.language_model.generator import TextGenerator
 from transformer_lib.language_model.model import TransformerLanguageModel
 from transformer_lib.language_model.stream import BPTTBatches, make_stream
@@ -183,7 +181,7 @@ def evaluate_model(options: argparse.Namespace) -> None:
 
 
 def export(options: argparse.Namespace) -> None:
-    """Write a model for others: in half precision, for CTranslate2, or for ONNX Runtime."""
+    """Write a model for others: in half precision, or for CTranslate2."""
     source = options.model or SHIPPED_MODEL
     saved, file, model = load_model(source), options.file.resolve(), source.resolve()
     if file in (model, model / MODEL_FILE) or (file / MODEL_FILE).exists() or (file.parent / STATE_FILE).exists():
@@ -193,14 +191,22 @@ def export(options: argparse.Namespace) -> None:
     if options.to != "ctranslate2":
         _refuse(options, "is for --to ctranslate2", "quantization")
     if options.to == "safetensors":
-        save_model(options.file, saved.model, saved.tokenizers, shareable(saved.notes), dtype=torch.float16)
-    elif options.to == "ctranslate2":
+        save_model(options.file, saved.model, saved.tokenizers, _shareable(saved.notes), dtype=torch.float16)
+    else:
         to_ctranslate2(Translator.from_saved(saved), options.file, options.quantization or "float32")
-    elif options.to == "onnx":
-        print(f"largest difference of a logit: {to_onnx(Translator.from_saved(saved), options.file):.1e}")
     files = options.file.iterdir() if options.file.is_dir() else [options.file]
     if size := sum(one.stat().st_size for one in files):  # a pipe has none, and only the model must go through it
         print(f"{options.file}: {size / 1e6:.1f} MB, from {source}")
+
+
+def _shareable(notes: dict[str, Any]) -> dict[str, Any]:
+    """Return notes without the path of a corpus: whoever gets a model need not know where yours is."""
+    if "corpus" not in notes:
+        return notes
+    names = notes["corpus"].split("\n")  # two files are two lines
+    paths = map(PureWindowsPath, names)  # which understands other systems' paths, too
+    hidden = (f"…/{path.name}" if path.anchor else name for path, name in zip(paths, names, strict=True))
+    return {**notes, "corpus": "\n".join(hidden)}
 
 
 def download(options: argparse.Namespace) -> None:

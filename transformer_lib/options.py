@@ -156,8 +156,8 @@ def parser() -> argparse.ArgumentParser:
 
     argument = add("export", "write a model for others to use", "")
     argument("model", **a_model)
-    argument("file", type=Path, help="what to write: a file, or a new folder for ctranslate2 and onnx")
-    kinds = ("safetensors", "ctranslate2", "onnx")
+    argument("file", type=Path, help="what to write: a file, or a new folder for ctranslate2")
+    kinds = ("safetensors", "ctranslate2")
     argument("--to", default=kinds[0], choices=kinds, help="for whom (safetensors: this library, in half precision)")
     argument("--quantization", choices=QUANTIZATIONS, help="how CTranslate2 stores weights (float32)")
 

@@ -182,7 +182,6 @@ def test_the_command_is_installed():
 SMALLER = {  # than TRANSFORMER_LIB_FAST_DEV_RUN=1 makes them, where a command asks for more
     "fast": ["--rounds", "1"],
     "processes": ["--rounds", "1"],
-    "exports": ["--rounds", "1"],
     "recipes": ["checkpoints", "--seeds", "1"],
     "gpu": [
         "--stand-in",

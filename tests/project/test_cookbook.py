@@ -17,6 +17,7 @@ RECIPES_OF_THE_PAGE = {
 EXTRAS = {"datasets", "tokenizers", "ctranslate2", "onnxruntime", "onnx", "onnxscript", "huggingface_hub"}
 
 
+@pytest.mark.filterwarnings("ignore:.*(axis name|LeafSpec)")  # PyTorch's ONNX exporter's own
 @pytest.mark.parametrize("heading", RECIPES_OF_THE_PAGE)
 def test_a_recipe_runs_and_prints_what_the_page_says(heading, tmp_path, monkeypatch):
     fences = RECIPES_OF_THE_PAGE[heading]

@@ -12,8 +12,13 @@ there, and by ((5 + n) / 6)^α here. Around n tokens, α · n / (n + 5) ranks ne
 as ``beam_size`` hypotheses have ended, while ours goes on if a longer one could still win.
 """
 
-from collections.abc import Iterable
+import base64
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +26,6 @@ from torch import Tensor, nn
 from transformer_lib.checkpoint import check_structure
 from transformer_lib.data.tokenizers import EOS, SOS, UNK
 from transformer_lib.inference.translator import Translator
-from transformer_lib.interop.folders import check_new, description_of, new_folder
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.transformer import Transformer
 
@@ -55,7 +59,7 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
         raise ImportError(f"{error}: `pip install ctranslate2`") from error
     if quantization not in QUANTIZATIONS:
         raise ValueError(f"quantization is {quantization!r}, expected one of {', '.join(QUANTIZATIONS)}")
-    check_new(folder)  # fail before the slow part
+    _check_new(folder)  # fail before the slow part
     model = translator.model
     if type(model) is not Transformer:
         raise TypeError(
@@ -82,14 +86,14 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
     spec.config.decoder_start_token = SOS
     spec.config.add_source_bos = spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = model.encoder.layers[0].norm1.eps
-    description, files = description_of(translator)
+    description, files = _description_of(translator)
     for tokenizer in description["tokenizers"].values():
         tokenizer.pop("tokens", None)  # they are in the vocabularies' own files
     for name, value in description.items():
         spec.config.add_attribute(name, value)
     spec.validate()
     spec.optimize(quantization)
-    with new_folder(folder) as new:
+    with _new_folder(folder) as new:
         spec.save(str(new))
         for name, content in files.items():
             (new / name).write_bytes(content)
@@ -136,3 +140,46 @@ def _fill_norm(spec, norm: nn.LayerNorm) -> None:
 def _copy(tensor: Tensor) -> Tensor:
     """Copy weights, as NumPy can read them: quantizing would change the model's own in place."""
     return tensor.detach().to("cpu", torch.float32, copy=True)
+
+
+def _description_of(translator: Translator) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Return what ``config.json`` says of a translator besides its numbers, and the sentencepiece models by file."""
+    files, tokenizers = {}, {}
+    for side, tokenizer in (("src", translator.src_tokenizer), ("tgt", translator.tgt_tokenizer)):
+        tokenizers[side] = values = tokenizer.to_dict()
+        if "subwords" in values:
+            files[f"{side}.model"] = base64.b64decode(values.pop("subwords"))
+            values["sentencepiece"] = f"{side}.model"
+    search = {"beam_size": translator.beam_size, "length_penalty": translator.length_penalty}
+    return {"max_len": translator.model.config.max_len, "search": search, "tokenizers": tokenizers}, files
+
+
+def _check_new(folder: str | Path) -> None:
+    """Raise a FileExistsError unless a folder is new or empty."""
+    folder = Path(folder)
+    if folder.exists() and not (folder.is_dir() and not os.listdir(folder)):
+        raise FileExistsError(f"{folder} exists, expected a new or empty folder: choose another, or remove it")
+
+
+@contextlib.contextmanager
+def _new_folder(folder: str | Path) -> Iterator[Path]:
+    """Give an empty folder to write to, which becomes ``folder``, new or empty, if nothing fails on the way.
+
+    A process that is killed leaves a hidden folder beside it.
+
+    Raises:
+        FileExistsError: the folder holds something; it is left alone.
+        OSError: it cannot be written.
+    """
+    folder = Path(os.path.realpath(folder))
+    _check_new(folder)
+    if folder.exists() and folder.samefile(Path.cwd()):
+        raise FileExistsError(f"{folder} is the folder you are in, which would be replaced: name a new one in it")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
+        new = Path(beside) / "new"
+        new.mkdir()
+        yield new
+        with contextlib.suppress(FileNotFoundError):
+            folder.rmdir()  # an OSError if something has come into it meanwhile
+        new.rename(folder)
