@@ -214,7 +214,7 @@ def test_a_failure_leaves_nothing(tokenizers, tmp_path, monkeypatch, fails, erro
         return original(path, *arguments)
 
     monkeypatch.setattr(Path, fails, fail)
-    monkeypatch.setattr(ours, "description_of", lambda translator: ({"tokenizers": {}}, {"src.model": b""}))
+    monkeypatch.setattr(ours, "_description_of", lambda translator: ({"tokenizers": {}}, {"src.model": b""}))
     with pytest.raises(error, match="no space left"):
         to_ctranslate2(make_translator(tokenizers), tmp_path / "engine", "int8")
     assert not list(tmp_path.iterdir())
