@@ -1,5 +1,6 @@
 import codecs
 import contextlib
+import functools
 import importlib.util
 import io
 import os
@@ -168,7 +169,8 @@ def test_a_line_is_translated_when_it_comes_and_an_interruption_loses_nothing(tr
     command = [sys.executable, "-m", "transformer_lib", "translate", "--model", str(trained_folder[0])]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
-    with subprocess.Popen([*command, "--device", "cpu"], **pipes, env=buffered) as process:
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # which a shell's background ignores
+    with subprocess.Popen([*command, "--device", "cpu"], **pipes, env=buffered, preexec_fn=heard) as process:
         giving_up = threading.Timer(300, process.kill)
         giving_up.start()
         for _ in range(2):

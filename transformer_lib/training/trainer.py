@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +62,7 @@ def fit(
             ``DistributedSampler``.
         recipe: how to train. A warm-up that would outlast the run is cut to a tenth of its steps.
         output: folder to write to; by default, nothing is written.
-        resume: continue what ``output`` holds. ``recipe.epochs`` may have grown, unless the schedule is ``"linear"`` or
-            the warm-up was cut.
+        resume: continue what ``output`` holds. ``recipe.epochs`` may have grown, unless the schedule is ``"linear"``.
         notes: anything to save with the model, such as the corpus's name. When fine-tuning, pass on the ``search`` of
             the notes that the model came with, and it keeps its search settings.
         tokenizers: to be saved with the model; by default, those of ``train_set``, if it has any.
@@ -169,17 +168,17 @@ class _Run:
             ) from None
         if not steps:
             raise ValueError("train_set has no batches: is it empty, or smaller than one batch (drop_last=True)?")
-        if recipe.warmup_steps > steps:
-            self.recipe = replace(recipe, warmup_steps=max(1, steps // 10))
+        warmup_steps = recipe.warmup_steps
+        if warmup_steps > steps:
+            warmup_steps = max(1, steps // 10)
             log(
                 f"warning   warmup_steps is {recipe.warmup_steps}, but the whole run has {steps} steps: "
-                f"the warm-up is cut to {self.recipe.warmup_steps} (give that yourself, if more epochs are to follow)"
+                f"the warm-up is cut to {warmup_steps}"
             )
-            recipe = self.recipe
         if output is not None and (part := _unrestored(train_set)):
             log(f"warning   train_set's {part} has no set_epoch: if it shuffles, a resumed run sees another order")
         self.schedule = learning_rate_schedule(
-            self.optimizer, recipe.schedule, recipe.warmup_steps, steps, recipe.epochs, recipe.lr_decay
+            self.optimizer, recipe.schedule, warmup_steps, steps, recipe.epochs, recipe.lr_decay
         )
         ids_are_known = hasattr(train_set, "batches_for")  # a data set's come from its vocabularies
         self.worker = Worker(model, recipe.precision, recipe.compile, ids_are_known)
