@@ -196,7 +196,7 @@ def export(options: argparse.Namespace) -> None:
         to_ctranslate2(Translator.from_saved(saved), options.file, options.quantization or "float32")
     files = options.file.iterdir() if options.file.is_dir() else [options.file]
     if size := sum(one.stat().st_size for one in files):  # a pipe has none, and only the model must go through it
-        print(f"{options.file}: {size / 1e6:.1f} MB, from {source}")
+        log(f"{options.file}: {size / 1e6:.1f} MB, from {source}")
 
 
 def _shareable(notes: dict[str, Any]) -> dict[str, Any]:
