@@ -62,7 +62,8 @@ def fit(
             ``DistributedSampler``.
         recipe: how to train. A warm-up that would outlast the run is cut to a tenth of its steps.
         output: folder to write to; by default, nothing is written.
-        resume: continue what ``output`` holds. ``recipe.epochs`` may have grown, unless the schedule is ``"linear"``.
+        resume: continue what ``output`` holds. ``recipe.epochs`` may have grown, unless the schedule is ``"linear"``;
+            if the warm-up was cut for fewer epochs, the run goes on, but not as an unbroken one would have.
         notes: anything to save with the model, such as the corpus's name. When fine-tuning, pass on the ``search`` of
             the notes that the model came with, and it keeps its search settings.
         tokenizers: to be saved with the model; by default, those of ``train_set``, if it has any.
@@ -150,13 +151,12 @@ class _Run:
             if (value := getattr(recipe, field)) and not fits:
                 kinds = f"{type(model).__name__} and a {type(train_set).__name__}"
                 raise ValueError(f"{field} is {value}, but this trains a {kinds}: expected {expected}")
-        self.model, self.train_set = model, train_set
+        self.model, self.train_set, self.recipe = model, train_set, recipe
         self.output, self.notes, self.progress = output, notes or {}, progress
         self.tokenizers = tokenizers or getattr(train_set, "tokenizers", {})
         for known in (self.tokenizers, getattr(val_set, "tokenizers", {})):
             check_vocabularies(model.config, known, to_train=True)
         _check_lengths(train_set, val_set, getattr(model.config, "max_len", math.inf))
-        self.recipe = recipe
         self.train_batches, self.val_batches = self.batches(train_set, train=True), self.batches(val_set, train=False)
         self.optimizer = make_optimizer(model, recipe)
         try:
