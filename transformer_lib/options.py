@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import transformer_lib
-from transformer_lib.fast.precision import INFERENCE_PRECISIONS, PRECISIONS
+from transformer_lib.fast.precision import PRECISIONS
 from transformer_lib.inference.bleu import SACRE_TOKENIZERS
 from transformer_lib.interop.ctranslate2 import QUANTIZATIONS
 from transformer_lib.language_model.texts import TEXTS
@@ -132,7 +132,7 @@ def parser() -> argparse.ArgumentParser:
     argument("--precision", choices=PRECISIONS, help="what to multiply matrices in (the preset's)")
 
     searching = "beam-size length-penalty device"
-    precision = {"default": "float32", "choices": INFERENCE_PRECISIONS, "help": "what to compute in (float32)"}
+    precision = {"default": "float32", "choices": PRECISIONS, "help": "what to compute in (float32)"}
     text = "translate sentences, or the lines of a file or of the standard input"
     argument = add("translate", text, f"input attention scores {searching}")
     argument("sentences", nargs="*", metavar="sentence", help="a sentence to translate")

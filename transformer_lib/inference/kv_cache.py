@@ -5,21 +5,21 @@ those of the memory are computed only once. The model knows nothing of it: ``Cac
 with the same weights and other attention modules.
 """
 
+import copy
+
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.fast.attention import CPUAttention, ReadableAttention
-from transformer_lib.fast.dropout import CheapDropout
-from transformer_lib.fast.swap import with_modules
+from transformer_lib.fast.dropout import Dropout
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.decoder import Decoder, DecoderLayer
 from transformer_lib.model.embeddings import POSITIONS, InputEmbedding, TokenEmbedding
 from transformer_lib.model.sublayers import PositionwiseFeedForward
 from transformer_lib.model.transformer import Transformer
 
-_STACK = (InputEmbedding, Decoder, DecoderLayer, nn.ModuleList)
-_EXACT = (MultiHeadAttention, CPUAttention, ReadableAttention, TokenEmbedding, CheapDropout)
-_POSITION_WISE = {"Dropout", "Identity", "LayerNorm", "Linear", "RMSNorm"}  # of PyTorch's classes, quantised ones too
+# what depends on the newest position and the cache alone, as far as nobody has changed it
+_OURS = {InputEmbedding, TokenEmbedding, *POSITIONS.values(), Decoder, DecoderLayer, MultiHeadAttention, Dropout}
+_PYTORCHS = {nn.ModuleList, nn.Embedding, nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.Dropout, nn.Identity}
 
 
 class CachedAttention(nn.Module):
@@ -85,14 +85,14 @@ class CachedDecoder:
         self.memory_mask = memory_mask
         self.length = 0  # of the target so far
         self.layers = [
-            with_modules(
+            _with_modules(
                 layer,
                 self_attn=CachedAttention(layer.self_attn),
                 cross_attn=CachedAttention(layer.cross_attn, memory),
             )
             for layer in model.decoder.layers
         ]
-        self.decoder = with_modules(model.decoder, layers=self.layers)
+        self.decoder = _with_modules(model.decoder, layers=self.layers)
 
     def step(self, newest: Tensor) -> Tensor:
         """Return logits of what follows the newest tokens, ``[rows, 1]``: ``[rows, 1, tgt_vocab_size]``."""
@@ -117,28 +117,20 @@ class CachedDecoder:
 
 
 def can_cache(model: nn.Module) -> bool:
-    """Say whether caching is exact for a model: its decoder is this library's, none of its parts overridden.
+    """Return whether caching is exact for a model: nothing in its decoder was overridden, replaced or given a hook.
 
-    Only the feed-forward network may be a subclass: it works position by position, as its name says. A hook, or a
-    method that was replaced on one module, may need the whole sentence.
+    Only the feed-forward network may be a subclass: it works position by position, as its name says.
     """
-    if not isinstance(model, Transformer) or "decode" in vars(model) or type(model).decode is not Transformer.decode:
+    if getattr(model.decode, "__func__", None) is not Transformer.decode:
         return False
     modules = [module for part in (model.tgt_embedding, model.decoder, model.output) for module in part.modules()]
-    exact = {inner for module in modules if _is_exact(module) for inner in module.modules()}
-    return all(
-        (module in exact or type(module) in _STACK)
-        and not (module._forward_hooks or module._forward_pre_hooks)
-        and not any(callable(getattr(type(module), name, None)) for name in vars(module))  # a replaced method
-        for module in modules
-    )
+    known = all(type(m) in _OURS | _PYTORCHS or isinstance(m, PositionwiseFeedForward) for m in modules)
+    changed = any(m._forward_hooks or m._forward_pre_hooks or {"forward", "attend"} & {*vars(m)} for m in modules)
+    return known and not changed
 
 
-def _is_exact(module: nn.Module) -> bool:
-    """Say whether a module, with all that is in it, is known to depend on the newest position and the cache alone."""
-    kind = type(module)
-    return (
-        isinstance(module, PositionwiseFeedForward)
-        or kind in (*_EXACT, *POSITIONS.values())
-        or (kind.__module__.startswith("torch.") and kind.__name__ in _POSITION_WISE)
-    )
+def _with_modules(module: nn.Module, **replacements: nn.Module) -> nn.Module:
+    """Return a copy of a module that shares all its weights, but has other modules in place of some."""
+    copied = copy.copy(module)
+    copied._modules = {**module._modules, **replacements}
+    return copied

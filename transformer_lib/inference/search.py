@@ -2,22 +2,23 @@
 
 import functools
 import math
+import operator
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.checkpoint import MOST_LENGTH_PENALTY
-from transformer_lib.fast.swap import evaluation_mode
 from transformer_lib.inference.kv_cache import CachedDecoder, can_cache
+from transformer_lib.model.evaluation import evaluation_mode
 from transformer_lib.model.transformer import Transformer
 
-PREDICTS_NAN = "the model predicts nan: are its weights damaged, or too large for the precision that it computes in?"
 Search = TypeVar("Search", bound=Callable[..., Any])
+MAX_LENGTH_PENALTY = 10
+MAX_SAVED_BEAM = 16  # that a saved model may ask for; a search itself may be as wide as the vocabulary
 EXTRA_LENGTH = 50  # the paper lets an output be this much longer than its input
+_PREDICTS_NAN = "the model predicts nan: are its weights damaged, or too large for the precision that it computes in?"
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def _without_dropout(search: Search) -> Search:
     @functools.wraps(search)
     @torch.inference_mode()
     def searching(model: Transformer, *args: Any, **kwargs: Any) -> Any:
-        with evaluation_mode(model) if isinstance(model, nn.Module) else nullcontext():
+        with evaluation_mode(model):
             return search(model, *args, **kwargs)
 
     return cast(Search, searching)
@@ -92,7 +93,7 @@ def greedy_search(
             sentences, tgt, log_probs = sentences[rows], tgt[rows], log_probs[rows]
             decoder.select(rows, rows)
     if not all(math.isfinite(hypothesis.log_prob) for hypothesis in finished.values()):
-        raise FloatingPointError(PREDICTS_NAN)
+        raise FloatingPointError(_PREDICTS_NAN)
     return [finished[sentence] for sentence in range(len(src))]
 
 
@@ -107,10 +108,10 @@ def beam_search(
     max_len: int | None = None,
     use_cache: bool = True,
 ) -> list[list[Hypothesis]]:
-    """Follow the ``beam_size`` most probable beginnings of each sentence, for all sentences at once.
+    """Follow the ``beam_size`` most probable partial hypotheses of each sentence, for all sentences at once.
 
-    A beginning that is among the best ``beam_size`` and ends in ``<eos>`` is finished; the others fill the beam. A
-    sentence is done when ``beam_size`` of its hypotheses are finished and one of them scores at least as well as the
+    One that is among the best ``beam_size`` and ends in ``<eos>`` is finished; the others fill the beam. A sentence is
+    done when ``beam_size`` of its hypotheses are finished and one of them scores at least as well as the
     best open one does so far. (With a length penalty, a longer one might still have overtaken it.) With a beam of 1
     this is greedy search.
 
@@ -124,7 +125,7 @@ def beam_search(
     decoder = _StepDecoder(model, src, sos_id, eos_id, use_cache)
     limits = _length_limits(model, src, max_len)
     sentences = torch.arange(len(src), device=src.device)  # those still in the batch; each has `width` rows
-    width = 1  # the beam holds one beginning, <sos>, before the first step
+    width = 1  # before the first step, the beam holds one partial hypothesis, <sos>
     tgt = torch.full((len(src), 1), sos_id, device=src.device)
     log_probs = torch.zeros(len(src), 1, device=src.device)  # [sentences, width]
     finished: list[list[Hypothesis]] = [[] for _ in range(len(src))]
@@ -163,7 +164,7 @@ def beam_search(
         log_probs, sentences, width = log_probs[going_on], sentences[going_on], beam_size
         decoder.select(rows, going_on)
     if not all(finished):
-        raise FloatingPointError(PREDICTS_NAN)
+        raise FloatingPointError(_PREDICTS_NAN)
     return [sorted(hypotheses, key=lambda h: -h.score)[:beam_size] for hypotheses in finished]
 
 
@@ -172,7 +173,7 @@ class _StepDecoder:
 
     def __init__(self, model: Transformer, src: Tensor, sos_id: int, eos_id: int, use_cache: bool):
         check_decodes(model)
-        self.never = {model.config.pad_id, sos_id} - {eos_id}  # no training targets; some models begin with <eos>
+        self.banned_ids = {model.config.pad_id, sos_id} - {eos_id}  # no training targets; some models begin with <eos>
         self.model = model
         self.memory, self.memory_mask = model.encode(src)
         self.cache = CachedDecoder(model, self.memory, self.memory_mask) if use_cache and can_cache(model) else None
@@ -186,8 +187,8 @@ class _StepDecoder:
             memory = self.memory.repeat_interleave(width, dim=0)  # [rows, src_len, d_model]
             memory_mask = self.memory_mask.repeat_interleave(width, dim=0)
             logits = self.model.decode(tgt, memory, memory_mask)[:, -1]
-        for never in self.never:
-            logits[:, never] = -torch.inf
+        for i in self.banned_ids:
+            logits[:, i] = -torch.inf
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
@@ -198,25 +199,24 @@ class _StepDecoder:
             self.memory, self.memory_mask = self.memory[sentences], self.memory_mask[sentences]
 
 
-def check_search(beam_size: int, length_penalty: float, vocab_size: int) -> None:
-    """Raise a ValueError if no search is possible with these settings."""
-    if not 0 <= length_penalty <= MOST_LENGTH_PENALTY:
-        raise ValueError(f"length_penalty is {length_penalty}, expected 0 (none) to {MOST_LENGTH_PENALTY}, such as 0.6")
-    if not 1 <= beam_size <= vocab_size:
-        raise ValueError(f"beam_size is {beam_size}, expected 1 to {vocab_size}, the size of the target vocabulary")
+def check_search(beam_size: int, length_penalty: float, max_beam_size: int) -> None:
+    """Raise a ValueError if no search is possible with these settings: a beam may be as wide as the vocabulary."""
+    if not 0 <= length_penalty <= MAX_LENGTH_PENALTY:
+        raise ValueError(f"length_penalty is {length_penalty}, expected 0 (none) to {MAX_LENGTH_PENALTY}, such as 0.6")
+    if not 1 <= operator.index(beam_size) <= max_beam_size:
+        raise ValueError(f"beam_size is {beam_size}, expected a whole number from 1 to {max_beam_size}")
 
 
 def check_decodes(model: nn.Module) -> None:
-    """Raise a TypeError if a model lacks ``encode`` or ``decode``, or its class overrides ``forward`` but not those."""
-    name, classes = type(model).__name__, type(model).__mro__
-    if not (hasattr(model, "encode") and hasattr(model, "decode")):
-        raise TypeError(f"model is a {name}, expected one with the methods encode and decode, which a search calls")
-    made_in = {method: [i for i, one in enumerate(classes) if method in vars(one)] for method in ("forward", "decode")}
-    if made_in["decode"] and min(made_in["forward"]) < min(made_in["decode"]):
-        raise TypeError(
-            f"{name} overrides forward but not decode, which a search calls: it would translate without what forward "
-            "adds. Override decode instead, which forward calls"
-        )
+    """Raise a TypeError if a model's class has a ``forward`` of its own, but no ``decode``, which a search calls."""
+    for cls in type(model).__mro__:
+        if "decode" in vars(cls):
+            return
+        if "forward" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__} has a forward but no decode of its own, which a search calls: it would translate "
+                "without what forward adds. Write encode and decode, which forward calls"
+            )
 
 
 def _length_limits(model: Transformer, src: Tensor, max_len: int | None) -> Tensor:

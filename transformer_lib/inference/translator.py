@@ -11,10 +11,10 @@ from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel, load_model
 from transformer_lib.data.batches import padded_ids
 from transformer_lib.data.tokenizers import EOS, SOS, WordTokenizer, check_vocabularies
 from transformer_lib.fast.precision import in_precision
-from transformer_lib.fast.swap import parts_for, twin
-from transformer_lib.fast.threads import balanced_batches, num_workers, side_by_side
 from transformer_lib.files import CheckpointError
-from transformer_lib.inference.search import PREDICTS_NAN, Hypothesis, beam_search, check_search, greedy_search
+from transformer_lib.inference.parallel import batches_by_length, parallel_map
+from transformer_lib.inference.search import MAX_SAVED_BEAM, Hypothesis, beam_search, check_search, greedy_search
+from transformer_lib.model.evaluation import evaluation_mode
 from transformer_lib.model.transformer import AttentionMaps, Transformer
 
 
@@ -101,12 +101,19 @@ class Translator:
             precision: what to compute in; see ``in_precision``, also for errors.
 
         Raises:
-            CheckpointError: it is a language model.
+            CheckpointError: it is no translator, or its notes ask for an impossible search.
         """
-        if "text" in saved.tokenizers:
-            raise CheckpointError("it holds a language model, expected a translator; see `transformer-lib generate`")
+        if {*saved.tokenizers} != {"src", "tgt"}:
+            names = ", ".join(saved.tokenizers) or "none"
+            raise CheckpointError(f"it holds the tokenizers {names}, expected a translator's, src and tgt")
+        search = {"beam_size": 1, "length_penalty": 0.6, **saved.notes.get("search", {})}
+        beam_size, length_penalty = search["beam_size"], search["length_penalty"]
+        try:  # anybody may have written the notes
+            check_search(beam_size, length_penalty, MAX_SAVED_BEAM)
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(f"its notes ask for a search that is impossible: {error}") from None
         model = in_precision(saved.model, precision)
-        return cls(model, saved.tokenizers["src"], saved.tokenizers["tgt"], **saved.notes.get("search", {}))
+        return cls(model, saved.tokenizers["src"], saved.tokenizers["tgt"], beam_size, length_penalty)
 
     @overload
     def __call__(self, sentences: str, beam_size: int | None = None, length_penalty: float | None = None) -> str: ...
@@ -158,38 +165,27 @@ class Translator:
                 sources.append(self.source_tokens(sentence))
             except ValueError as error:
                 raise ValueError(f"sentence {number}: {error}") from None
-        translations: dict[int, Translation] = {}
-        workers = num_workers(self._device)
-        batch_size = max(1, min(256, 512 // max(1, beam_size)))  # memory does not grow with the beam
-        batches = balanced_batches([len(tokens) for tokens in sources], batch_size, workers)
-        model = self.eval_model
+        workers = torch.get_num_threads() if self._device.type == "cpu" else 1
+        batch_size = max(1, min(256, 512 // beam_size))  # memory does not grow with the beam
+        batches = batches_by_length([len(tokens) for tokens in sources], batch_size, workers)
         sos_id, eos_id = self.tgt_tokenizer.sos_id, self.tgt_tokenizer.eos_id
 
         def search(batch: list[int]) -> list[Hypothesis]:
             src = self._batch([sources[i] for i in batch])
-            try:
-                if beam_size == 1:
-                    return greedy_search(model, src, sos_id, eos_id, use_cache=use_cache)
-                beams = beam_search(model, src, sos_id, eos_id, beam_size, length_penalty, use_cache=use_cache)
-            except RuntimeError as error:
-                if "ChooseQuantizationParams" in str(error):  # NaN cannot be rounded to 8 bits
-                    raise FloatingPointError(PREDICTS_NAN) from None
-                raise
+            if beam_size == 1:
+                return greedy_search(self.model, src, sos_id, eos_id, use_cache=use_cache)
+            beams = beam_search(self.model, src, sos_id, eos_id, beam_size, length_penalty, use_cache=use_cache)
             return [hypotheses[0] for hypotheses in beams]
 
-        for batch, hypotheses in zip(batches, side_by_side(search, batches, workers), strict=True):
-            for i, hypothesis in zip(batch, hypotheses, strict=True):
-                translations[i] = self._translation(sources[i], hypothesis, attention)
-        return [translations[i] for i in range(len(sources))]
+        hypotheses: dict[int, Hypothesis] = {}
+        with evaluation_mode(self.model):
+            for batch, results in zip(batches, parallel_map(search, batches, workers), strict=True):
+                hypotheses.update(zip(batch, results, strict=True))
+        return [self._translation(source, hypotheses[i], attention) for i, source in enumerate(sources)]
 
     @property
     def _device(self) -> torch.device:
         return next(self.model.parameters()).device
-
-    @property
-    def eval_model(self) -> Transformer:
-        """A copy that shares the model's weights, with dropout off, in the form that suits its device."""
-        return twin(self.model, parts_for(self._device)).eval()
 
     def source_tokens(self, sentence: str) -> list[str]:
         """Return what the model reads of a sentence: its tokens between ``<sos>`` and ``<eos>``.

@@ -23,7 +23,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.checkpoint import check_structure
 from transformer_lib.data.tokenizers import EOS, SOS, UNK
 from transformer_lib.inference.translator import Translator
 from transformer_lib.model.attention import MultiHeadAttention
@@ -66,7 +65,6 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
             f"model is a {type(model).__name__}, expected this library's Transformer and no subclass: that may compute "
             "something else from the same weights"
         )
-    check_structure(model)
     config = model.config
     if config.activation not in _ACTIVATIONS:
         known = ", ".join(_ACTIVATIONS)

@@ -8,7 +8,6 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.interop.tutorials import FinalNormTransformer
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.decoder import Decoder, DecoderLayer
 from transformer_lib.model.encoder import Encoder, EncoderLayer
@@ -54,7 +53,7 @@ def to_torch(ours: nn.Module) -> nn.Module:
             theirs = nn.TransformerDecoder(layers[0], num_layers=0)
         theirs.layers, theirs.num_layers = layers, len(layers)
         theirs.norm = None if isinstance(ours.norm, nn.Identity) else copy.deepcopy(ours.norm)
-    elif type(ours) in (Transformer, FinalNormTransformer):
+    elif type(ours) is Transformer:
         sizes, nothing = (ours.config.d_model, ours.config.num_heads), nn.Identity()
         # it draws new weights for whatever it is built of, so ours come after that
         theirs = nn.Transformer(*sizes, custom_encoder=nothing, custom_decoder=nothing, batch_first=True)

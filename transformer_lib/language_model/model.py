@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from transformer_lib.fast.swap import evaluating
-from transformer_lib.interop.pytorch import from_torch, to_attn_mask
 from transformer_lib.model.config import Configuration
 from transformer_lib.model.embeddings import InputEmbedding, SinusoidalPositionalEncoding, TokenEmbedding, check_ids
+from transformer_lib.model.encoder import Encoder, EncoderLayer
+from transformer_lib.model.evaluation import evaluation_mode
 from transformer_lib.model.masks import causal_mask
 
 
@@ -24,9 +24,9 @@ class LanguageModelConfig(Configuration):
         num_heads: heads of every attention; divides ``d_model``.
         d_ff: inner size of the feed-forward networks (the tutorial's nhid).
         num_layers: layers of the stack.
-        dropout: probability of dropout, wherever ``nn.TransformerEncoderLayer`` has one, and after the embedding.
+        dropout: probability of dropout, after the embedding and wherever ``nn.TransformerEncoderLayer`` has one.
         max_len: number of positions: how many tokens the model can look back on.
-        own_encoder: this library's ``Encoder`` instead of PyTorch's ``nn.TransformerEncoder``.
+        final_norm: one more LayerNorm after the stack, as in some models around ``nn.TransformerEncoder``.
         pad_id: the id of padding.
 
     Raises:
@@ -40,7 +40,7 @@ class LanguageModelConfig(Configuration):
     num_layers: int = 2
     dropout: float = 0.2
     max_len: int = 35
-    own_encoder: bool = False
+    final_norm: bool = False
     pad_id: int = 1
 
     def __post_init__(self):
@@ -50,14 +50,9 @@ class LanguageModelConfig(Configuration):
 
 
 class TransformerLanguageModel(nn.Module):
-    """Embeddings and positions, ``nn.TransformerEncoder`` under a causal mask, and a linear layer on top.
-
-    ``nn.TransformerEncoder`` copies one layer, so that all its layers start with the same weights. With the same seed,
-    ``own_encoder`` gives the same model: its layers are converted, weights and all. Notebook 11, section 1.
-    """
+    """Embeddings and positions, an ``Encoder`` under a causal mask, and a linear layer. Notebook 11, section 1."""
 
     config_class = LanguageModelConfig
-    check_ids = staticmethod(check_ids)
 
     def __init__(self, config: LanguageModelConfig):
         super().__init__()
@@ -65,16 +60,16 @@ class TransformerLanguageModel(nn.Module):
         tokens = TokenEmbedding(config.vocab_size, config.d_model)
         positions = SinusoidalPositionalEncoding(config.max_len, config.d_model)
         self.embedding = InputEmbedding(tokens, positions, config.dropout)
-        layer = nn.TransformerEncoderLayer(
-            config.d_model, config.num_heads, config.d_ff, config.dropout, batch_first=True
-        )
-        self.encoder = nn.TransformerEncoder(layer, config.num_layers, enable_nested_tensor=False)
+        layer = (config.d_model, config.num_heads, config.d_ff, config.dropout, config.dropout)
+        norm = nn.LayerNorm(config.d_model) if config.final_norm else None
+        self.encoder = Encoder((EncoderLayer(*layer) for _ in range(config.num_layers)), norm)
         self.output = nn.Linear(config.d_model, config.vocab_size)
-        nn.init.zeros_(self.output.bias)
+        for parameter in self.encoder.parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
         nn.init.uniform_(tokens.table.weight, -0.1, 0.1)
         nn.init.uniform_(self.output.weight, -0.1, 0.1)
-        if config.own_encoder:  # last, so that it takes no random numbers from the layers above
-            self.encoder = from_torch(self.encoder)
+        nn.init.zeros_(self.output.bias)
 
     @torch.no_grad()
     def init_bias_from_unigrams(self, counts: Tensor) -> None:
@@ -103,13 +98,8 @@ class TransformerLanguageModel(nn.Module):
             ValueError: ``ids`` is not ``[batch, seq_len]``, is longer than ``max_len``, or holds an id outside the
                 vocabulary.
         """
-        self.check_ids("ids", ids, self.config.vocab_size)
-        x = self.embedding(ids)  # [batch, seq_len, d_model]
-        mask = causal_mask(ids.shape[1], ids.device)
-        if isinstance(self.encoder, nn.TransformerEncoder):
-            x = self.encoder(x, mask=to_attn_mask(mask), is_causal=True)
-        else:
-            x, _ = self.encoder(x, mask)
+        check_ids("ids", ids, self.config.vocab_size)
+        x, _ = self.encoder(self.embedding(ids), causal_mask(ids.shape[1], ids.device))  # [batch, seq_len, d_model]
         return self.output(x)
 
     def logits_and_targets(self, text: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -145,7 +135,7 @@ class TransformerLanguageModel(nn.Module):
             ValueError: an argument is impossible.
             FloatingPointError: the model predicts NaN or infinity.
         """
-        self.check_ids("prompt", prompt, self.config.vocab_size)
+        check_ids("prompt", prompt, self.config.vocab_size)
         if length < 0:
             raise ValueError(f"length is {length!r}, expected 0 or more tokens")
         if not 0 <= temperature < float("inf"):
@@ -154,13 +144,12 @@ class TransformerLanguageModel(nn.Module):
         if top_k is not None and not 1 <= top_k <= choices:
             raise ValueError(f"top_k is {top_k!r}, expected 1 to {choices}, the number of tokens to choose from")
         ids = prompt
-        with evaluating(self) as model:
+        with evaluation_mode(self):
             for _ in range(length):
-                logits = model(ids[:, -self.config.max_len :])[:, -1].float()  # [batch, vocab_size]
+                logits = self(ids[:, -self.config.max_len :])[:, -1].float()  # [batch, vocab_size]
                 if not logits.isfinite().all():
                     raise FloatingPointError("the model predicts nan: are its weights damaged?")
-                for never in excluded:
-                    logits[:, never] = -torch.inf
+                logits[:, list(excluded)] = -torch.inf
                 if temperature == 0:
                     chosen = logits.argmax(dim=-1, keepdim=True)  # [batch, 1]
                 else:

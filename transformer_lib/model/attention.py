@@ -6,6 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transformer_lib.fast.attention import use_fused_kernel
+from transformer_lib.fast.dropout import dropout as drop
+
 
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
@@ -33,7 +36,7 @@ def scaled_dot_product_attention(
     weights = scores.softmax(dim=-1)
     if mask is not None:
         weights = weights.masked_fill(~mask, 0.0)  # only changes a query that may attend to nothing
-    weights = F.dropout(weights, dropout)  # the caller passes 0 outside training
+    weights = drop(weights, dropout)  # the caller passes 0 outside training
     return weights @ value, weights
 
 
@@ -95,8 +98,9 @@ class MultiHeadAttention(nn.Module):
         if k.shape[:-1] != v.shape[:-1]:
             raise ValueError(f"key has shape {list(k.shape)} but value {list(v.shape)} in heads, expected the same")
         dropout = self.dropout if self.training else 0.0
-        if need_weights:
-            return scaled_dot_product_attention(q, k, v, mask, dropout)
+        if need_weights or not use_fused_kernel(q, dropout):
+            heads, weights = scaled_dot_product_attention(q, k, v, mask, dropout)
+            return heads, weights if need_weights else None
         if mask is not None:
             check_mask(mask, (*q.shape[:3], k.shape[2]))
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout), None

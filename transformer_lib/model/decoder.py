@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 
+from transformer_lib.fast.dropout import Dropout
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.sublayers import PositionwiseFeedForward
 
@@ -31,7 +32,7 @@ class DecoderLayer(nn.Module):
         self.norm2 = nn.LayerNorm(d_model)
         self.feed_forward = PositionwiseFeedForward(d_model, d_ff, inner_dropout, activation)
         self.norm3 = nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm_first = norm_first
 
     def forward(

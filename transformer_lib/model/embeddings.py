@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from transformer_lib.fast.dropout import Dropout
+
 
 class TokenEmbedding(nn.Module):
     """Look up a vector for each token and multiply it by √d_model (section 3.4). Notebook 04, section 2."""
@@ -85,7 +87,7 @@ class InputEmbedding(nn.Module):
         super().__init__()
         self.tokens = tokens
         self.positions = positions
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Embed ``ids``, ``[batch, seq_len]``, as ``[batch, seq_len, d_model]``.
@@ -100,13 +102,15 @@ class InputEmbedding(nn.Module):
 def check_ids(name: str, ids: Tensor, vocab_size: int) -> None:
     """Raise a ValueError unless ids are ``[batch, seq_len]`` and in range. Notebook 04, "Ids outside the vocabulary".
 
-    A GPU would report a wrong one later and elsewhere, as ``CUBLAS_STATUS_NOT_INITIALIZED`` or a device-side assert.
+    A GPU would report a wrong one later and elsewhere, as ``CUBLAS_STATUS_NOT_INITIALIZED`` or a device-side assert. In
+    training, it is not asked for the lowest and the highest: the CPU would have to wait for the answer at each step.
     """
     if ids.dim() != 2 or ids.shape[1] == 0:
         raise ValueError(f"{name} has shape {list(ids.shape)}, expected [batch, seq_len] with at least one position")
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"{name} has dtype {ids.dtype}, expected torch.int64")
-    if torch.compiler.is_compiling() or not ids.numel():
+    trains_on_a_gpu = ids.device.type != "cpu" and torch.is_grad_enabled()
+    if torch.compiler.is_compiling() or trains_on_a_gpu or not ids.numel():
         return
     try:
         lowest, highest = torch.stack(ids.aminmax()).tolist()  # one transfer from a GPU, not two

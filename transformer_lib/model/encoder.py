@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 
+from transformer_lib.fast.dropout import Dropout
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.sublayers import PositionwiseFeedForward
 
@@ -36,7 +37,7 @@ class EncoderLayer(nn.Module):
         self.norm1 = nn.LayerNorm(d_model)
         self.feed_forward = PositionwiseFeedForward(d_model, d_ff, inner_dropout, activation)
         self.norm2 = nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm_first = norm_first
 
     def forward(

@@ -43,7 +43,7 @@ def pick_device(name: str = "auto") -> torch.device:
 
 
 def _computes(kind: str) -> bool:
-    """Say whether a device computes; this PyTorch may have no kernels for a GPU as old as Kaggle's P100.
+    """Return whether a device computes; this PyTorch may have no kernels for a GPU as old as Kaggle's P100.
 
     One whose fused attention is wrong computes, but its user is told (see ``fused_attention_is_right``).
     """

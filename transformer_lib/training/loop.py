@@ -10,35 +10,27 @@ import inspect
 import math
 import sys
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
 
 from transformer_lib.data.batches import tensors_of
-from transformer_lib.fast.swap import evaluating, hand_back
-from transformer_lib.fast.worker import Worker
+from transformer_lib.fast.precision import half_precision
+from transformer_lib.model.evaluation import evaluation_mode
 from transformer_lib.training import distributed
 from transformer_lib.training.loss import rdrop_loss, sequence_loss
 from transformer_lib.training.optimizer import MovingAverage
 
-DIVERGED = "training has diverged; try a lower learning rate or a longer warm-up"
 _NO_TOKENS = (
     "batches hold no token to predict: is the data set empty, has its iterator been used up, or did a DataLoader with "
     "drop_last=True drop the only batch?"
 )
-_CHECK_EVERY = {"cpu": 1}  # steps; on other devices 100, since reading a number there makes the CPU wait
-
-
-class TrainedEpoch(NamedTuple):
-    """The mean training loss, in nats per target token, and the number of skipped steps (see ``History``)."""
-
-    loss: float
-    skipped_steps: int
 
 
 @dataclass
@@ -49,14 +41,12 @@ class History:
         train_loss: mean over the epoch, in nats per target token, with dropout, label smoothing and R-Drop.
         val_loss: after the epoch, without these.
         seconds: how long the epoch took, validation included.
-        skipped_steps: steps of all epochs that changed nothing, because their gradients overflowed in float16.
         first_val_loss: validation loss before the first epoch.
     """
 
     train_loss: list[float] = field(default_factory=list)
     val_loss: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    skipped_steps: int = 0
     first_val_loss: float = math.inf
 
     @property
@@ -74,11 +64,12 @@ def train_epoch(
     max_grad_norm: float = 1.0,
     label_smoothing: float = 0.0,
     rdrop_weight: float = 0.0,
-    worker: Worker | None = None,
+    precision: str = "float32",
+    scaler: torch.amp.GradScaler | None = None,
     average: MovingAverage | None = None,
     progress: bool | None = None,
-) -> TrainedEpoch:
-    """Train on every batch once. Notebook 05, section 5.
+) -> float:
+    """Train on every batch once, and return the mean loss, in nats per target token. Notebook 05, section 5.
 
     Args:
         model: any model that this module's docstring describes; it is left in training mode.
@@ -86,56 +77,57 @@ def train_epoch(
         optimizer, schedule: update the model, and the learning rate, at each step.
         max_grad_norm: gradients with a larger norm are scaled down to it.
         label_smoothing, rdrop_weight: see ``sequence_loss`` and ``rdrop_loss``.
-        worker: computes in mixed precision, or compiled; by default, in the model's own precision.
+        precision: what matrices are multiplied in (Micikevicius et al. 2018), ``"float32"`` or ``"bfloat16"`` (see
+            ``half_precision``); the weights stay in float32, where small updates are not rounded away.
+        scaler: keeps small gradients from being rounded to zero in float16 (see ``make_scaler``).
         average: moving average of the weights, updated at each step.
         progress: show a progress bar; by default, on a terminal and in a notebook.
 
     Raises:
-        FloatingPointError: a loss or a gradient is NaN or infinite, and so, probably, are the weights.
+        FloatingPointError: the loss is NaN or infinite, and so, probably, are the weights.
         ValueError: a batch lacks a tensor that the model asks for, or there is no token to predict.
     """
     model.train()
-    worker = worker or Worker(model)
-    if not worker.compile:
-        worker.make_twin()  # the model may have been changed since the last epoch
-    worker.twin.train()
     device, pad_id, names = next(model.parameters()).device, getattr(model.config, "pad_id", -100), input_names(model)
-    # loss and tokens, whatever the default dtype; reading them at each step would force a GPU sync
-    totals = torch.zeros(2, device=device, dtype=torch.float32)
-    unchecked, skipped_steps = [], 0
-    for number, batch in enumerate(_progress_bar(batches, "training", progress), start=1):
-        whole = tensors_of(batch, names, device)
-        if number == 1:
-            distributed.check_same(whole)
-        tensors = [distributed.shard(tensor) for tensor in whole]
+    dtype = half_precision(device) if precision == "bfloat16" else torch.float32
+    autocast = nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)
+    scaler = scaler or make_scaler(device, precision)
+    check_every = 1 if device.type == "cpu" else 100  # steps; to read a number of a GPU's, the CPU has to wait
+    totals = torch.zeros(2, device=device, dtype=torch.float32)  # loss and tokens of the epoch
+    for step, batch in enumerate(_progress_bar(batches, "training", progress), start=1):
+        tensors = [distributed.shard(tensor) for tensor in tensors_of(batch, names, device)]
         if rdrop_weight:  # every sentence goes through the model twice, in one batch
-            logits, targets = worker.logits_and_targets([torch.cat([tensor, tensor]) for tensor in tensors])
+            tensors = [torch.cat([tensor, tensor]) for tensor in tensors]
+        with autocast:
+            logits, targets = model.logits_and_targets(*tensors)
+        if rdrop_weight:
             targets = targets.chunk(2)[0]
             loss = rdrop_loss(logits, targets, pad_id, label_smoothing, rdrop_weight)
         else:
-            logits, targets = worker.logits_and_targets(tensors)
             loss = sequence_loss(logits, targets, pad_id, label_smoothing)
         tokens = (targets != pad_id).sum()
         sums = distributed.all_reduce_sum(torch.stack([loss.detach() * tokens, tokens]))  # over all processes
         totals += sums
-        all_tokens = sums[1].clamp(min=1)
-        worker.backward(loss * (tokens / all_tokens))
+        if step % check_every == 0 and not totals[0].isfinite():
+            _diverged(totals[0].item(), step, label_smoothing)
+
+        model.zero_grad()
+        scaler.scale(loss * (tokens / sums[1].clamp(min=1))).backward()
         distributed.add_gradients(model.parameters())
-        norm = worker.step(optimizer, max_grad_norm)
-        shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in zip(names, whole, strict=True))
-        where = f"step {number} of the epoch (learning rate {optimizer.param_groups[0]['lr']:.3g}, batch {shapes})"
-        unchecked.append((where, torch.stack([sums[0] / all_tokens, norm])))
-        if len(unchecked) == _CHECK_EVERY.get(device.type, 100):
-            skipped_steps += _check_finite(unchecked, worker.scaler.is_enabled(), label_smoothing)
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm)
+        scaler.step(optimizer)  # in float16, not if a gradient is infinite: then update() lowers the scale
+        scaler.update()
         if schedule is not None:
             schedule.step()
         if average is not None:
             average.update_parameters(model)
-    skipped_steps += _check_finite(unchecked, worker.scaler.is_enabled(), label_smoothing)
-    hand_back(worker.twin, model)
-    if math.isnan(loss := (totals[0] / totals[1]).item()):  # 0 / 0, since each step's loss is finite
+    loss, tokens = totals.tolist()
+    if not tokens:
         raise ValueError(_NO_TOKENS)
-    return TrainedEpoch(loss, skipped_steps)
+    if not math.isfinite(loss):
+        _diverged(loss, step, label_smoothing)
+    return loss / tokens
 
 
 @torch.no_grad()
@@ -149,23 +141,26 @@ def evaluate(model: nn.Module, batches: Iterable[Any], progress: bool | None = N
     """
     device, pad_id, names = next(model.parameters()).device, getattr(model.config, "pad_id", -100), input_names(model)
     sums = torch.zeros(2, device=device, dtype=torch.float32)  # loss and tokens
-    with evaluating(model) as twin:
-        for number, batch in enumerate(_progress_bar(batches, "evaluating", progress), start=1):
-            whole = tensors_of(batch, names, device)
-            if number == 1:
-                distributed.check_same(whole)
-            tensors = [distributed.shard(tensor) for tensor in whole]
-            logits, targets = twin.logits_and_targets(*tensors)
+    with evaluation_mode(model):
+        for batch in _progress_bar(batches, "evaluating", progress):
+            tensors = [distributed.shard(tensor) for tensor in tensors_of(batch, names, device)]
+            logits, targets = model.logits_and_targets(*tensors)
             sums += torch.stack([sequence_loss(logits, targets, pad_id, reduction="sum"), (targets != pad_id).sum()])
-    loss, tokens = distributed.all_reduce_sum(sums)
+    loss, tokens = distributed.all_reduce_sum(sums).tolist()
     if not tokens:
         raise ValueError(_NO_TOKENS)
-    return (loss / tokens).item()
+    return loss / tokens
 
 
 def perplexity(loss: float) -> float:
     """Return e to the power of a loss in nats: the model is as unsure as if it guessed among so many tokens."""
     return math.exp(loss) if loss < 700 else math.inf
+
+
+def make_scaler(device: torch.device, precision: str) -> torch.amp.GradScaler:
+    """Return what scales the loss up before the backward pass, and the gradients down after it, in float16 only."""
+    is_float16 = precision == "bfloat16" and half_precision(device) == torch.float16
+    return torch.amp.GradScaler(device.type, enabled=is_float16)
 
 
 def input_names(model: nn.Module) -> list[str]:
@@ -178,35 +173,16 @@ def input_names(model: nn.Module) -> list[str]:
     return list(inspect.signature(model.logits_and_targets).parameters)
 
 
-def _check_finite(steps: list[tuple[str, Tensor]], skips_overflow: bool, label_smoothing: float) -> int:
-    """Raise a FloatingPointError at the first step whose loss or gradient is NaN or infinite, and empty the list.
-
-    Each step has a description, and its loss and gradient norm, ``[2]``. With ``skips_overflow``, as in float16, a step
-    whose norm is not finite has changed nothing; the number of these is returned.
-    """
-    skipped = 0
-    numbers = torch.stack([pair for _, pair in steps]).tolist() if steps else []
-    for (where, _), (loss, norm) in zip(steps, numbers, strict=True):
-        if loss == math.inf and label_smoothing:
-            raise FloatingPointError(
-                f"the training loss is inf in {where}: label_smoothing is {label_smoothing}, which gives every token a "
-                "share, but the model seems to rule one out, with a logit of -inf: give one of the two up"
-            )
-        if not math.isfinite(loss):
-            raise FloatingPointError(f"the training loss is {loss} in {where}: {DIVERGED}")
-        if not math.isfinite(norm):
-            if not skips_overflow:
-                raise FloatingPointError(f"the gradient's norm is {norm} in {where}: {DIVERGED}")
-            skipped += 1
-    steps.clear()
-    return skipped
+def _diverged(loss: float, step: int, label_smoothing: float) -> None:
+    advice = "try a lower learning rate or a longer warm-up"
+    if loss == math.inf and label_smoothing:  # which gives every token a share
+        advice += f", or label_smoothing=0 (it is {label_smoothing}) if the model rules a token out by a logit of -inf"
+    raise FloatingPointError(f"training has diverged: by step {step} of the epoch, the loss is {loss}; {advice}")
 
 
 def _progress_bar(batches: Iterable[Any], what: str, progress: bool | None) -> tqdm:
     """Iterate over batches, and show how far."""
     if progress is None:
-        ipython = sys.modules.get("IPython")
-        in_notebook = ipython is not None and ipython.get_ipython() is not None
-        on_terminal = getattr(sys.stdout, "isatty", bool)()  # a service may have no standard output, or one of its own
-        progress = (on_terminal or in_notebook) and distributed.is_first()
+        on_terminal = getattr(sys.stdout, "isatty", bool)()  # a service may have no standard output
+        progress = (on_terminal or "ipykernel" in sys.modules) and distributed.is_first()
     return tqdm(batches, what, unit="batch", leave=False, disable=not progress, file=sys.stdout)

@@ -1,11 +1,11 @@
-"""How to train: all hyperparameters of a training, and named sets of them (sections 5.3 and 5.4)."""
+"""How to train: all hyperparameters of a training run, and named sets of them (sections 5.3 and 5.4)."""
 
 import math
 from dataclasses import dataclass, replace
 
-from transformer_lib.checkpoint import MOST_BEAMS
 from transformer_lib.fast.precision import PRECISIONS
-from transformer_lib.model.config import make_plain
+from transformer_lib.inference.search import MAX_SAVED_BEAM
+from transformer_lib.model.config import coerce_types
 
 SCHEDULES = ("constant", "inverse_sqrt", "linear", "exponential")
 OPTIMIZERS = ("adamw", "muon", "sgd")
@@ -69,22 +69,22 @@ class Recipe:
     seed: int = 1234
 
     def __post_init__(self):
-        make_plain(self)
+        coerce_types(self)
         try:
             object.__setattr__(self, "betas", tuple(float(beta) for beta in self.betas))
         except (TypeError, ValueError):
             raise ValueError(f"betas is {self.betas!r}, expected two numbers from 0 to below 1") from None
-        for names, is_possible, expected in _POSSIBLE:
+        for names, is_valid, expected in VALID:
             for name in names.split():
-                if not is_possible(value := getattr(self, name)):
+                if not is_valid(value := getattr(self, name)):
                     raise ValueError(f"{name} is {value!r}, expected {expected}")
         if self.subword_dropout and not self.subwords:
             raise ValueError(f"subword_dropout is {self.subword_dropout!r}, but subwords is 0: words have no parts")
 
 
-_POSSIBLE = (  # names of fields, whether a value is possible, and what is expected
+VALID = (  # names of fields, whether a value is possible, and what is expected
     ("epochs batch_size bptt", lambda n: n >= 1, "a positive whole number"),
-    ("beam_size", lambda n: 1 <= n <= MOST_BEAMS, f"a whole number from 1 to {MOST_BEAMS}"),
+    ("beam_size", lambda n: 1 <= n <= MAX_SAVED_BEAM, f"a whole number from 1 to {MAX_SAVED_BEAM}"),
     ("learning_rate max_grad_norm lr_decay", lambda x: 0 < x < math.inf, "a positive number"),
     ("warmup_steps max_tokens subwords weight_decay rdrop_weight", lambda x: 0 <= x < math.inf, "0 or more"),
     ("label_smoothing ema_decay subword_dropout", lambda x: 0 <= x < 1, "a number from 0 to below 1"),
