@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from weights import shake
 
 from transformer_lib import MultiHeadAttention, causal_mask, padding_mask, scaled_dot_product_attention, to_torch
-from transformer_lib.fast.attention import CPUAttention
+from transformer_lib.fast.attention import use_fused_kernel
 from transformer_lib.interop import pytorch
 
 
@@ -71,7 +72,7 @@ def heads_of(attend):
 WAYS = {
     "readable": lambda q, k, v: scaled_dot_product_attention(q, k, v, SOME_SEE_NOTHING)[0],
     "fused": lambda q, k, v: MultiHeadAttention(8, 2).attend(q, k, v, SOME_SEE_NOTHING)[0],
-    "on a CPU": lambda q, k, v: CPUAttention(8, 2, dropout=1e-9).attend(q, k, v, SOME_SEE_NOTHING)[0],
+    "with dropout": lambda q, k, v: MultiHeadAttention(8, 2, dropout=1e-9).attend(q, k, v, SOME_SEE_NOTHING)[0],
 }
 
 
@@ -159,35 +160,40 @@ def test_both_paths_agree_gradients_included():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize(("sentences", "queries"), [(1, 1), (1, 4), (3, 1), (3, 4)])
-def test_what_is_faster_on_a_cpu_computes_the_same_gradients_included(dtype, masked, sentences, queries):
+def test_with_the_fused_kernel_and_without_the_gradients_are_the_same(dtype, monkeypatch):
     torch.manual_seed(0)
-    plain = MultiHeadAttention(16, 4).to(dtype)
-    fast = CPUAttention(16, 4).to(dtype)
-    fast.load_state_dict(plain.state_dict())
-    x = torch.randn(sentences, 5, 16, dtype=dtype)
-    mask = padding_mask(torch.tensor([[5, 5, 5, 5, 1], [5, 5, 1, 1, 1], [5] * 5])[:sentences], pad_id=1)
-    results = []
-    for attention in (plain, fast):
-        output, _ = attention(x[:, :queries], x, x, mask if masked else None)
-        results.append([output, *torch.autograd.grad(output.sum(), list(attention.parameters()))])
+    attention = MultiHeadAttention(16, 4).to(dtype)
+    mask = padding_mask(torch.tensor([[5, 5, 5, 5, 1], [5, 5, 1, 1, 1], [5] * 5]), pad_id=1)
     tolerance = {} if dtype.itemsize >= 4 else {"atol": 0.05, "rtol": 0.05}
-    for mine, expected in zip(*results, strict=True):
-        torch.testing.assert_close(mine, expected, **tolerance)
+    for sentences, queries, masked in itertools.product((1, 3), (1, 4), (False, True)):
+        x = torch.randn(sentences, 5, 16, dtype=dtype)
+        results = []
+        for fused in (True, False):
+            monkeypatch.setattr(
+                "transformer_lib.model.attention.use_fused_kernel", lambda q, dropout, fused=fused: fused
+            )
+            output, _ = attention(x[:, :queries], x, x, mask[:sentences] if masked else None)
+            results.append([output, *torch.autograd.grad(output.sum(), list(attention.parameters()))])
+        for without, expected in zip(*results, strict=True):
+            torch.testing.assert_close(without, expected, **tolerance)
 
 
-def test_what_is_faster_on_a_cpu_drops_the_same_share_of_weights():
+def test_with_the_fused_kernel_and_without_as_many_weights_are_dropped(monkeypatch):
     """With a value of one for each key, the output is the sum of the weights that were not dropped, over 1 - p."""
-    torch.manual_seed(0)
-    outputs = []
-    for kind in (MultiHeadAttention, CPUAttention):
+    for fused in (True, False):
+        torch.manual_seed(0)
+        monkeypatch.setattr("transformer_lib.model.attention.use_fused_kernel", lambda q, dropout, fused=fused: fused)
         q, k, v = torch.zeros(50, 4, 100, 8), torch.zeros(50, 4, 100, 8), torch.ones(50, 4, 100, 8)
-        output, _ = kind(32, 4, dropout=0.3).attend(q, k, v)  # all weights are 1/100
-        outputs.append(output[..., 0])
-    for output in outputs:
+        output, _ = MultiHeadAttention(32, 4, dropout=0.3).attend(q, k, v)  # all weights are 1/100
         assert output.mean().item() == pytest.approx(1, abs=5e-3)
-        assert output.std().item() == pytest.approx((0.3 / 0.7 / 100) ** 0.5, rel=0.05)
+        assert output[..., 0].std().item() == pytest.approx((0.3 / 0.7 / 100) ** 0.5, rel=0.05)
+
+
+def test_a_cpu_has_the_fused_kernel_where_it_is_fast():
+    single, half = torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 2, 4, dtype=torch.bfloat16)
+    assert use_fused_kernel(single, 0.0) and not use_fused_kernel(single, 0.1) and not use_fused_kernel(half, 0.0)
+    with torch.no_grad():
+        assert use_fused_kernel(half, 0.0)
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
@@ -232,9 +238,9 @@ def test_dropout_must_be_a_probability_below_one(dropout):
 def test_a_mask_that_does_not_fit_is_refused(mask, message):
     x = torch.randn(2, 3, 8)
     for need_weights in (True, False):
-        for kind in (MultiHeadAttention, CPUAttention):
+        for dropout in (0.0, 0.1):  # without PyTorch's fused kernel
             with pytest.raises(ValueError, match=message):
-                kind(8, 2)(x, x, x, mask, need_weights)
+                MultiHeadAttention(8, 2, dropout)(x, x, x, mask, need_weights)
     heads = torch.randn(2, 2, 3, 4)
     with pytest.raises(ValueError, match=message):
         scaled_dot_product_attention(heads, heads, heads, mask)

@@ -7,8 +7,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from transformer_lib import Transformer, TransformerConfig, WordTokenizer
-from transformer_lib.checkpoint import SHIPPED_MODEL, load_model, save_model
+from transformer_lib import Transformer, TransformerConfig, WordTokenizer, checkpoint
+from transformer_lib.checkpoint import SavedModel, load_model, save_model
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.tokenizers import Vocabulary
 from transformer_lib.files import CheckpointError, save_training_state
@@ -109,53 +109,50 @@ def set_tokenizer(metadata, **values):
     metadata["tokenizers"] = json.dumps({**tokenizers, "src": {**tokenizers["src"], **values}})
 
 
-@pytest.mark.parametrize(
-    ("tensors", "metadata", "message"),
-    [
-        (
-            None,
-            lambda m: m.update(format="pt"),
-            "its format is 'pt', expected 'transformer_lib model",
-        ),
-        (None, lambda m: m.pop("config"), "does not hold a model that fits together .*config"),
-        (None, lambda m: m.update(config="{"), "does not hold a model that fits together"),
-        (None, lambda m: set_config(m, d_ff=128), r"linear1\.bias': shape \[64\], expected \[128\]"),
-        (
-            None,
-            lambda m: set_config(m, tgt_vocab_size=9999),
-            "tgt_tokenizer has .* types, but .*tgt_vocab_size is 9999",
-        ),
-        (None, lambda m: set_config(m, num_layers=10**9), "num_layers is 1,000,000,000, expected at most 256"),
-        (None, lambda m: set_config(m, d_ff=10**18), "does not hold a model that fits together"),
-        (None, lambda m: m.update(notes="[1]"), "does not hold a model that fits together"),
-        (None, lambda m: set_tokenizer(m, tokens=["<unk>", "<pad>", "<sos>", "<eos>", "a", "a"]), "no type twice"),
-        (None, lambda m: set_tokenizer(m, tokens=["a", "b", "c", "d"]), "expected <unk>, <pad>, <sos>, <eos> first"),
-        (
-            None,
-            lambda m: set_tokenizer(m, tokens=["<unk>", "<pad>", "<sos>", "<eos>", "a\ud800"]),
-            r"does not hold .*'\\ud800'",
-        ),
-        (None, lambda m: m.update(notes=json.dumps({"corpus": "\ud800"})), r"does not hold .*'\\ud800'"),
-        (None, lambda m: set_config(m, num_heads=5), "not divisible by num_heads=5"),
-        (
-            None,
-            lambda m: m.update(tokenizers='{"src": {"language": "de"}}'),
-            "does not hold a model that fits together",
-        ),
-        (lambda t: t.pop("output.bias"), None, r"'output\.bias': shape None, expected"),
-        (lambda t: t.update(extra=torch.zeros(2)), None, r"'extra': shape \[2\], expected None"),
-    ],
-)
-def test_a_model_that_does_not_fit_together_is_refused(model_file, tensors, metadata, message):
-    rewritten(model_file, tensors, metadata)
-    with pytest.raises(CheckpointError, match=message):
-        load_model(model_file)
+SPECIALS = ["<unk>", "<pad>", "<sos>", "<eos>"]
+DAMAGES = [  # a change to the tensors or to the metadata, and what the error names
+    (None, lambda m: m.update(format="pt"), "its format is 'pt', expected 'transformer_lib model"),
+    (None, lambda m: m.pop("config"), "config"),
+    (None, lambda m: m.update(config="{"), ""),
+    (None, lambda m: m.update(notes="[1]"), ""),
+    (None, lambda m: m.update(tokenizers='{"src": {"language": "de"}}'), "class"),
+    (None, lambda m: set_config(m, d_ff=128), "linear1"),
+    (None, lambda m: set_config(m, tgt_vocab_size=9999), "tgt_vocab_size is 9999"),
+    (None, lambda m: set_config(m, num_heads=5), "num_heads=5"),
+    (None, lambda m: set_tokenizer(m, tokens=[*SPECIALS, "a", "a"]), "tokens"),
+    (None, lambda m: set_tokenizer(m, tokens=["a", "b", "c", "d"]), "tokens"),
+    (None, lambda m: set_tokenizer(m, tokens=[*SPECIALS, "a\ud800"]), r"'\\ud800'"),
+    (lambda t: t.pop("output.bias"), None, "output.bias"),
+    (lambda t: t.update(extra=torch.zeros(2)), None, "extra"),
+]
+
+
+def test_a_model_that_does_not_fit_together_is_refused(model_file):
+    whole = model_file.read_bytes()
+    for tensors, metadata, message in DAMAGES:
+        model_file.write_bytes(whole)
+        rewritten(model_file, tensors, metadata)
+        with pytest.raises(CheckpointError, match=f"does not hold a model that fits together .*{message}"):
+            load_model(model_file)
 
 
 def test_a_small_file_cannot_claim_a_huge_model(model_file):
-    rewritten(model_file, None, lambda m: set_config(m, d_ff=10**9))  # would take 256 GB a layer
-    with pytest.raises(CheckpointError, match="does not hold a model that fits together"):
-        load_model(model_file)
+    """Nothing of that size may be made: d_ff alone would take 256 GB a layer."""
+    whole = model_file.read_bytes()
+    for size in ({"d_ff": 10**9}, {"num_layers": 10**9}, {"max_len": 10**9}, {"d_model": 32 * 10**8}, {"d_ff": 10**18}):
+        model_file.write_bytes(whole)
+        rewritten(model_file, None, lambda m, size=size: set_config(m, **size))
+        with pytest.raises(
+            CheckpointError, match=r"needs at least [\d,]+ numbers, but the file holds [\d,]+ in \d+ tensors"
+        ):
+            load_model(model_file)
+
+
+def test_no_honest_model_is_taken_for_too_large():
+    """Of few weights or many, tied or not; sinusoids are not stored."""
+    for changes in ({}, {"positions": "sinusoidal", "max_len": 4000}, {"tie_embeddings": True}, {"num_layers": 40}):
+        config = TransformerConfig(8, 8, **{"d_model": 16, "num_heads": 2, "d_ff": 8, "num_layers": 1, **changes})
+        checkpoint._check_size(config, [weights.numel() for weights in Transformer(config).state_dict().values()])
 
 
 def test_a_missing_model_says_how_to_make_one(tmp_path):
@@ -203,8 +200,6 @@ def test_half_precision_halves_the_file_and_hardly_changes_the_weights(tmp_path,
         assert b.dtype == torch.float32
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-6)
     assert next(trained.model.parameters()).dtype == torch.float32  # the model itself is left alone
-    with pytest.raises(ValueError, match=r"dtype is torch\.int64, expected one that has fractions"):
-        save_model(tmp_path / "whole", trained.model, tokenizers_of(trained), dtype=torch.int64)
     assert Translator.from_saved(half)([pair.src for pair in pairs]) == [pair.tgt.lower() for pair in pairs]
 
 
@@ -218,13 +213,7 @@ def test_subwords_come_back_with_the_model(tmp_path, pairs, tiny_config):
     assert again["src"].encode(pairs[0].src) == tokenizers["src"].encode(pairs[0].src)
 
 
-def test_broken_subwords_are_named(tmp_path, pairs, tiny_config):
-    pieces = train_subwords(pairs, 80)
-    tokenizers = {"src": SubwordTokenizer("de", pieces), "tgt": SubwordTokenizer("en", pieces)}
-    model = Transformer(dataclasses.replace(tiny_config, src_vocab_size=80, tgt_vocab_size=80, tie_embeddings=True))
-    tokenizers["src"].model = b"broken"
-    with pytest.raises(ValueError, match="SubwordTokenizer among the tokenizers could not be restored"):
-        save_model(tmp_path / "model", model, tokenizers)
+def test_broken_subwords_are_named():
     with pytest.raises(ValueError, match="model is not a sentencepiece model"):
         SubwordTokenizer("de", b"broken")
 
@@ -246,103 +235,54 @@ def test_a_buffer_with_two_names_is_saved_once_and_comes_back_in_both_places(tmp
     assert again.tgt_embedding.extra.equal(model.src_embedding.extra)
 
 
-def test_half_a_character_is_not_saved(tmp_path, trained):
+def test_an_unpaired_surrogate_is_not_saved(tmp_path, trained):
     tokenizer = WordTokenizer("de")
     tokenizer.vocab = Vocabulary([*trained.src_tokenizer.vocab.itos[:-1], "\ud800"])
-    for tokenizers, notes in (
-        ({**tokenizers_of(trained), "src": tokenizer}, {}),
-        (tokenizers_of(trained), {"corpus": "\ud800"}),
-    ):
-        with pytest.raises(ValueError, match=r"\\ud800"):
-            save_model(tmp_path / "model.safetensors", trained.model, tokenizers, notes)
+    with pytest.raises(ValueError, match=r"\\ud800"):
+        save_model(tmp_path / "model.safetensors", trained.model, {**tokenizers_of(trained), "src": tokenizer})
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "types",
-    [
-        ["<unk>", "<pad>", "<sos>", "<eos>", "a", "a"],
-        ["<unk>", "<pad>", "<eos>", "<sos>", "a", "b"],
-        ["<unk>", "<pad>", "<sos>", "<eos>", "a", 5],
-    ],
-)
-def test_a_vocabulary_that_could_not_be_loaded_is_not_saved(tmp_path, trained, types):
-    tokenizer = WordTokenizer("de")
-    tokenizer.vocab = Vocabulary(types)
-    model = Transformer(dataclasses.replace(trained.model.config, src_vocab_size=len(types)))
-    with pytest.raises(ValueError, match="expected <unk>, <pad>, <sos>, <eos> first, and no type twice"):
-        save_model(tmp_path / "model.safetensors", model, {"src": tokenizer, "tgt": trained.tgt_tokenizer})
-    assert not any(tmp_path.iterdir())
+def test_a_vocabulary_that_could_not_be_loaded_is_not_saved(tmp_path, trained):
+    for types in ([*SPECIALS, "a", "a"], ["<unk>", "<pad>", "<eos>", "<sos>", "a", "b"], [*SPECIALS, "a", 5]):
+        tokenizer = WordTokenizer("de")
+        tokenizer.vocab = Vocabulary(types)
+        model = Transformer(dataclasses.replace(trained.model.config, src_vocab_size=len(types)))
+        with pytest.raises(ValueError, match="tokens"):
+            save_model(tmp_path / "model.safetensors", model, {"src": tokenizer, "tgt": trained.tgt_tokenizer})
+        assert not any(tmp_path.iterdir())
 
 
-@dataclasses.dataclass(frozen=True)
-class Adapter:
-    width: int = 3
+class OwnTransformer(Transformer):
+    """A reader's model, which is built of the same configuration."""
 
 
-@dataclasses.dataclass(frozen=True)
-class NestedConfig(TransformerConfig):
-    adapter: Adapter = Adapter()
+class Reader:
+    class Transformer(Transformer):
+        """It may even be called as ours is."""
 
 
-class NestedModel(Transformer):
-    config_class = NestedConfig
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.adapter = torch.nn.Linear(config.adapter.width, 2)
-
-
-def test_a_configuration_that_json_changes_too_much_is_not_saved(tmp_path, trained):
-    """JSON makes a dictionary of a configuration within a configuration."""
-    model = NestedModel(NestedConfig(**dataclasses.asdict(trained.model.config)))
-    with pytest.raises(
-        ValueError,
-        match=r"NestedConfig is not the same .* comes back from JSON .*'dict' object has no attribute 'width'",
-    ):
-        save_model(tmp_path / "model.safetensors", model, tokenizers_of(trained))
-    assert not any(tmp_path.iterdir())
+def test_a_class_of_ones_own_has_to_be_handed_over(tmp_path, trained):
+    for own in (OwnTransformer, Reader.Transformer):
+        save_model(tmp_path / "model.safetensors", own(trained.model.config), tokenizers_of(trained))
+        with pytest.raises(CheckpointError, match=f"it needs {own.__name__}, which is not this library's"):
+            load_model(tmp_path)
+        assert type(load_model(tmp_path, own).model) is own
+    save_model(tmp_path / "model.safetensors", trained.model, tokenizers_of(trained))
+    assert type(load_model(tmp_path, Reader.Transformer).model) is Transformer
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"device": "auto"}, ValueError, "device is 'auto', expected one that this machine has"),
-        ({"device": "cuda:99"}, ValueError, "device is 'cuda:99', expected one that this machine has"),
-        ({"dtype": "float16"}, TypeError, "dtype is 'float16', expected a torch.dtype"),
-    ],
-)
-def test_a_wrong_argument_is_not_called_a_damaged_file(arguments, error, message):
-    with pytest.raises(error, match=message):
-        load_model(SHIPPED_MODEL, **arguments)
+def test_a_translator_searches_as_its_notes_say_and_refuses_what_nobody_would_ask_for(trained):
+    def translator(**search):
+        return Translator.from_saved(SavedModel(trained.model, tokenizers_of(trained), {"search": search}))
 
-
-class Characters(WordTokenizer):
-    """Hands its own function on, which nobody can hand to ``from_dict`` again."""
-
-    def __init__(self, language, lower=True):
-        super().__init__(language, lower, tokenize=list)
-
-
-def test_a_tokeniser_that_could_not_be_restored_is_refused_on_saving(tmp_path):
-    tokenizer = Characters("de")
-    tokenizer.build_vocab([list("ein hund")])
-    config = TransformerConfig(
-        len(tokenizer.vocab), len(tokenizer.vocab), d_model=16, num_heads=2, d_ff=16, num_layers=1
-    )
-    with pytest.raises(ValueError, match=r"a Characters among the tokenizers could not be restored: .*tokenize"):
-        save_model(tmp_path / "model.safetensors", Transformer(config), {"src": tokenizer, "tgt": tokenizer})
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_vocabulary_that_would_not_come_back_is_refused_on_saving(tmp_path):
-    tokenizer = Translator.load(SHIPPED_MODEL).src_tokenizer
-    size = len(tokenizer.vocab)
-    model = Transformer(TransformerConfig(size, size, d_model=16, num_heads=2, d_ff=16, num_layers=1))
-    tokenizer.vocab = Vocabulary([*tokenizer.vocab.itos[:4], *reversed(tokenizer.vocab.itos[4:])])
-    with pytest.raises(ValueError, match=r"SubwordTokenizer.from_dict does not rebuild what to_dict describes"):
-        save_model(tmp_path / "model.safetensors", model, {"src": tokenizer, "tgt": tokenizer})
-    assert not list(tmp_path.iterdir())
+    assert translator(beam_size=3, length_penalty=1.5).beam_size == 3
+    for search in ({"beam_size": 10**9}, {"beam_size": "4"}, {"length_penalty": -1}, {"length_penalty": [1]}):
+        with pytest.raises(CheckpointError, match="search"):
+            translator(**search)
+    for tokenizers in ({}, {"text": trained.src_tokenizer}):
+        with pytest.raises(CheckpointError, match="expected a translator's, src and tgt"):
+            Translator.from_saved(SavedModel(trained.model, tokenizers, {}))
 
 
 def test_a_file_of_torch_save_is_named_as_such(tmp_path):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from transformer_lib.fast.dropout import CheapDropout, dropout
+from transformer_lib.fast.dropout import Dropout, dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
@@ -48,6 +48,6 @@ def test_nothing_and_everything():
 
 
 def test_the_module_drops_in_training_only():
-    module, x = CheapDropout(0.5), torch.ones(100)
+    module, x = Dropout(0.5), torch.ones(100)
     assert 0 in module(x)
     assert module.eval()(x).equal(x)

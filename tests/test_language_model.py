@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from weights import shake
 
-from transformer_lib import Encoder, LanguageModelConfig, TransformerLanguageModel, from_torch
+from transformer_lib import LanguageModelConfig, TransformerLanguageModel, causal_mask, to_torch
 from transformer_lib.language_model.stream import BPTTBatches, StreamTokenizer, make_stream
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.trainer import fit
@@ -27,30 +27,26 @@ def ids():
     return torch.randint(2, 17, (3, 8), generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("own_encoder", [False, True])
-@pytest.mark.parametrize("gradients", [False, True])  # PyTorch's encoder goes two ways, and obeys mask and hint in turn
-def test_no_position_sees_what_comes_later(own_encoder, gradients, ids):
-    model = model_of(dataclasses.replace(CONFIG, own_encoder=own_encoder)).eval()
-    with torch.set_grad_enabled(gradients):
-        logits = model(ids)
-        assert logits.shape == (3, 8, 17)
-        for position in range(1, 8):
-            changed = ids.clone()
-            changed[:, position:] = (changed[:, position:] + 1) % 17
-            torch.testing.assert_close(model(changed)[:, :position], logits[:, :position])
-            assert not torch.allclose(model(changed)[:, position:], logits[:, position:])
+def test_no_position_sees_what_comes_later(ids):
+    model = model_of().eval()
+    logits = model(ids)
+    assert logits.shape == (3, 8, 17)
+    for position in range(1, 8):
+        changed = ids.clone()
+        changed[:, position:] = (changed[:, position:] + 1) % 17
+        torch.testing.assert_close(model(changed)[:, :position], logits[:, :position])
+        assert not torch.allclose(model(changed)[:, position:], logits[:, position:])
 
 
-def test_both_encoders_give_the_same_model_from_the_same_seed(ids):
-    config = dataclasses.replace(CONFIG, dropout=0.0)
-    theirs, ours = model_of(config), model_of(dataclasses.replace(config, own_encoder=True))
-    assert isinstance(theirs.encoder, nn.TransformerEncoder) and isinstance(ours.encoder, Encoder)
-    assert theirs.num_parameters() == ours.num_parameters()
-    torch.testing.assert_close(ours(ids), theirs(ids), atol=1e-5, rtol=0)
-    shake(theirs)
-    ours.load_state_dict(theirs.state_dict(), strict=False)  # all but the encoder, whose parts have other names
-    ours.encoder = from_torch(theirs.encoder)
-    torch.testing.assert_close(ours(ids), theirs(ids), atol=1e-5, rtol=0)
+def test_its_encoder_is_the_tutorials():
+    """PyTorch's own, under a causal mask, with a norm after the stack or without."""
+    for final_norm in (False, True):
+        model = model_of(dataclasses.replace(CONFIG, final_norm=final_norm)).eval()
+        shake(model)
+        theirs, x = to_torch(model.encoder), torch.randn(3, 8, 16)
+        assert isinstance(theirs, nn.TransformerEncoder) and (theirs.norm is not None) == final_norm
+        mask = nn.Transformer.generate_square_subsequent_mask(8)
+        torch.testing.assert_close(model.encoder(x, causal_mask(8))[0], theirs(x, mask), atol=1e-5, rtol=0)
 
 
 def test_it_is_the_tutorials_model():
@@ -62,7 +58,7 @@ def test_it_is_the_tutorials_model():
     positions = torch.zeros(3, 16)
     positions[:, 0::2], positions[:, 1::2] = torch.sin(position * divisor), torch.cos(position * divisor)
     x = model.embedding.tokens.table.weight[ids] * math.sqrt(16) + positions
-    x = model.encoder(x, mask=nn.Transformer.generate_square_subsequent_mask(3))
+    x = to_torch(model.encoder)(x, mask=nn.Transformer.generate_square_subsequent_mask(3))
     expected = x @ model.output.weight.T + model.output.bias
     torch.testing.assert_close(model(ids), expected)
     weights = torch.cat([model.embedding.tokens.table.weight.flatten(), model.output.weight.flatten()])
@@ -204,9 +200,8 @@ def test_impossible_requests_are_refused(options, message, ids):
         model_of().generate(**{"prompt": ids, "length": 2, **options})
 
 
-@pytest.mark.parametrize("own_encoder", [False, True])
-def test_a_model_can_be_copied_and_pickled(ids, own_encoder):
-    model = model_of(dataclasses.replace(CONFIG, own_encoder=own_encoder)).eval()
+def test_a_model_can_be_copied_and_pickled(ids):
+    model = model_of().eval()
     for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert again.config == model.config
         assert again(ids).equal(model(ids))

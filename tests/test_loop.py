@@ -5,16 +5,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from transformer_lib import Transformer
 from transformer_lib.data.batches import BucketBatches
-from transformer_lib.fast.worker import Worker
 from transformer_lib.training.device import seed_everything
 from transformer_lib.training.loop import evaluate, perplexity, train_epoch
 from transformer_lib.training.optimizer import learning_rate_schedule, make_optimizer
 from transformer_lib.training.recipe import Recipe
-from transformer_lib.training.trainer import fit
 
 PAD = 1
 
@@ -26,65 +23,6 @@ def test_evaluation_does_not_depend_on_the_batches(dataset, tiny_config):
     assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
     assert model.training  # it leaves the mode as it was
     assert losses[0] == pytest.approx(math.log(tiny_config.tgt_vocab_size), rel=0.3)  # it knows nothing yet
-
-
-class Listed(nn.Module):
-    """Reaches its modules by way of a plain list as well, and counts its calls."""
-
-    def __init__(self, config):
-        super().__init__()
-        self.config, self.calls = config, 0
-        self.table, self.dropout = nn.Embedding(5, 8), nn.Dropout(0.5)
-        self.output = nn.Linear(8, 5)
-        self.stages = [self.table, self.dropout, self.output]
-
-    def logits_and_targets(self, ids):
-        self.calls += 1
-        x = ids
-        for stage in self.stages:
-            x = stage(x)
-        return x, ids
-
-
-def test_a_model_may_keep_its_modules_in_a_list_and_count():
-    model, batches = Listed(SimpleNamespace()), [{"ids": torch.arange(5).expand(3, 5)}] * 4
-    model.train()
-    losses = [evaluate(model, batches) for _ in range(2)]
-    assert losses[0] == losses[1]  # no dropout
-    assert model.calls == 8 and model.dropout.training
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    train_epoch(model, batches, optimizer)
-    assert model.calls == 12
-    state = vars(model).keys()
-    assert state == vars(Listed(SimpleNamespace())).keys()  # and nothing of the twin's has come along
-
-
-def test_what_hooks_and_forward_note_down_stays_in_the_model(dataset, tiny_config, tmp_path):
-    """On the model itself, or on a part of it that is exchanged for a faster one; before a training, and in it."""
-
-    class Noting(Transformer):
-        def decode(self, tgt, memory, memory_mask):
-            self.last = memory
-            return super().decode(tgt, memory, memory_mask)
-
-    model, attention = Noting(tiny_config), lambda model: model.encoder.layers[0].self_attn
-    model.calls = 0
-
-    def count(*_):
-        model.calls += 1  # past the twin
-
-    def count_too(module, *_):
-        module.seen = getattr(module, "seen", 0) + 1
-
-    model.register_forward_pre_hook(count)
-    attention(model).register_forward_hook(count_too)
-    batches = list(BucketBatches(dataset, 4))
-    recipe = Recipe(epochs=1, ema_decay=0.9)
-    for name in "ab":  # the second one copies the model, with what it has noted down
-        fit(model, batches, batches, recipe, tmp_path / name, log=lambda line: None)
-    assert attention(model).seen == 2 * len(batches)  # in training: a copy, the average, is validated
-    assert model.calls > attention(model).seen
-    assert model.last.grad_fn is None
 
 
 def test_a_step_is_clipped_gradient_descent_on_the_shifted_target(dataset, tiny_config):
@@ -122,7 +60,7 @@ def test_in_half_precision_what_is_frozen_stays_frozen(dataset, tiny_config, wit
     frozen = model.encoder.layers[0].feed_forward.requires_grad_(False)
     before = {name: weights.clone() for name, weights in model.state_dict().items()}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    train_epoch(model, BucketBatches(dataset, 4), optimizer, worker=Worker(model, "bfloat16"))
+    train_epoch(model, BucketBatches(dataset, 4), optimizer, precision="bfloat16")
     still = {name for name, weights in model.state_dict().items() if weights.equal(before[name])}
     assert {f"encoder.layers.0.feed_forward.{name}" for name in frozen.state_dict()} <= still
     assert "decoder.layers.0.feed_forward.linear1.weight" not in still
@@ -179,10 +117,9 @@ class NeverUnknown(Transformer):
 def test_label_smoothing_is_named_where_it_asks_for_a_token_that_the_model_rules_out(dataset, tiny_config):
     batches, model = [*BucketBatches(dataset, 4)], NeverUnknown(tiny_config)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    assert math.isfinite(train_epoch(model, batches, optimizer).loss)
-    with pytest.raises(FloatingPointError, match=r"loss is inf .*label_smoothing is 0\.1") as error:
+    assert math.isfinite(train_epoch(model, batches, optimizer))
+    with pytest.raises(FloatingPointError, match=r"loss is inf.*label_smoothing=0 \(it is 0\.1\)"):
         train_epoch(model, batches, optimizer, label_smoothing=0.1)
-    assert "learning rate or" not in str(error.value)
 
 
 def test_losses_are_summed_as_exactly_whatever_the_default_dtype(dataset, tiny_config):

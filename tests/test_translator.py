@@ -1,6 +1,5 @@
 import copy
 import pickle
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,7 +10,6 @@ from transformer_lib.checkpoint import SavedModel, load_model, save_model
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.data.tokenizers import UNK
 from transformer_lib.fast.precision import in_precision
-from transformer_lib.fast.threads import balanced_batches
 from transformer_lib.inference.search import Hypothesis
 from transformer_lib.inference.translator import Translator
 from transformer_lib.training.recipe import Recipe
@@ -26,10 +24,8 @@ def test_the_default_device_does_not_matter(trained, dataset, tmp_path):
     save_model(tmp_path / "model", trained.model, {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer})
     model = Transformer(trained.model.config)
     with torch.device("meta"):  # where there are no numbers
-        for precision in ("float32", "int8"):
-            translator = Translator.load(tmp_path / "model", precision=precision)
-            translation = translator.translate(["Ein Hund schläft."], beam_size=2, attention=True)[0]
-            assert translation.text == "a dog is sleeping."
+        translation = Translator.load(tmp_path / "model").translate(["Ein Hund schläft."], 2, attention=True)[0]
+        assert translation.text == "a dog is sleeping."
         fit(model, dataset, dataset, Recipe(epochs=1, optimizer="sgd"), tmp_path / "run", log=lambda line: None)
     assert load_model(tmp_path / "run").model.output.weight.equal(model.output.weight)
 
@@ -57,7 +53,7 @@ def threads_of_a_new_thread():
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_several_cores_translate_the_same_and_keep_their_threads(trained, pairs, beam_size, monkeypatch):
-    monkeypatch.setattr("transformer_lib.fast.threads.WORTH_A_WORKER", 5)
+    monkeypatch.setattr("transformer_lib.inference.parallel.MIN_PER_WORKER", 5)
     sentences = [pair.src for pair in pairs] * 3
     expected = trained(sentences, beam_size)
     torch.set_num_threads(4)
@@ -70,35 +66,6 @@ def test_several_cores_translate_the_same_and_keep_their_threads(trained, pairs,
     finally:
         torch.set_num_threads(1)
     assert [translation.text for translation in translations] == expected
-
-
-@pytest.mark.parametrize(
-    ("lengths", "most", "threads", "worth", "expected"),
-    [
-        ([9, 5, 4, 2, 2, 2, 2, 1], 8, 1, 1, [[9, 5, 4, 2, 2, 2, 2, 1]]),
-        ([9, 5, 4, 2, 2, 2, 2, 1], 8, 2, 4, [[9, 5, 4], [2, 2, 2, 2, 1]]),  # 24 and 19 with <sos> and <eos>
-        ([9, 5, 4, 2, 2, 2, 2, 1], 8, 3, 2, [[9, 5], [4, 2, 2, 2], [2, 1]]),  # a third is 14.3
-        ([9, 5, 4, 2, 2, 2, 2, 1], 8, 2, 5, [[9, 5, 4, 2, 2, 2, 2, 1]]),  # too few for two cores
-        ([9, 5, 4, 2, 2, 2, 2, 1], 4, 2, 4, [[9, 5, 4], [2, 2, 2, 2], [1]]),  # no more than four at a time
-        ([3] * 8, 3, 2, 2, [[3] * 2] * 4),  # three, rounded up to two for each core
-        ([3] * 10, 4, 2, 2, [[3] * 3] * 3 + [[3]]),
-        ([3] * 10, 4, 2, 3, [[3] * 4, [3] * 4, [3] * 2]),  # not rounded up, or they would be too small
-        ([3] * 12, 8, 2, 2, [[3] * 6] * 2),  # three quarters of what is allowed
-        ([3] * 13, 8, 2, 2, [[3] * 4] * 3 + [[3]]),
-        ([20, 1, 1, 1], 2, 1, 1, [[20], [1, 1], [1]]),  # the first has more than half of all tokens
-        ([3, 2, 1], 1, 4, 1, [[3], [2], [1]]),
-    ],
-)
-def test_batches_have_as_many_tokens_and_are_enough_for_all_cores(monkeypatch, lengths, most, threads, worth, expected):
-    monkeypatch.setattr("transformer_lib.fast.threads.WORTH_A_WORKER", worth)
-    with_sos_and_eos = [length + 2 for length in lengths]
-    batches = balanced_batches(with_sos_and_eos, most, threads)
-    assert [[lengths[i] for i in batch] for batch in batches] == expected
-
-
-def test_every_sentence_is_in_one_batch_whatever_the_order():
-    lengths = [3, 9, 2, 2, 5, 2, 4, 1]
-    assert sorted(i for batch in balanced_batches(lengths, 3, 2) for i in batch) == list(range(8))
 
 
 def test_weights_that_change_between_two_calls_count(trained, pairs):
@@ -212,12 +179,11 @@ def test_a_translator_searches_as_it_was_told_unless_told_otherwise(trained, pai
     assert translator.translate(sentences, 1)[0].score == trained.translate(sentences)[0].score != own.score
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_lower_precisions_translate_what_was_learnt_by_heart(trained, pairs, precision, beam_size, with_bfloat16):
+def test_in_bfloat16_what_was_learnt_by_heart_is_translated_the_same(trained, pairs, beam_size, with_bfloat16):
     before = {name: weights.clone() for name, weights in trained.model.state_dict().items()}
     saved = SavedModel(trained.model, {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer}, {})
-    lower = Translator.from_saved(saved, precision)
+    lower = Translator.from_saved(saved, "bfloat16")
     sentences = [pair.src for pair in pairs]
     translations = lower.translate(sentences, beam_size)
     assert [translation.text for translation in translations] == trained(sentences, beam_size)
@@ -227,15 +193,10 @@ def test_lower_precisions_translate_what_was_learnt_by_heart(trained, pairs, pre
     assert all(weights.equal(before[name]) for name, weights in trained.model.state_dict().items())
 
 
-def test_a_precision_that_there_is_not_is_an_error(trained, monkeypatch):
+def test_a_precision_that_there_is_not_is_an_error(trained):
     assert in_precision(trained.model, "float32") is trained.model
-    with pytest.raises(ValueError, match="precision is 'int4', expected one of float32, bfloat16, int8"):
+    with pytest.raises(ValueError, match="precision is 'int4', expected one of float32, bfloat16"):
         in_precision(trained.model, "int4")
-    with pytest.raises(ValueError, match="on a CPU only, but the device is meta"):
-        in_precision(torch.nn.Linear(2, 2, device="meta"), "int8")
-    monkeypatch.setitem(sys.modules, "torch.ao.quantization", None)  # as in a later version
-    with pytest.raises(ValueError, match="precision is 'int8', but PyTorch"):
-        in_precision(trained.model, "int8")
 
 
 def test_a_translator_made_before_training_translates_without_dropout_while_the_model_trains(trained, pairs):

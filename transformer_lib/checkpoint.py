@@ -28,6 +28,7 @@ if not SHIPPED_MODEL.is_file():
     SHIPPED_MODEL = Path(__file__).parent.parent / "assets" / SHIPPED_MODEL.name
 _FORMAT = "transformer_lib model, version 2"
 _CLASSES = (Transformer, TransformerLanguageModel, WordTokenizer, SubwordTokenizer, StreamTokenizer)
+_NOTES = {"corpus": str, "preset": str, "recipe": dict, "history": dict, "search": dict}  # what the library reads
 
 
 class SavedModel(NamedTuple):
@@ -126,7 +127,7 @@ def load_model(path: str | Path, *custom: type | Callable, device: torch.device 
     with _explained(path):
         with safetensors.safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
-            size = sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (no dict)
+            sizes = [math.prod(file.get_slice(name).get_shape()) for name in file.keys()]  # noqa: SIM118 (no dict)
         if metadata.get("format") != _FORMAT:
             raise ValueError(
                 f"its format is {metadata.get('format')!r}, expected {_FORMAT!r}: another program wrote it"
@@ -136,9 +137,11 @@ def load_model(path: str | Path, *custom: type | Callable, device: torch.device 
         descriptions = json.loads(metadata["tokenizers"])
         tokenizers = {name: _read_tokenizer(values, known) for name, values in descriptions.items()}
         check_vocabularies(config, tokenizers)
-        if not isinstance(notes := json.loads(metadata["notes"]), dict):
-            raise ValueError(f"its notes are a {type(notes).__name__}, expected a dictionary")
-        _check_size(config, size)
+        notes = json.loads(metadata["notes"])
+        for name, kind in _NOTES.items():
+            if not isinstance(notes.get(name, kind()), kind):
+                raise ValueError(f"notes[{name!r}] is a {type(notes[name]).__name__}, expected a {kind.__name__}")
+        _check_size(config, sizes)
         with torch.device("cpu"):  # whatever the default device is
             model = model_class(config).float()
         safetensors.torch.load_model(model, path)  # names and shapes must be the model's
@@ -168,13 +171,19 @@ def _explained(path: Path) -> Iterator[None]:
         raise CheckpointError(f"{path} is not a complete safetensors file ({error})") from None
 
 
-def _check_size(config: Any, size: int) -> None:
-    """Raise a ValueError if a configuration asks for far more numbers than its file holds: memory is not for free."""
+def _check_size(config: Any, sizes: list[int]) -> None:
+    """Raise a ValueError if a configuration asks for far more than its file holds: it would take memory, and time.
+
+    ``sizes`` are the numbers of numbers in each of its tensors.
+    """
+    layers, d_model, d_ff, max_len = (getattr(config, x, 0) for x in ("num_layers", "d_model", "d_ff", "max_len"))
     vocabularies = sum(value for name, value in vars(config).items() if name.endswith("vocab_size"))
-    layers = getattr(config, "num_layers", 0) * (getattr(config, "d_model", 0) + getattr(config, "d_ff", 0))
-    needed = getattr(config, "d_model", 0) * (vocabularies + layers + getattr(config, "max_len", 0))
-    if needed > 2 * size + 2**18:  # a tied matrix has two vocabularies, and sinusoids are computed
-        raise ValueError(f"its configuration needs at least {needed:,} numbers, but the file holds {size:,}")
+    needed = d_model * (vocabularies + layers * (d_model + d_ff) + max_len)
+    if layers > 256 + len(sizes) or needed > 4 * sum(sizes) + 2**20:  # sinusoids are computed, and a class may share
+        raise ValueError(
+            f"num_layers is {layers:,}, and the configuration needs at least {needed:,} numbers, but the file holds "
+            f"{sum(sizes):,} in {len(sizes):,} tensors"
+        )
 
 
 def _recorded_name(cls: type) -> str:

@@ -35,7 +35,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         OSError: it cannot be written (a full disk, a folder without permission); what was there before is unchanged.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.tmp")  # what a killed process leaves of it, the next one overwrites
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")  # another for each process and thread
     try:
         yield temporary
         with open(temporary, "r+b") as file:
@@ -70,6 +70,8 @@ def load_training_state(path: str | Path) -> dict[str, Any]:
     with open(path, "rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:  # torch.save's format, whose checksums torch.load ignores
+                if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                    raise ValueError("it is compressed, as torch.save never does")
                 if (damaged := archive.testzip()) is not None:
                     raise ValueError(f"its part {damaged} is damaged")
             file.seek(0)

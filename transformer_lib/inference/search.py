@@ -214,8 +214,8 @@ def check_decodes(model: nn.Module) -> None:
             return
         if "forward" in vars(cls):
             raise TypeError(
-                f"{cls.__name__} has a forward but no decode of its own, which a search calls: it would translate "
-                "without what forward adds. Write encode and decode, which forward calls"
+                f"model is a {type(model).__name__}, which has a forward but no decode, which a search calls: it would "
+                "translate without what forward adds. Write encode and decode, which forward calls"
             )
 
 

@@ -29,8 +29,7 @@ def process_group(device: torch.device) -> Iterator[None]:
         ValueError: the device is neither a CPU (gloo) nor NVIDIA's GPU (NCCL).
     """
     global _together
-    several = int(os.environ.get("WORLD_SIZE") or 1) > 1
-    if several and not dist.is_initialized():
+    if _are_several() and not dist.is_initialized():
         if device.type not in ("cpu", "cuda"):
             raise ValueError(f"device is {device}, expected cpu or cuda: PyTorch connects no others (--device cpu)")
         if device.type == "cuda":
@@ -39,7 +38,7 @@ def process_group(device: torch.device) -> Iterator[None]:
             os.environ.setdefault("USE_LIBUV", "0")
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         atexit.register(dist.destroy_process_group)  # and not at the block's end: it can be connected only once
-    _together = several
+    _together = _are_several()
     try:
         yield
     except BaseException:  # with NCCL, destroying would wait for processes that wait for this one
@@ -49,9 +48,13 @@ def process_group(device: torch.device) -> Iterator[None]:
         _together = False
 
 
+def _are_several() -> bool:
+    return int(os.environ.get("WORLD_SIZE") or 1) > 1
+
+
 def rank() -> int:
-    """Return this process's number, from 0."""
-    return int(os.environ.get("RANK") or 0)
+    """Return this process's number, from 0; of a process that is alone, a scheduler's number does not count."""
+    return int(os.environ["RANK"]) if _are_several() else 0
 
 
 def is_first() -> bool:

@@ -183,6 +183,8 @@ def _diverged(loss: float, step: int, label_smoothing: float) -> None:
 def _progress_bar(batches: Iterable[Any], what: str, progress: bool | None) -> tqdm:
     """Iterate over batches, and show how far."""
     if progress is None:
+        ipython = sys.modules.get("IPython")
+        in_notebook = ipython is not None and ipython.get_ipython() is not None
         on_terminal = getattr(sys.stdout, "isatty", bool)()  # a service may have no standard output
-        progress = (on_terminal or "ipykernel" in sys.modules) and distributed.is_first()
+        progress = (on_terminal or in_notebook) and distributed.is_first()
     return tqdm(batches, what, unit="batch", leave=False, disable=not progress, file=sys.stdout)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from transformer_lib.checkpoint import MODEL_FILE, describe_model, load_weights, save_model
 from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies
@@ -77,7 +76,7 @@ def fit(
     tokenizers = tokenizers or getattr(train_set, "tokenizers", {})
     with contextlib.ExitStack() as stack:
         stack.enter_context(distributed.process_group(device))
-        _check_trainable(model, train_set, val_set, recipe, tokenizers, log)
+        _check_trainable(model, train_set, val_set, recipe, tokenizers, output is not None, log)
         if output is not None:
             description = describe_model(model, tokenizers, notes)  # what cannot be saved need not be trained
             if distributed.is_first():
@@ -160,6 +159,7 @@ def _check_trainable(
     val_set: Any,
     recipe: Recipe,
     tokenizers: dict[str, WordTokenizer],
+    resumable: bool,
     log: Callable[[str], None],
 ) -> None:
     """Raise an error for what would go wrong late, or unnoticed."""
@@ -177,16 +177,21 @@ def _check_trainable(
             raise ValueError(
                 f"train_set is a {type(train_set).__name__}, but several processes share a data set's batches"
             )
-        orders_itself = not (isinstance(train_set, list | tuple) or hasattr(train_set, "set_epoch"))
-        if orders_itself and not (isinstance(train_set, DataLoader) and train_set.generator is None):
-            log(f"warning: the order of a {type(train_set).__name__} without set_epoch may be another in a resumed run")
+        if resumable and not (isinstance(train_set, list | tuple) or hasattr(train_set, "set_epoch")):
+            kind = type(train_set).__name__
+            log(
+                f"note: the global random numbers are seeded before each epoch; if the order of this {kind} comes from "
+                "others, a resumed run sees another one"
+            )
 
 
 def _check_folder(output: Path, resume: bool) -> None:
-    """Raise a FileExistsError if a new run would replace an earlier one, or a model."""
+    """Raise a FileExistsError if a new run would replace an earlier one, or a model; remove what killed ones left."""
     for name, what in ((STATE_FILE, "a training run: resume it (--resume), or"), (MODEL_FILE, "a model:")):
         if not resume and (output / name).exists():
             raise FileExistsError(f"{output} holds {what} choose another output folder (--output)")
+        for unfinished in output.glob(f".{name}.*.tmp"):  # see ``replacing``
+            unfinished.unlink()
 
 
 def _number_of_batches(batches: Any) -> int:
