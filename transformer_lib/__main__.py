@@ -2,17 +2,7 @@
 
 import sys
 
-
-def main() -> int:
-    """Run the command line. Ctrl-C ends it with one line, also while PyTorch is still being loaded."""
-    try:
-        from transformer_lib.cli import main as run
-
-        return run()
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-
+from transformer_lib.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,37 +1,37 @@
-"""The command line: ``transformer-lib train · translate · train-lm · generate · evaluate · export · …``."""
+"""The command line: a function for each command; its arguments are the options, its docstring is the help."""
 
 import argparse
+import ast
 import dataclasses
+import inspect
 import math
 import os
 import platform
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import torch
 
 import transformer_lib
-from transformer_lib.checkpoint import MODEL_FILE, SHIPPED_MODEL, SavedModel, load_model, save_model
-from transformer_lib.console import log, read_lines, try_it
+from transformer_lib.checkpoint import SHIPPED_MODEL, load_model, save_model
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.corpora import CORPORA, CorpusError, Pair, cache_folder, load_corpus
 from transformer_lib.data.tokenizers import UNK, one_line
-from transformer_lib.files import STATE_FILE, CheckpointError
+from transformer_lib.fast.precision import PRECISIONS
+from transformer_lib.files import CheckpointError
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
-from transformer_lib.interop.ctranslate2 import to_ctranslate2
+from transformer_lib.interop.ctranslate2 import QUANTIZATIONS, to_ctranslate2
 from transformer_lib.language_model.generator import TextGenerator
-from transformer_lib.language_model.model import TransformerLanguageModel
 from transformer_lib.language_model.stream import BPTTBatches, make_stream
 from transformer_lib.language_model.texts import TEXTS, load_text
 from transformer_lib.language_model.train import train_language_model
-from transformer_lib.options import parser
-from transformer_lib.training import distributed
+from transformer_lib.training import distributed, loop
 from transformer_lib.training.device import pick_device
-from transformer_lib.training.loop import evaluate, perplexity
-from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, Recipe
+from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
 from transformer_lib.training.train_translator import train_translator
 
 # what a user can do something about; the rest are mistakes in this library, and keep their traceback
@@ -39,257 +39,291 @@ _ERRORS = CorpusError, CheckpointError, ValueError, OSError, ImportError, Arithm
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, 1 for an error, 2 for wrong usage (``__main__``: 130 for Ctrl-C)."""
+    """Run one command and return its exit code: 0, 1 for an error, 2 for wrong usage, 130 for Ctrl-C."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that knows no "ä" shows "?"; a file or a pipe loses nothing
             stream.reconfigure(errors="replace", **({} if stream.isatty() else {"encoding": "utf-8"}))
-    commands = {"train": train, "translate": translate, "train-lm": train_lm, "generate": generate}
-    commands |= {"evaluate": evaluate_model, "export": export, "download": download, "info": info}
-    options = parser().parse_args(arguments)
+    options = vars(parser().parse_args(arguments))
+    command = options.pop("command")
     try:
-        commands[options.command](options)
+        command(**options)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     except BrokenPipeError:  # whoever reads the output has had enough, as `head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except _ERRORS as error:
-        reason = " ".join(str(error).split())
-        if isinstance(error, torch.OutOfMemoryError):
-            reason = f"{reason.split('. ')[0]}; try a smaller --batch-size"
-        print(one_line(f"transformer-lib {options.command}: error: {reason}"), file=sys.stderr)
+        name = command.__name__.replace("_", "-")
+        print(one_line(f"transformer-lib {name}: error: {' '.join(str(error).split())}"), file=sys.stderr)
         return 1
     return 0
 
 
-def train(options: argparse.Namespace) -> None:
-    """Train a model, then score it on the corpus's first test split."""
-    names = ("epochs", "batch_size", "max_tokens", "learning_rate", "precision", "compile", "subwords", "seed")
-    changes = _given(options, *names)
-    if twice := changes.keys() & dict(options.set).keys():
-        name = min(twice)
-        raise ValueError(f"--{name.replace('_', '-')} and --set {name} say the same: give one of them")
-    changes |= dict(options.set)
-    for_multi30k = options.preset.startswith("multi30k_")
-    corpus = load_corpus(options.corpus or ("multi30k" if for_multi30k else "sample"), options.src, options.tgt)
-    for split in corpus.splits[:3]:
-        corpus[split]  # what cannot be read is better reported before training than after it
-    preset = options.preset.removeprefix("multi30k_") if corpus.name == "multi30k" else options.preset
-    output = options.output or Path("runs") / f"{corpus.name}-{preset}"
-    run = {"output": output, "resume": options.resume, "device": options.device, **_given(options, "min_freq")}
-    translator = train_translator(corpus, options.preset, log=log, lower=not options.cased, **run, **changes)
-    if not distributed.is_first():
-        return
-    for split in corpus.splits[2:3]:
-        for pair in _print_scores(translator, corpus[split], split, options)[:3]:
-            print(f"\n  {options.src}  {one_line(pair.src)}\n  {options.tgt}  {one_line(translator(pair.src))}")
-    try_it("translate", output, min((pair.src for pair in corpus["val"][:10]), key=len))
+def log(line: str) -> None:
+    """Print a line at once, without control characters: a folder may be called anything."""
+    print(one_line(line), flush=True)
 
 
-def translate(options: argparse.Namespace) -> None:
-    """Translate the sentences given, or the lines of a file or of the standard input, as they come."""
-    for sentence in options.sentences:
-        _refuse(options, "is for the lines of a file, but there are sentences as well", "input")
-        if os.path.isfile(sentence):  # unlike Path.is_file, also where it is too long for a name
-            print(one_line(f"{sentence} is a file, translated as a sentence: did you mean --input?"), file=sys.stderr)
-    if options.input and str(options.input) != "-" and (options.input.is_dir() or not options.input.exists()):
-        raise ValueError(f"--input is {options.input}, expected a file that exists, or - for the standard input")
-    saved = load_model(options.model or SHIPPED_MODEL, device=pick_device(options.device))
-    translator = _translator(saved, options)
-    blocks = [options.sentences] if options.sentences else read_lines(translator, options.input)
-    progress = sys.stderr.isatty() and not sys.stdout.isatty() and not options.sentences
-    if with_attention := options.attention is not None:
-        blocks = [[line for block in blocks for line in block]]
-        if (number := len(list(filter(None, blocks[0])))) != 1:
-            raise ValueError(f"--attention draws one sentence, but there are {number}")
+def train(corpus=(), preset="small", src="de", tgt="en", cased=False, output=None, chrf=False, set=(), **changes):
+    """Train a translator, then score it on the corpus's first test split.
+
+    transformer-lib train --corpus text.es text.en --src es --tgt en --set d_model=128 dropout=0.3
+    torchrun --nproc-per-node 2 -m transformer_lib train --preset multi30k-fast
+    """
+    data = load_corpus(corpus or ("multi30k" if preset.startswith("multi30k-") else "sample"), src, tgt)
+    split = data.splits[:3][-1]
+    held_out = data[split]  # what cannot be read is better known before training
+    output = output or Path("runs") / f"{data.name}-{preset.removeprefix(f'{data.name}-')}"
+    changes |= {"output": output, "lower": not cased, **dict(set)}
+    translator = train_translator(data, preset.replace("-", "_"), log=log, **changes)
+    if distributed.is_first():
+        _print_scores(translator, held_out, split, chrf)
+        sentence = min((pair.src for pair in data["val"][:10]), key=len)
+        log("Try it:  " + shlex.join(["transformer-lib", "translate", "--model", str(output), sentence]))
+
+
+def train_lm(corpus="wikitext-2-valid", language=None, preset="tutorial", output=None, **options):
+    """Train a language model, then score it on the text's first test split."""
+    changes = {field.name: options.pop(field.name) for field in dataclasses.fields(Recipe) if field.name in options}
+    recipe = dataclasses.replace(LANGUAGE_MODEL_RECIPES[preset], **changes)
+    text = load_text(corpus, language)
+    split = text.splits[:3][-1]
+    held_out = text[split]  # what cannot be read is better known before training
+    output = output or Path("runs") / f"{text.name}-{preset}-lm"
+    generator = train_language_model(text, preset, recipe, output, log=log, **options)
+    if distributed.is_first():
+        _print_perplexity(generator, held_out, f"{text.name} {split}")
+        word = next((token for token in generator.tokenizer.vocab.itos if token.isalpha()), UNK)
+        log("Try it:  " + shlex.join(["transformer-lib", "generate", "--model", str(output), word]))
+
+
+def translate(
+    sentences, model, input=Path("-"), scores=False, attention=None, precision="float32", device="auto", **search
+):
+    """Translate sentences, or the lines of a file or of the standard input as they come; empty lines stay empty.
+
+    transformer-lib translate --beam-size 4 --attention map.png "Ein Kind schläft."
+    transformer-lib translate --input german.txt --scores > english.txt
+    """
+    if attention and len(sentences) != 1:
+        raise ValueError(f"--attention draws one sentence, but there are {len(sentences)}")
+    chunks = [[sentence.encode(errors="surrogateescape") for sentence in sentences]] if sentences else _read(input)
+    translator = Translator.load(model, device=pick_device(device), precision=precision)
     done = unusable = 0
     try:
-        for block in blocks:
-            wanted = block if options.sentences else list(filter(None, block))
-            translations = translator.translate(wanted, attention=with_attention)
-            remaining = iter(translations)
-            for line in block:  # empty ones stay empty
-                translation = next(remaining) if options.sentences or line else None
-                scores = f"\t{translation.log_prob:.3f}" if translation and options.scores else ""
-                print(one_line(translation.text if translation else "") + scores)
-            done, unusable = done + len(block), unusable + block.count(None)
-            sys.stdout.flush()  # an interruption loses nothing of this
-            if progress:
-                print(f"{done:,} lines", end="\r", file=sys.stderr, flush=True)
+        for chunk in chunks:
+            texts = [_usable(line, number, translator) for number, line in enumerate(chunk, start=done + 1)]
+            unusable += texts.count(None)
+            translations = iter(translator.translate([text for text in texts if text], **search))
+            for text in texts:
+                translation = next(translations) if text else ""
+                score = f"\t{translation.log_prob:.3f}" if text and scores else ""
+                print(one_line(str(translation)) + score, flush=True)
+                done += 1
     except KeyboardInterrupt:
         print(f"{done:,} lines translated", file=sys.stderr)
         raise
-    finally:
-        if progress:
-            print(file=sys.stderr)
-    if with_attention:
-        from transformer_lib.notebook import plots  # matplotlib takes a while to load
-
-        plots.save(plots.attention_heads(translations[0]), options.attention)
-        print(f"attention of the last layer: {options.attention}", file=sys.stderr)
     if unusable:
         raise ValueError(f"{unusable} of {done} lines could not be used, see above; their lines stay empty")
+    if attention:
+        from transformer_lib.notebook import plots  # matplotlib takes a while to load
+
+        (translation,) = translator.translate(sentences, **search, attention=True)
+        plots.save(plots.attention_heads(translation), attention)
 
 
-def train_lm(options: argparse.Namespace) -> None:
-    """Train a language model, then score it on the text's first test split."""
-    names = ("epochs", "batch_size", "bptt", "learning_rate", "seed")
-    recipe = dataclasses.replace(LANGUAGE_MODEL_RECIPES[options.preset], **_given(options, *names))
-    text = load_text(options.corpus, options.language)
-    output = options.output or Path("runs") / f"{text.name}-{options.preset}-lm"
-    for split in text.splits[:3]:
-        text[split]  # a missing file is better reported before training than after it
-    run = {"output": output, "resume": options.resume, "device": options.device, **_given(options, "min_freq")}
-    generator = train_language_model(text, options.preset, recipe, log=log, **run)
-    if not distributed.is_first():
-        return
-    for split in text.splits[2:3]:
-        _print_perplexity(generator, text[split], f"{text.name} {split}", recipe.batch_size)
-    word = next((token for token in generator.tokenizer.vocab.itos if token.isalpha()), UNK)
-    try_it("generate", output, word)
+def _read(path: Path) -> Iterator[list[bytes]]:
+    """Yield the lines of a file, or of the standard input (``-``), as they arrive, up to 64 KiB at a time."""
+    rest = b""
+    with sys.stdin.buffer if path == Path("-") else open(path, "rb") as file:
+        while block := file.read1(2**16):
+            *lines, rest = (rest + block).split(b"\n")
+            yield lines
+    if rest:
+        yield [rest]
 
 
-def generate(options: argparse.Namespace) -> None:
+def _usable(line: bytes, number: int, translator: Translator) -> str | None:
+    """Return a line as text, empty if nothing in it is visible; or say why it cannot be used, and return None."""
+    try:
+        text = line.decode("utf-8-sig").strip()
+        if not any(character.isprintable() and character != " " for character in text):
+            return ""
+        if "\0" in text:
+            raise ValueError("it holds zero bytes, as UTF-16 does: convert it to UTF-8")
+        translator.source_tokens(text)
+        return text
+    except ValueError as error:
+        print(one_line(f"line {number}: {error}"), file=sys.stderr)
+        return None
+
+
+def generate(prompt, model, device="auto", **sampling):
     """Continue a text."""
-    generator = TextGenerator.load(options.model, device=pick_device(options.device))
-    text = generator(options.prompt, options.length, options.temperature, options.top_k, options.seed)
-    print("\n".join(one_line(line) for line in text.split("\n")))
+    for line in TextGenerator.load(model, device=pick_device(device))(prompt, **sampling).split("\n"):
+        log(line)
 
 
-def evaluate_model(options: argparse.Namespace) -> None:
-    """Print perplexity, and of a translator BLEU, on a split that the model was not trained on."""
-    saved = load_model(options.model or SHIPPED_MODEL, device=pick_device(options.device))
-    name = saved.notes.get("corpus", "pairs")  # two files are two lines
-    if not options.corpus and name == "pairs":  # which load_corpus calls a list
-        raise ValueError("the model does not say what it was trained on, or that was a list: give --corpus")
-    if not options.corpus and any(path.startswith(("\\\\", "//")) for path in name.splitlines()):
-        # an untrusted model must not make us log in there
-        raise ValueError(f"the model was trained on {name!r}, which is on another machine: say so with --corpus")
-    if isinstance(saved.model, TransformerLanguageModel):
-        only = ("precision", "beam_size", "length_penalty", "sacrebleu_tokenize", "chrf")
-        _refuse(options, "needs a translator, but this model is a language model", *only)
-        if options.corpus and len(options.corpus) > 1:
-            raise ValueError(f"--corpus has {len(options.corpus)} files, but a language model reads one text")
-        tokenizer = saved.tokenizers["text"]
-        text = load_text(options.corpus[0] if options.corpus else name, tokenizer.language)
-        split = options.split or text.splits[2 if len(text.splits) > 2 else 1]
-        batch_size = Recipe(batch_size=saved.notes.get("recipe", {}).get("batch_size", Recipe.batch_size)).batch_size
-        _print_perplexity(TextGenerator(saved.model, tokenizer), text[split], f"{text.name} {split}", batch_size)
-        return
-    translator = _translator(saved, options)
-    corpus = load_corpus(options.corpus or name, translator.src_tokenizer.language, translator.tgt_tokenizer.language)
-    split = options.split or corpus.splits[2 if len(corpus.splits) > 2 else 1]
-    _print_scores(translator, corpus[split], f"{corpus.name} {split}", options)
-
-
-def export(options: argparse.Namespace) -> None:
-    """Write a model for others: in half precision, or for CTranslate2."""
-    source = options.model or SHIPPED_MODEL
-    saved, file, model = load_model(source), options.file.resolve(), source.resolve()
-    if file in (model, model / MODEL_FILE) or (file / MODEL_FILE).exists() or (file.parent / STATE_FILE).exists():
-        raise ValueError(f"{file} is a model itself, or a training's, which would be lost (usage: export MODEL FILE)")
-    if file.is_file():  # perhaps a model whose copy was to be named as well
-        raise FileExistsError(f"{file} exists: name a new file, or remove it first (usage: export MODEL FILE)")
-    if options.to != "ctranslate2":
-        _refuse(options, "is for --to ctranslate2", "quantization")
-    if options.to == "safetensors":
-        save_model(options.file, saved.model, saved.tokenizers, _shareable(saved.notes), dtype=torch.float16)
+def evaluate(model, corpus=(), split=None, chrf=False, precision="float32", device="auto", **search):
+    """Measure perplexity, and a translator's BLEU, on a split that the model was not trained on."""
+    saved = load_model(model, device=pick_device(device))
+    source = "\n".join(corpus) or saved.notes.get("corpus") or "pairs"  # a list of them; two files are two lines
+    is_remote = any(path[:2].replace("\\", "/") == "//" for path in source.split("\n"))
+    if not corpus and (source == "pairs" or is_remote):  # an untrusted model must not make us log in there
+        raise ValueError(f"the model was trained on {source!r}, a list, or is on another machine: say so with --corpus")
+    if "text" in saved.tokenizers:
+        generator = TextGenerator(saved.model, saved.tokenizers["text"])
+        data = load_text(source, generator.tokenizer.language)
+        split = split or data.splits[:3][-1]
+        _print_perplexity(generator, data[split], f"{data.name} {split}")
     else:
-        to_ctranslate2(Translator.from_saved(saved), options.file, options.quantization or "float32")
-    files = options.file.iterdir() if options.file.is_dir() else [options.file]
-    if size := sum(one.stat().st_size for one in files):  # a pipe has none, and only the model must go through it
-        log(f"{options.file}: {size / 1e6:.1f} MB, from {source}")
+        translator = Translator.from_saved(saved, precision)
+        vars(translator).update(search)  # beam_size and length_penalty, if they are given
+        data = load_corpus(source, translator.src_tokenizer.language, translator.tgt_tokenizer.language)
+        split = split or data.splits[:3][-1]
+        _print_scores(translator, data[split], f"{data.name} {split}", chrf)
 
 
-def _shareable(notes: dict[str, Any]) -> dict[str, Any]:
-    """Return notes without the path of a corpus: whoever gets a model need not know where yours is."""
-    if "corpus" not in notes:
-        return notes
-    names = notes["corpus"].split("\n")  # two files are two lines
-    paths = map(PureWindowsPath, names)  # which understands other systems' paths, too
-    hidden = (f"…/{path.name}" if path.anchor else name for path, name in zip(paths, names, strict=True))
-    return {**notes, "corpus": "\n".join(hidden)}
-
-
-def download(options: argparse.Namespace) -> None:
-    """Fetch a corpus into the cache folder, so that it can be used without a network later."""
-    in_pairs = options.corpus in CORPORA
-    corpus = load_corpus(options.corpus) if in_pairs else load_text(options.corpus)
-    for split in corpus.splits:
-        print(f"{split:20} {len(corpus[split]):6,} {'pairs' if in_pairs else 'lines'}", flush=True)
-    print(f"in {cache_folder()}")
-
-
-def info(options: argparse.Namespace) -> None:
-    """Describe this installation, or a model."""
-    if options.model is None:
-        print(f"transformer-lib {transformer_lib.__version__}, torch {torch.__version__}, device {pick_device()}")
-        print(f"Python {platform.python_version()} on {platform.platform()}")
-        print(f"corpora: {', '.join(dict.fromkeys((*CORPORA, *TEXTS)))}; downloads are kept in {cache_folder()}")
-        return
-    saved = load_model(options.model)
-    print(f"{saved.model.num_parameters():,} parameters")
-    for name, tokenizer in saved.tokenizers.items():
-        case = "lower case" if tokenizer.lower else "with capitals"
-        log(f"{name}: {type(tokenizer).__name__}, {tokenizer.language}, {case}, {len(tokenizer.vocab):,} types")
-    for section, values in (("configuration", dataclasses.asdict(saved.model.config)), *saved.notes.items()):
-        log(section)
-        for key, value in values.items() if isinstance(values, dict) else [("", values)]:
-            log(f"  {key:18} {value}")
-
-
-def _translator(saved: SavedModel, options: argparse.Namespace) -> Translator:
-    """Make a translator that searches as the options say, or else as the model's notes do."""
-    translator = Translator.from_saved(saved, options.precision)
-    vars(translator).update(_given(options, "beam_size", "length_penalty"))
-    if translator.beam_size == 1:
-        _refuse(options, "is for a beam, but the search is greedy (see --beam-size)", "length_penalty")
-    return translator
-
-
-def _print_scores(translator: Translator, pairs: list[Pair], name: str, options: argparse.Namespace) -> Sequence[Pair]:
-    """Print perplexity and BLEU on those pairs that the model has room for, and return them."""
+def _print_scores(translator: Translator, pairs: list[Pair], name: str, chrf: bool) -> None:
+    """Print perplexity and BLEU on those pairs that the model has room for."""
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
     dataset = make_dataset(pairs, *tokenizers, translator.model.config.max_len, log)
-    pairs = dataset.pairs
     device = next(translator.model.parameters()).device
-    loss = evaluate(translator.model, BucketBatches(dataset, 128, device=device))
-    if not math.isfinite(loss):
-        raise FloatingPointError(f"the loss is {loss}: are the model's weights damaged?")
-    translations = translator.translate([pair.src for pair in pairs])
-    texts, references = [translation.text for translation in translations], [pair.tgt for pair in pairs]
-    scores = bleu.score(translations, references, translator.tgt_tokenizer, options.sacrebleu_tokenize)
+    loss = loop.evaluate(translator.model, BucketBatches(dataset, 128, device=device))
+    log(f"{name}: {len(dataset):,} pairs, perplexity {loop.perplexity(loss):.3f}")
+    translations = translator.translate([pair.src for pair in dataset.pairs])
+    references = [pair.tgt for pair in dataset.pairs]
     beam = f"beam {translator.beam_size}, length penalty {translator.length_penalty}"
     search = "greedy" if translator.beam_size == 1 else beam
-    log(f"{name}: {len(pairs):,} pairs, perplexity {perplexity(loss):.3f}")
-    for score in scores:
-        print(f"BLEU, {search}: {score}")
-    if options.chrf:
-        print(f"chrF, {search}: {bleu.chrf(texts, references, translator.tgt_tokenizer.lower)}")
-    return pairs
+    for score in bleu.score(translations, references, translator.tgt_tokenizer):
+        log(f"BLEU, {search}: {score}")
+    if chrf:
+        texts = [translation.text for translation in translations]
+        log(f"chrF, {search}: {bleu.chrf(texts, references, translator.tgt_tokenizer.lower)}")
 
 
-def _print_perplexity(generator: TextGenerator, lines: list[str], name: str, batch_size: int) -> None:
+def _print_perplexity(generator: TextGenerator, lines: list[str], name: str) -> None:
+    """Print a language model's loss and perplexity, and how many of the words it does not know."""
     stream = make_stream(lines, generator.tokenizer)
-    tokens = stream.tokens
-    unknown = sum(generator.tokenizer.vocab[token] == generator.tokenizer.vocab[UNK] for token in tokens)
+    vocab, size = generator.tokenizer.vocab, len(stream.tokens)
+    unknown = sum(vocab[token] == vocab[UNK] for token in stream.tokens) / size
     device = next(generator.model.parameters()).device
-    batch_size = max(1, min(batch_size, len(tokens) // 2))
-    loss = evaluate(generator.model, BPTTBatches(stream, batch_size, generator.model.config.max_len, device))
-    if not math.isfinite(loss):
+    batches = BPTTBatches(stream, max(1, min(20, size // 2)), generator.model.config.max_len, device)
+    loss = loop.evaluate(generator.model, batches)
+    if not math.isfinite(loss):  # of a translator, the search says so
         raise FloatingPointError(f"the loss is {loss}: are the model's weights damaged?")
-    log(
-        f"{name}: {len(tokens):,} tokens, {unknown / len(tokens):.1%} of them {UNK}, loss {loss:.3f}, "
-        f"perplexity {perplexity(loss):.2f}"
-    )
+    text = f"{size:,} tokens, {unknown:.1%} of them {UNK}"
+    log(f"{name}: {text}, loss {loss:.3f}, perplexity {loop.perplexity(loss):.2f}")
 
 
-def _refuse(options: argparse.Namespace, why: str, *names: str) -> None:
-    """Raise a ValueError if one of these options was given: it would have no effect."""
-    for name in names:
-        value = getattr(options, name)
-        if not (value is None or value is False or (name, value) == ("precision", "float32")):  # its default
-            raise ValueError(f"--{name.replace('_', '-')} {why}")
+def export(model, file, to="safetensors", quantization="float32"):
+    """Write a model for others to use: in half precision for this library, or for CTranslate2."""
+    if file.exists():  # perhaps a model whose copy was to be named as well
+        raise FileExistsError(f"{file} exists: name a new file, or remove it first (usage: export MODEL FILE)")
+    saved = load_model(model)
+    if to == "ctranslate2":
+        to_ctranslate2(Translator.from_saved(saved), file, quantization)
+    else:
+        names = saved.notes.get("corpus", "").split("\n")  # whoever gets the model need not know where your files are
+        hidden = [f"…/{path.name}" if (path := PureWindowsPath(name)).anchor else name for name in names]
+        notes = {**saved.notes, "corpus": "\n".join(hidden)}
+        save_model(file, saved.model, saved.tokenizers, notes, dtype=torch.float16)
+    log(f"{file}: {model}, for {to}")
 
 
-def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Return those of these options that were given."""
-    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+def download(corpus):
+    """Fetch a corpus into the cache folder, or $TRANSFORMER_LIB_DATA, to use it without a network later."""
+    data = load_corpus(corpus) if corpus in CORPORA else load_text(corpus)
+    for split in data.splits:
+        log(f"{split:20} {len(data[split]):6,} lines")
+    log(f"in {cache_folder()}")
+
+
+def info(model=None):
+    """Describe this installation, or a model."""
+    if model is None:
+        log(f"transformer-lib {transformer_lib.__version__}, torch {torch.__version__}, device {pick_device()}")
+        log(f"Python {platform.python_version()} on {platform.platform()}")
+        log(f"corpora: {', '.join(dict.fromkeys((*CORPORA, *TEXTS)))}; downloads are kept in {cache_folder()}")
+        return
+    saved = load_model(model)
+    log(f"{saved.model.num_parameters():,} parameters")
+    for name, tokenizer in saved.tokenizers.items():
+        log(f"{name}: {type(tokenizer).__name__}, {tokenizer.language}, {len(tokenizer.vocab):,} types")
+    for name, value in {**vars(saved.model.config), **saved.notes}.items():
+        log(f"{name:18} {value}")
+
+
+def _change(text: str) -> tuple[str, Any]:
+    """Read ``FIELD=VALUE``; a value that is not a Python literal stays a string."""
+    name, _, value = text.partition("=")
+    try:
+        return name, ast.literal_eval(value)
+    except (SyntaxError, ValueError):
+        return name, value
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line. Options that are not given are left out: the commands know their defaults."""
+    whole = argparse.ArgumentParser("transformer-lib", description=transformer_lib.__doc__)
+    whole.add_argument("--version", action="version", version=f"%(prog)s {transformer_lib.__version__}")
+    commands, parsers = whole.add_subparsers(required=True, metavar="command"), {}
+    for command in (train, translate, train_lm, generate, evaluate, export, download, info):
+        name, text = command.__name__.replace("_", "-"), inspect.getdoc(command) or ""
+        raw = {"formatter_class": argparse.RawDescriptionHelpFormatter, "argument_default": argparse.SUPPRESS}
+        parsers[command] = commands.add_parser(name, help=text.split("\n")[0], description=text, **raw)
+        parsers[command].set_defaults(command=command)
+
+    def add(name: str, *commands: Callable, **settings: Any) -> None:
+        for command in commands:
+            parsers[command].add_argument(name, **settings)
+
+    corpora = "sample, multi30k; or of your own: a folder, or two files"
+    shipped = {"type": Path, "default": SHIPPED_MODEL, "help": "folder or file (the model of this library)"}
+    settings = "any fields of TransformerConfig and Recipe, such as d_model=128"
+    precision = "what to multiply matrices in (training: the preset's; else float32)"
+    add("sentences", translate, nargs="*", default=[], metavar="sentence", help="a sentence to translate")
+    add("prompt", generate, help="how the text begins")
+    add("model", evaluate, export, nargs="?", **shipped)
+    add("model", info, nargs="?", type=Path, default=None, help="folder or file (this installation)")
+    add("file", export, type=Path, help="what to write: a new file, or a new folder for ctranslate2")
+    add("corpus", download, choices=["multi30k", "wikitext-2"])
+    add("--corpus", train, nargs="+", help=f"{corpora} (multi30k for its presets, else sample)")
+    add("--corpus", evaluate, nargs="+", help=f"{corpora} (what the model was trained on)")
+    add("--corpus", train_lm, help=f"{', '.join(TEXTS)}, or a text file or folder of your own (wikitext-2-valid)")
+    add("--split", evaluate, help="which part of the corpus (the first test split)")
+    add("--language", train_lm, help="of your own text, for spaCy (none: split at spaces); of sample, multi30k (en)")
+    add("--src", train, help="language to translate from (de)")
+    add("--tgt", train, help="language to translate to (en)")
+    add("--cased", train, action="store_true", help="keep capitals, as German nouns need them (all is lower-cased)")
+    add("--preset", train, choices=[name.replace("_", "-") for name in RECIPES], help="model and recipe (small)")
+    add("--preset", train_lm, choices=sorted(LANGUAGE_MODEL_RECIPES), help="how to train (tutorial)")
+    add("--output", train, train_lm, type=Path, help="folder for the model (runs/CORPUS-PRESET)")
+    add("--resume", train, train_lm, action="store_true", help="continue the training run in the output folder")
+    add("--epochs", train, train_lm, type=int, help="passes over the training split (the preset's)")
+    add("--batch-size", train, train_lm, type=int, help="sentences in a batch; a language model's rows (the preset's)")
+    add("--max-tokens", train, type=int, help="positions in a batch, instead of --batch-size (the preset's)")
+    add("--bptt", train_lm, type=int, help="tokens that the model can look back on (the preset's)")
+    add("--learning-rate", train, train_lm, type=float, help="the highest learning rate (the preset's)")
+    add("--min-freq", train, train_lm, type=int, help="rarer words become <unk>; no subwords (2; train-lm: 1)")
+    add("--subwords", train, type=int, help="pieces in a joint vocabulary, 0 for words (the preset's)")
+    add("--compile", train, action=argparse.BooleanOptionalAction, help="compile the layers, for a GPU (no)")
+    add("--set", train, type=_change, nargs="+", action="extend", metavar="FIELD=VALUE", help=settings)
+    add("--seed", train, train_lm, generate, type=int, help="makes a run repeatable")
+    add("--input", translate, type=Path, metavar="FILE", help="translate its lines (the standard input's, or -)")
+    add("--model", translate, **shipped)
+    add("--model", generate, type=Path, required=True, help="folder or file that train-lm wrote")
+    add("--scores", translate, action="store_true", help="add, after a tab, the log-probability of the whole sentence")
+    add("--attention", translate, type=Path, metavar="FILE", help="draw the attention (.png, .svg or .pdf)")
+    add("--beam-size", translate, evaluate, type=int, help="1 is greedy search (what the model was tuned for, else 1)")
+    add("--length-penalty", translate, evaluate, type=float, help="of beam search (what the model was tuned for)")
+    add("--chrf", train, evaluate, action="store_true", help="also print chrF, the character n-gram F-score")
+    add("--precision", train, translate, evaluate, choices=PRECISIONS, help=precision)
+    add("--device", train, translate, train_lm, generate, evaluate, help="cpu, cuda, cuda:1, mps or auto (auto)")
+    add("--length", generate, type=int, help="tokens to add (50)")
+    add("--temperature", generate, type=float, help="below 1, likely words become likelier (1.0)")
+    add("--top-k", generate, type=int, metavar="K", help="choose among the K likeliest words only")
+    add("--to", export, choices=["safetensors", "ctranslate2"], help="for this library or CTranslate2 (safetensors)")
+    add("--quantization", export, choices=QUANTIZATIONS, help="how CTranslate2 stores weights (float32)")
+    return whole
