@@ -62,43 +62,42 @@ def train_translator(
             ``changes`` is no such field.
         CorpusError: the corpus is unavailable.
     """
-    if "batch_size" in changes and changes.setdefault("max_tokens", 0):  # in which a preset may measure batches
-        given = f"batch_size is {changes['batch_size']} and max_tokens is {changes['max_tokens']}"
-        raise ValueError(f"{given}, which say the same in two units: give one of them")
     config_changes, recipe_changes = _sorted_changes(changes)
+    if "batch_size" in changes:  # a preset may measure batches in tokens
+        recipe_changes.setdefault("max_tokens", 0)
     shape = TransformerConfig.preset(preset, 2, 2, **config_changes)  # how large the vocabularies will be is not known
-    has_tokens = recipe is not None or min_freq is not None or "subwords" in changes
-    chosen = corpus.is_own and not has_tokens and not RECIPES[preset].subwords
-    dropout = {"subword_dropout": recipe_changes.pop("subword_dropout", 0.0)} if chosen else {}  # of subwords to come
+    # words or a number of subwords, if anybody has said so; else, a corpus of your own gets subwords that suit its size
+    suits_corpus = corpus.is_own and recipe is None and min_freq is None and "subwords" not in changes
     recipe = replace(recipe or RECIPES[preset], **recipe_changes)
+    suits_corpus = suits_corpus and not recipe.subwords
     if recipe.subwords and min_freq is not None:
         raise ValueError(f"min_freq is {min_freq}, which is for words, but there will be {recipe.subwords} subwords")
     log = log if distributed.is_first() else lambda line: None
     device = pick_device(str(device))
     seed_everything(recipe.seed)
-    if recipe.subwords or chosen:
-        pieces = train_subwords(corpus["train"], None if chosen else recipe.subwords, lower)
+
+    if recipe.subwords or suits_corpus:
+        pieces = train_subwords(corpus["train"], recipe.subwords or None, lower)
         src_tokenizer, tgt_tokenizer = (SubwordTokenizer(code, pieces, lower) for code in (corpus.src, corpus.tgt))
-        recipe = replace(recipe, subwords=len(src_tokenizer.vocab), **dropout)
+        recipe = replace(recipe, subwords=len(src_tokenizer.vocab))
     else:
-        src_tokenizer, tgt_tokenizer = (_word_tokenizer(corpus, side, lower) for side in ("src", "tgt"))
-    tokenizers = src_tokenizer, tgt_tokenizer
+        src_tokenizer, tgt_tokenizer = (WordTokenizer(code, lower) for code in (corpus.src, corpus.tgt))
     train_set, val_set = (
-        dataset_of_split(corpus, split, lambda pairs: make_dataset(pairs, *tokenizers, shape.max_len, log))
+        dataset_of_split(
+            corpus, split, lambda pairs: make_dataset(pairs, src_tokenizer, tgt_tokenizer, shape.max_len, log)
+        )
         for split in ("train", "val")
     )
     if not recipe.subwords:
-        min_freq = 2 if min_freq is None else min_freq
-        build_vocabularies(train_set, min_freq, joint=shape.tie_embeddings)
-        _check_words(train_set, min_freq, log)
-    types = len(src_tokenizer.vocab), len(tgt_tokenizer.vocab)
-    model = Transformer(TransformerConfig.preset(preset, *types, **config_changes)).to(device)
+        build_vocabularies(train_set, 2 if min_freq is None else min_freq, joint=shape.tie_embeddings)
+        _warn_of_unknown_words(train_set, log)
+    sizes = len(src_tokenizer.vocab), len(tgt_tokenizer.vocab)
+    model = Transformer(TransformerConfig.preset(preset, *sizes, **config_changes)).to(device)
     log(f"corpus    {corpus.name}: {len(train_set):,} pairs to train on, {len(val_set):,} to validate")
-    if recipe.subwords:
-        log(f"subwords  {types[0]:,} types, for {corpus.src} and {corpus.tgt}")
-    else:
-        log(f"words     {types[0]:,} {corpus.src} and {types[1]:,} {corpus.tgt} types")
+    kind = "subwords " if recipe.subwords else "words    "
+    log(f"{kind} {sizes[0]:,} {corpus.src} and {sizes[1]:,} {corpus.tgt} types")
     log_model(preset, model, output, log)
+
     notes = {"corpus": corpus.path or corpus.name, "preset": preset}
     history = fit(model, train_set, val_set, recipe, output, resume, notes, on_epoch=on_epoch, log=log)
     translator = Translator(model, src_tokenizer, tgt_tokenizer)
@@ -108,7 +107,7 @@ def train_translator(
         tried = ", ".join(f"{length_penalty} {value:.2f}" for length_penalty, value in scores.items())
         log(f"beam {recipe.beam_size}, BLEU on val by length penalty: {tried}")
         if output is not None and distributed.is_first():
-            saved = load_model(Path(output) / MODEL_FILE)
+            saved = load_model(output)
             search = {"beam_size": translator.beam_size, "length_penalty": translator.length_penalty}
             save_model(Path(output) / MODEL_FILE, saved.model, saved.tokenizers, {**saved.notes, "search": search})
     return translator
@@ -153,38 +152,27 @@ def log_model(preset: str, model: torch.nn.Module, output: str | Path | None, lo
         log(f"output    {output}")
 
 
-def _word_tokenizer(corpus: Corpus, side: str, lower: bool) -> WordTokenizer:
-    try:
-        return WordTokenizer(getattr(corpus, side), lower)
-    except ValueError as error:
-        raise ValueError(f"corpus.{side}: {error}; subwords need no such rules, for example subwords=4000") from None
-
-
 def _sorted_changes(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Tell the configuration's fields from the recipe's."""
     names = [{field.name for field in fields(kind)} for kind in (TransformerConfig, Recipe)]
     names[0] -= {"src_vocab_size", "tgt_vocab_size", "pad_id"}  # they follow from the corpus
-    for name in changes:
-        if not any(name in known for known in names):
-            close = difflib.get_close_matches(name, names[0] | names[1], 1)
-            hint = f": did you mean {close[0]}?" if close else ""
-            raise ValueError(f"changes holds {name!r}, expected fields of TransformerConfig or Recipe{hint}")
+    if unknown := changes.keys() - names[0] - names[1]:
+        close = difflib.get_close_matches(min(unknown), names[0] | names[1], 1) or ["d_model=128"]
+        raise ValueError(
+            f"changes holds {min(unknown)!r}, expected fields of TransformerConfig or Recipe, such as {close[0]}"
+        )
     config, recipe = ({name: value for name, value in changes.items() if name in known} for known in names)
     return config, recipe
 
 
-def _check_words(dataset: PairDataset, min_freq: int, log: Callable[[str], None]) -> None:
-    """Say if a vocabulary is so small that little can be learned."""
+def _warn_of_unknown_words(dataset: PairDataset, log: Callable[[str], None]) -> None:
+    """Say if the vocabularies have so few words that little can be learned."""
     for side, tokenizer in dataset.tokenizers.items():
         words = len(tokenizer.vocab) - len(tokenizer.specials)
         tokens = [token for example in dataset.examples for token in getattr(example, side)]
-        if not words:
-            raise ValueError(
-                f"min_freq is {min_freq}, but no {side} word occurs so often: give a lower one, or more text"
-            )
         unknown = sum(token not in tokenizer.vocab for token in tokens) / len(tokens)
         if words < 50 or unknown > 0.2:
             log(
                 f"warning   {side}: {words:,} words in the vocabulary, so that {unknown:.0%} of the text is <unk>; "
-                f"min_freq={min_freq} decides, or subwords"
+                "a lower min_freq, or subwords, or more text would help"
             )
