@@ -159,7 +159,7 @@ def test_the_library_does_not_know_the_exercises():
         ("matplotlib", {"notebook.plots"}),
         ("IPython", {"notebook.live_translator", "notebook.session"}),
         ("ipywidgets", {"notebook.live_translator"}),
-        ("pooch", {"data.download", "data.corpora"}),
+        ("pooch", {"data.corpora"}),
         ("safetensors", {"checkpoint", "files"}),
         ("sacrebleu", {"inference.bleu"}),
         ("tqdm", {"training.loop"}),

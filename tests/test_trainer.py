@@ -44,7 +44,6 @@ def same_weights(a, b):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"subwords": 80, "subword_dropout": 0.1}, "subword_dropout is 0.1, but src has a WordTokenizer"),
         (
             {"init_bias_from_unigrams": True},
             "init_bias_from_unigrams is True, but this trains a Transformer and a Pair",
@@ -55,15 +54,6 @@ def test_what_this_model_or_this_data_cannot_do_is_refused(dataset, tiny_config,
     with pytest.raises(ValueError, match=message):
         run(dataset, tiny_config, tmp_path, dataclasses.replace(RECIPE, **change))
     assert not [*tmp_path.glob("*.*")]
-
-
-def test_batches_that_cannot_be_cut_anew_are_refused(dataset, tiny_config):
-    loader = DataLoader(dataset, 4, collate_fn=dataset.collate)
-    recipe = dataclasses.replace(RECIPE, subwords=80, subword_dropout=0.1)
-    with pytest.raises(
-        ValueError, match=r"subword_dropout is 0\.1, but this trains a Transformer and a DataLoader: expected a Pair"
-    ):
-        run(loader, tiny_config, recipe=recipe)
 
 
 def test_an_averaged_training_validates_and_keeps_the_average_and_goes_on_with_the_weights(
@@ -305,7 +295,6 @@ EVERYTHING = dataclasses.replace(
     ema_decay=0.9,
     precision="bfloat16",
     subwords=80,
-    subword_dropout=0.2,
 )
 
 
@@ -329,14 +318,14 @@ def test_two_vocabularies_of_one_size_are_not_trained_in_one_matrix(pairs, subwo
         SubwordTokenizer(language, train_subwords([(side, side) for side in text], 60)) for language, text in sides
     ]
     config = dataclasses.replace(subword_config, src_vocab_size=60, tgt_vocab_size=60)
-    message = "needs one joint vocabulary, but the id 5 is '.*' in src and '.*' in tgt: .* train_subwords once"
+    message = "tie_embeddings=True needs one vocabulary for src and tgt"
     with pytest.raises(ValueError, match=message):
         run(make_dataset(pairs, *apart), config)
     run(make_dataset(pairs, *apart), dataclasses.replace(config, tie_embeddings=False))
 
 
 def test_everything_at_once_can_be_resumed_too(subword_dataset, subword_config, tmp_path, monkeypatch):
-    """Subwords cut anew in each epoch, Muon, two passes, bfloat16, the average: nothing of them is lost."""
+    """Subwords, Muon, two passes, bfloat16, the average: nothing of them is lost."""
     straight, straight_history = run(subword_dataset, subword_config, tmp_path / "straight", EVERYTHING)
     real, calls = loop.train_epoch, []
 
@@ -360,7 +349,6 @@ def test_everything_at_once_can_be_resumed_too(subword_dataset, subword_config, 
     [
         {"rdrop_weight": 0.0},
         {"precision": "float32"},
-        {"subword_dropout": 0.0},
         {"max_tokens": 0},
         {"optimizer": "sgd"},
         {"weight_decay": 0.0},
@@ -383,7 +371,7 @@ def test_weights_and_what_is_saved_stay_in_float32(subword_dataset, subword_conf
 
 
 def test_a_gpu_without_bfloat16_learns_the_same_in_float16(subword_dataset, subword_config, monkeypatch):
-    recipe = dataclasses.replace(EVERYTHING, subword_dropout=0.0, rdrop_weight=0.0)
+    recipe = dataclasses.replace(EVERYTHING, rdrop_weight=0.0)
     config = dataclasses.replace(subword_config, dropout=0.0)
     _, expected = run(subword_dataset, config, recipe=recipe)
     monkeypatch.setattr(worker, "half_precision", lambda device: torch.float16)
@@ -420,19 +408,6 @@ def test_dropout_is_on_in_half_precision_whatever_mode_the_model_came_in(
         model = Transformer(dataclasses.replace(subword_config, dropout=0.5)).train(in_training)
         losses.append(fit(model, subword_dataset, subword_dataset, recipe, log=silent).train_loss)
     assert losses[0] == losses[1]
-
-
-def test_every_epoch_cuts_subwords_anew(subword_dataset, subword_config, monkeypatch):
-    seen, real = [], loop.train_epoch
-
-    def spy(model, batches, *arguments):
-        seen.append([example.tgt for example in batches.dataset.examples])
-        return real(model, batches, *arguments)
-
-    monkeypatch.setattr(loop, "train_epoch", spy)
-    run(subword_dataset, subword_config, recipe=EVERYTHING)
-    assert len(seen) == 3 and seen[0] != seen[1] != seen[2]
-    assert seen[0] != [example.tgt for example in subword_dataset.examples]
 
 
 def test_ids_that_do_not_come_from_the_models_own_vocabularies_are_checked(subword_dataset, subword_config):
@@ -554,7 +529,7 @@ def test_resuming_with_another_recipe_says_so_also_where_that_needs_more_than_th
         run(dataset, tiny_config, tmp_path, dataclasses.replace(RECIPE, ema_decay=0.9), resume=True)
 
 
-def test_no_epoch_of_a_seed_repeats_one_of_another_seed(dataset, subword_dataset, tiny_config, monkeypatch):
+def test_no_epoch_of_a_seed_repeats_one_of_another_seed(dataset, tiny_config, monkeypatch):
     """Else, runs with seeds 1, 2 and 3 would share most of their random numbers, and vary less than runs do."""
     drawn = []
 
@@ -569,13 +544,6 @@ def test_no_epoch_of_a_seed_repeats_one_of_another_seed(dataset, subword_dataset
         fit(Transformer(tiny_config), loader, dataset, recipe, log=silent)
     dropout, *order = zip(*drawn, strict=True)
     assert len({*dropout}) == len({*zip(*order, strict=True)}) == 9
-
-    def cut(seed, epoch):
-        recipe = dataclasses.replace(EVERYTHING, seed=seed)
-        batches = subword_dataset.batches_for(recipe, torch.device("cpu"), True, epoch)
-        return tuple(tuple(example.tgt) for example in batches.dataset.examples)
-
-    assert len({cut(seed, epoch) for seed in (1, 2, 3) for epoch in (1, 2, 3)}) == 9
 
 
 def loaders(dataset):

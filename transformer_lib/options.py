@@ -125,7 +125,7 @@ def parser() -> argparse.ArgumentParser:
     training = "output resume epochs batch-size learning-rate min-freq seed device"
 
     argument = add("train", "train a model", f"src tgt cased {training} max-tokens compile subwords set {scoring}")
-    corpora = "sample, multi30k; or of your own: a folder, a table (.tsv, .csv) or two files"
+    corpora = "sample, multi30k; or of your own: a folder or two files"
     argument("--corpus", nargs="+", help=f"{corpora} (multi30k for its presets, else sample)")
     spelling = {"type": lambda name: name.replace("-", "_"), "choices": sorted(RECIPES)}
     argument("--preset", default="small", help="model and recipe (small)", **spelling)

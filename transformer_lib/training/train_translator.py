@@ -69,7 +69,6 @@ def train_translator(
     shape = TransformerConfig.preset(preset, 2, 2, **config_changes)  # how large the vocabularies will be is not known
     has_tokens = recipe is not None or min_freq is not None or "subwords" in changes
     chosen = corpus.is_own and not has_tokens and not RECIPES[preset].subwords
-    dropout = {"subword_dropout": recipe_changes.pop("subword_dropout", 0.0)} if chosen else {}  # of subwords to come
     recipe = replace(recipe or RECIPES[preset], **recipe_changes)
     if recipe.subwords and min_freq is not None:
         raise ValueError(f"min_freq is {min_freq}, which is for words, but there will be {recipe.subwords} subwords")
@@ -79,7 +78,7 @@ def train_translator(
     if recipe.subwords or chosen:
         pieces = train_subwords(corpus["train"], None if chosen else recipe.subwords, lower)
         src_tokenizer, tgt_tokenizer = (SubwordTokenizer(code, pieces, lower) for code in (corpus.src, corpus.tgt))
-        recipe = replace(recipe, subwords=len(src_tokenizer.vocab), **dropout)
+        recipe = replace(recipe, subwords=len(src_tokenizer.vocab))
     else:
         src_tokenizer, tgt_tokenizer = (_word_tokenizer(corpus, side, lower) for side in ("src", "tgt"))
     tokenizers = src_tokenizer, tgt_tokenizer

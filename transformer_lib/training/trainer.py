@@ -146,7 +146,6 @@ class _Run:
         for field, fits, expected in (
             ("init_bias_from_unigrams", hasattr(model, "init_bias_from_unigrams"), "a language model"),
             ("init_bias_from_unigrams", hasattr(train_set, "ids"), "a text"),
-            ("subword_dropout", isinstance(train_set, PairDataset), "a PairDataset"),
         ):
             if (value := getattr(recipe, field)) and not fits:
                 kinds = f"{type(model).__name__} and a {type(train_set).__name__}"
@@ -193,12 +192,11 @@ class _Run:
         self.saved_epochs = 0
         self.best_weights: dict[str, Tensor] = {}
 
-    def batches(self, data: Any, train: bool, epoch: int = 1) -> Any:
-        """Return an epoch's batches: a data set makes them as the recipe says; other batches stay as they are."""
+    def batches(self, data: Any, train: bool) -> Any:
+        """Return the batches: a data set makes them as the recipe says; other batches stay as they are."""
         if not hasattr(data, "batches_for"):
             return data
-        max_len = getattr(self.model.config, "max_len", math.inf)
-        return data.batches_for(self.recipe, next(self.model.parameters()).device, train, epoch, max_len)
+        return data.batches_for(self.recipe, next(self.model.parameters()).device, train)
 
     def describe(self, val_set: Any) -> dict[str, dict[str, str]]:
         """Return what must be the same for a resumed training to be the same training."""
@@ -274,8 +272,6 @@ class _Run:
         """Train one epoch, validate, and save."""
         recipe, history, number = self.recipe, self.history, self.saved_epochs + 1
         started = time.perf_counter()
-        if recipe.subword_dropout:
-            self.train_batches = self.batches(self.train_set, train=True, epoch=number)
         self.choose_order(number)
         seed_everything(seed_of(recipe.seed, number, distributed.rank()))  # each process has its own dropout
         how = self.optimizer, self.schedule, recipe.max_grad_norm, recipe.label_smoothing, recipe.rdrop_weight
