@@ -140,7 +140,9 @@ def test_a_tiny_vocabulary_is_said_or_refused(corpus):
 def test_a_line_of_a_running_text_is_named_too(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("a b c\n" * 9 + "x" * 1200, encoding="utf-8")
-    with pytest.raises(ValueError, match="split 'test' of 'text': line 1 cannot be used: sentence has 1,200 letters"):
+    with pytest.raises(
+        ValueError, match="split 'test' of 'text': line 1 cannot be used: sentence has 1,200 characters"
+    ):
         train_language_model(dataclasses.replace(load_text(path, "en"), splits=("train", "test")))
 
 

@@ -86,8 +86,7 @@ def make_dataset(
         log: called with a line that says which pairs are left out, because they are empty, too long or not text, and
             with one if a vocabulary lacks any subwords, which are meant to write everything, or a fifth of the words.
 
-    Raises:
-        ValueError: most pairs cannot be used; the message says why.
+    Raises a ValueError if most pairs cannot be used.
     """
 
     def tokenise(pair: Any) -> tuple[Pair, Example]:

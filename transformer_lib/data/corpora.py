@@ -90,9 +90,8 @@ class Corpus:
     def __getitem__(self, split: str) -> list[Pair]:
         """Return the pairs of a split. What cannot be used is left out; the standard error says how much, and where.
 
-        Raises:
-            CorpusError: there is no such split, its file is unavailable or not UTF-8, its two sides differ in length,
-                or most of it cannot be used.
+        Raises a CorpusError if there is no such split, its files cannot be read or differ in length, or most of it
+        cannot be used.
         """
         if split not in self.splits:
             raise CorpusError(f"split is {split!r}, but corpus {self.name!r} has {', '.join(self.splits)}")
@@ -102,11 +101,7 @@ class Corpus:
         return list(self.pairs[split])
 
     def lines(self, split: str, ending: str) -> list[str]:
-        """Read a file of a split, such as the sample corpus's ``align`` and ``tree`` files.
-
-        Raises:
-            CorpusError: there is no such file, or it is unavailable or not UTF-8.
-        """
+        """Read a file of a split, such as the sample corpus's ``align`` and ``tree``; see ``read_text``."""
         if split not in self.splits or (self.is_own and not self.folder):
             raise CorpusError(f"corpus {self.name!r} has no file {split}.{ending}")
         file = self.folder / f"{split}.{ending}" if self.folder else fetch(self.name, f"{split}.{ending}.gz")
@@ -159,8 +154,7 @@ def load_corpus(source: str | Path | Iterable[Any] = "sample", src: str = "de", 
             - a list of pairs, or any other iterable of them, ``[("Ein Hund", "A dog"), …]``.
         src, tgt: codes of the languages to translate from and to.
 
-    Raises:
-        CorpusError: there is no such corpus, it does not have these languages, or what is split cannot be used.
+    Raises a CorpusError if there is no such corpus, it does not have these languages, or what is split cannot be used.
     """
     entries = source.split("\n") if isinstance(source, str) else [source] if isinstance(source, Path) else list(source)
     if not all(isinstance(entry, str | Path) for entry in entries):
@@ -214,13 +208,10 @@ def check_pair(pair: Any) -> Pair:
 
 
 def usable(pairs: Iterable[Any], make: Callable[[Any], T], log: Callable[[str], None]) -> list[T]:
-    """Return what ``make`` makes of each pair. Those for which it raises a ValueError are left out.
+    """Return what ``make`` makes of each pair, without those for which it raises a ValueError.
 
-    Args:
-        log: called with a line for each kind of error, which is the message up to a colon: how many, and the first.
-
-    Raises:
-        ValueError: most cannot be used.
+    ``log`` is called with a line for each kind of error, which is the message up to a colon: how many, and the first
+    three. Raises a ValueError if most pairs cannot be used.
     """
     made: list[T] = []
     left_out: dict[str, list[str]] = defaultdict(list)
@@ -245,8 +236,7 @@ def usable(pairs: Iterable[Any], make: Callable[[Any], T], log: Callable[[str], 
 def read_text(path: str | Path) -> list[str]:
     """Read the lines of a text file, plain or ``.gz``, without white space around them; some may be empty.
 
-    Raises:
-        CorpusError: the file is missing, empty or not UTF-8.
+    Raises a CorpusError if the file is missing, empty or not UTF-8.
     """
     path = Path(path)
     try:
@@ -254,10 +244,8 @@ def read_text(path: str | Path) -> list[str]:
         lines = [line.strip() for line in content.decode("utf-8-sig").removesuffix("\n").split("\n")]
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise CorpusError(
-            f"{path} is not UTF-8: line {line} holds the byte 0x{error.object[error.start]:02x}; convert it, for "
-            "example with `iconv -f latin1 -t utf-8` if that is what it is"
-        ) from None
+        byte = f"0x{error.object[error.start]:02x}"
+        raise CorpusError(f"{path} is not UTF-8: line {line} holds the byte {byte}; is it latin1? Convert it") from None
     except (OSError, EOFError, zlib.error) as error:
         raise CorpusError(f"{path} cannot be read ({error}); was it copied or downloaded completely?") from error
     if b"\0" in content:
@@ -277,8 +265,7 @@ def cache_folder() -> Path:
 def fetch(corpus: str, file: str) -> Path:
     """Return the path of a corpus's file in the cache; what is not there as it was published is downloaded.
 
-    Raises:
-        CorpusError: it cannot be downloaded, or something else was sent.
+    Raises a CorpusError if it cannot be downloaded, or something else was sent.
     """
     url, checksums = DOWNLOADS[corpus]
     sha256 = checksums[file] if ":" not in checksums[file] else None
@@ -291,8 +278,7 @@ def fetch(corpus: str, file: str) -> Path:
             raise ValueError(f"its checksum is {checksum}, expected {checksums[file]}")
     except (OSError, ValueError) as error:
         raise CorpusError(
-            f"{file} of corpus {corpus!r} could not be downloaded from {url}{file} ({error}). Two ways out: set "
-            f"TRANSFORMER_LIB_DATA to a folder that holds {corpus}/{file}, or use the corpus 'sample', which needs no "
-            "network"
+            f"{file} of corpus {corpus!r} could not be downloaded from {url}{file} ({error}). Set TRANSFORMER_LIB_DATA "
+            f"to a folder that holds {corpus}/{file}, or use the corpus 'sample', which needs no network"
         ) from error
     return path

@@ -23,9 +23,7 @@ class SubwordTokenizer(WordTokenizer):
         language, lower: as in ``WordTokenizer``.
         model: what ``train_subwords`` returned.
 
-    Raises:
-        ValueError: ``model`` is not a sentencepiece model whose first pieces are this library's specials, or has far
-            too long a piece or rule.
+    Raises a ValueError if ``model`` is not a sentencepiece model of ``train_subwords``, or has far too long a piece.
     """
 
     whole_words = False
@@ -81,11 +79,7 @@ def train_subwords(pairs: Iterable[Pair], size: int | None = None, lower: bool =
             characters, at most 32,000: some 4,000 for Multi30k; fewer, where a text has no more.
         lower: as in ``SubwordTokenizer``.
 
-    Returns:
-        A sentencepiece model, for ``SubwordTokenizer``.
-
-    Raises:
-        ValueError: there are too few or too many characters or words for so many pieces.
+    Returns the model as ``SubwordTokenizer`` takes it. Raises a ValueError if the text does not suit so many pieces.
     """
     sentences = [normalize(sentence.lower() if lower else sentence) for pair in pairs for sentence in pair]
     default = 5 + len(set().union(*sentences)) + 2 * math.isqrt(sum(map(len, sentences)))  # 5: specials, ▁

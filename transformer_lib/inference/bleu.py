@@ -2,8 +2,7 @@
 
 BLEU depends on who tokenised. The first two take tokens as they come, lower-cased spaCy tokens in the tutorials'
 measure; sacreBLEU, which papers quote, tokenises whole sentences itself. References are the raw text, never words
-looked up in a vocabulary: an ``<unk>`` in a reference would be easy to hit. Both sides are normalised alike. A score's
-signature says what was counted.
+looked up in a vocabulary: an ``<unk>`` in a reference would be easy to hit. A score's signature says what was counted.
 """
 
 from collections import Counter
@@ -16,6 +15,7 @@ import sacrebleu
 from transformer_lib.data.tokenizers import WITHOUT_SPACES, WordTokenizer, normalize, two_letters
 from transformer_lib.inference.translator import Translation
 
+Tokens = Sequence[Sequence[str]]  # of each sentence
 MAX_ORDER = 4
 SACRE_TOKENIZERS = ("13a", "intl", "zh", "char", "none")  # that download nothing
 # sacreBLEU's own for Japanese and Korean need further packages
@@ -33,7 +33,7 @@ class Score:
         return f"{self.value:.2f} ({self.signature})"
 
 
-def by_definition(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> float:
+def by_definition(hypotheses: Tokens, references: Tokens) -> float:
     """Compute BP · exp(Σ ¼ log p_n) from clipped n-gram precisions p_1 to p_4 and the brevity penalty BP.
 
     Arguments are the tokens of each translation, and of its one reference. The result is from 0 to 100, and 0 if some
@@ -43,7 +43,7 @@ def by_definition(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequ
     return float(bleu_from_ngram_counts(sentence_counts(hypotheses, references).sum(axis=0)))
 
 
-def sentence_counts(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> np.ndarray:
+def sentence_counts(hypotheses: Tokens, references: Tokens) -> np.ndarray:
     """Count what BLEU is made of, ``[sentences, 9]``; arguments and errors as ``by_definition``.
 
     That is: matching 1-grams to 4-grams, the hypothesis's 1-grams to 4-grams, and the reference's length.
@@ -67,9 +67,7 @@ def bleu_from_ngram_counts(counts: np.ndarray) -> np.ndarray:
     return 100 * brevity_penalty * np.exp(mean_log_precision)
 
 
-def bootstrap(
-    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]], samples: int = 1000, seed: int = 12345
-) -> np.ndarray:
+def bootstrap(hypotheses: Tokens, references: Tokens, samples: int = 1000, seed: int = 12345) -> np.ndarray:
     """Compute BLEU of test sets drawn from this one, ``[samples]``: as many sentences, picked with replacement.
 
     The middle 95 % of the values are a confidence interval of BLEU. Two systems' values, drawn with the same seed, are
@@ -81,16 +79,13 @@ def bootstrap(
     return np.array([bleu_from_ngram_counts(counts[pick].sum(axis=0)) for pick in picks])
 
 
-def torchtext_bleu(
-    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]], counted: str = "tokens as given"
-) -> Score:
+def torchtext_bleu(hypotheses: Tokens, references: Tokens, counted: str = "tokens as given") -> Score:
     """Compute torchtext's ``bleu_score``, the tutorials' measure; the signature says ``counted``."""
     from torchtext.data.metrics import bleu_score
 
     _check(hypotheses, references)
-    ours, theirs = (  # bleu_score itself joins and splits n-grams at spaces
-        [[token.replace(" ", "␣") for token in sentence] for sentence in side] for side in (hypotheses, references)
-    )
+    # bleu_score itself joins and splits n-grams at spaces
+    ours, theirs = ([[t.replace(" ", "␣") for t in tokens] for tokens in side] for side in (hypotheses, references))
     value = 100 * bleu_score(ours, [[reference] for reference in theirs])
     return Score(value, f"torchtext bleu_score, {counted}, no smoothing")
 
@@ -100,13 +95,9 @@ def sacre_bleu(
 ) -> Score:
     """Compute sacreBLEU's measure on detokenised sentences and raw references, with its signature.
 
-    Both are normalised first (see ``normalize``), which the signature says where it changed something. Errors as
-    ``by_definition``.
-
-    Args:
-        lowercase: ignore case, as a model that writes lower case needs; papers seldom do, and the signature tells.
-        tokenize: sacreBLEU's tokeniser, one of ``SACRE_TOKENIZERS``: its ``"13a"`` is for words with spaces between
-            them, ``"zh"`` for Chinese; ``"char"`` counts characters.
+    Both are normalised first (see ``normalize``), which the signature says where it changed something; it also says if
+    case was ignored, as a model that writes lower case needs. ``tokenize`` is one of ``SACRE_TOKENIZERS``: ``"13a"`` is
+    for words with spaces between them, ``"zh"`` for Chinese; ``"char"`` counts characters. Errors as ``by_definition``.
     """
     if tokenize not in SACRE_TOKENIZERS:
         raise ValueError(f"tokenize is {tokenize!r}, expected one of {', '.join(SACRE_TOKENIZERS)}")
@@ -126,8 +117,8 @@ def words_of(
     A translation's words are its tokens, if those are words, otherwise ``WordTokenizer.words`` of its text. Errors as
     ``by_definition``; also a TypeError if ``translations`` are not what ``Translator.translate`` returned.
     """
-    if not_one := [translation for translation in translations if not isinstance(translation, Translation)]:
-        raise TypeError(f"translations holds {not_one[0]!r}, expected what Translator.translate returned")
+    if wrong := [translation for translation in translations if not isinstance(translation, Translation)]:
+        raise TypeError(f"translations holds {wrong[0]!r}, expected what Translator.translate returned")
     texts = [translation.text for translation in translations]
     _check(texts, references, tokenised=False)
     if tgt_tokenizer.whole_words:
@@ -138,23 +129,18 @@ def words_of(
 
 
 def score(
-    translations: Sequence[Translation],
-    references: Sequence[str],
-    tgt_tokenizer: WordTokenizer,
-    tokenize: str | None = None,
+    translations: Sequence[Translation], references: Sequence[str], tgt_tokenizer: WordTokenizer, tokenize: str = ""
 ) -> tuple[Score, Score]:
     """Score translations by the tutorials' measure (BLEU-4 of spaCy tokens), and by sacreBLEU's.
 
     The first counts the words of ``words_of``, whose errors it raises; the second tokenises as ``tokenize`` says, or as
-    suits the target language. Case counts if the tokeniser keeps it. Each signature says what was counted.
+    suits the target language by default. Case counts if the tokeniser keeps it. Each signature says what was counted.
     """
     words = words_of(translations, references, tgt_tokenizer)
     texts = [translation.text for translation in translations]
     tokenize = tokenize or _SACRE_TOKENIZER_OF.get(two_letters(tgt_tokenizer.language), "13a")
-    return (
-        torchtext_bleu(*words, tgt_tokenizer.counted),
-        sacre_bleu(texts, references, tgt_tokenizer.lower, tokenize),
-    )
+    sacre = sacre_bleu(texts, references, tgt_tokenizer.lower, tokenize)
+    return torchtext_bleu(*words, tgt_tokenizer.counted), sacre
 
 
 def _words_like(text: str, reference: str, tokenizer: WordTokenizer) -> list[str]:
@@ -182,13 +168,11 @@ def _ngrams(tokens: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
 def _check(hypotheses: Sequence, references: Sequence, tokenised: bool = True) -> None:
     for name, sentences in (("hypotheses", hypotheses), ("references", references)):
         if isinstance(sentences, str):
-            raise TypeError(f"{name} is the string {sentences!r}, expected a list with an entry for each sentence")
+            raise TypeError(f"{name} is the string {sentences!r}, expected a list of sentences")
         for i, sentence in enumerate(sentences):
             if isinstance(sentence, str) == tokenised:
-                expected = (
-                    "a list of tokens, not a string, whose characters would be scored" if tokenised else "a string"
-                )
-                raise TypeError(f"{name}[{i}] is {sentence!r}, expected {expected}")
+                kind = "list of tokens" if tokenised else "string"
+                raise TypeError(f"{name}[{i}] is {sentence!r}, expected a {kind}")
             if wrong := [token for token in sentence if not isinstance(token, str)]:
                 raise TypeError(f"{name}[{i}] holds {wrong[0]!r}, expected the tokens of its one sentence")
     if len(hypotheses) != len(references) or not hypotheses:
