@@ -156,7 +156,9 @@ def load_corpus(source: str | Path | Iterable[Any] = "sample", src: str = "de", 
 
     Raises a CorpusError if there is no such corpus, it does not have these languages, or what is split cannot be used.
     """
-    entries = source.split("\n") if isinstance(source, str) else [source] if isinstance(source, Path) else list(source)
+    if isinstance(source, str | Path):
+        source = [source] if isinstance(source, Path) else source.split("\n")  # two files are two lines in Corpus.path
+    entries = list(source)
     if not all(isinstance(entry, str | Path) for entry in entries):
         return Corpus("pairs", src, tgt)._hold_out(entries)
     if len(entries) == 2:
@@ -173,16 +175,21 @@ def load_corpus(source: str | Path | Iterable[Any] = "sample", src: str = "de", 
     folder = _SAMPLE if entries == ["sample"] else Path(*entries[:1]).resolve()
     if len(entries) != 1 or not folder.is_dir() or src == tgt:
         expected = f"{', '.join(CORPORA)}, a folder with files for two languages, two files, or pairs"
-        raise CorpusError(f"corpus is {str(source)[:80]!r} for {src!r} and {tgt!r}, expected one of {expected}")
+        raise CorpusError(
+            f"corpus is {', '.join(map(str, entries))[:80]!r} for {src!r} and {tgt!r}, expected one of {expected}"
+        )
     files = {file.name.removesuffix(".gz") for file in folder.iterdir()}
     named = {file.removesuffix(f".{code}") for code in (src, tgt) for file in files if file.endswith(f".{code}")}
     tests = sorted(split for split in named if split.startswith("test"))
-    for file in (f"{split}.{code}" for split in ("train", *({"val"} & named), *tests) for code in (src, tgt)):
+    given = ("train", "val", *tests) if "val" in named else ("train", *tests)
+    for file in (f"{split}.{code}" for split in given for code in (src, tgt)):
         if file not in files:
             raise CorpusError(f"corpus {folder.name!r} has no {file} or {file}.gz")
-    splits, is_own = ("train", "val", *(tests or ["test"] * ("val" not in named))), folder != _SAMPLE
-    corpus = Corpus(folder.name, src, tgt, splits, is_own, str(folder) if is_own else "", folder)
-    return corpus if "val" in named else corpus._hold_out(corpus["train"], splits[1 : 2 if tests else 3])
+    held_out = () if "val" in named else ("val",) if tests else ("val", "test")
+    splits = given if "val" in named else ("train", *held_out, *tests)
+    path = "" if folder == _SAMPLE else str(folder)
+    corpus = Corpus(folder.name, src, tgt, splits, folder != _SAMPLE, path, folder)
+    return corpus._hold_out(corpus["train"], held_out) if held_out else corpus
 
 
 def _aligned(files: Sequence[str | Path], sides: Sequence[list[str]]) -> Iterable[tuple[str, ...]]:
