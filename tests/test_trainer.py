@@ -254,9 +254,7 @@ def test_a_model_that_breaks_in_an_epochs_last_step_is_not_written_down(dataset,
 
 def test_a_vocabulary_that_is_not_the_models_is_refused_before_training(dataset, tiny_config, tmp_path):
     config = dataclasses.replace(tiny_config, tgt_vocab_size=tiny_config.tgt_vocab_size + 3)
-    with pytest.raises(
-        ValueError, match=r"tgt_tokenizer has a vocabulary of \d+ types, but tgt_vocab_size is"
-    ):
+    with pytest.raises(ValueError, match=r"tgt_tokenizer has a vocabulary of \d+ types, but tgt_vocab_size is"):
         run(dataset, config, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
