@@ -5,7 +5,7 @@ import os
 from transformer_lib.data import corpora
 
 
-def load_val(folder, url, sums):
+def load_val(folder, downloads):
     os.environ["TRANSFORMER_LIB_DATA"] = str(folder)
-    corpora.MULTI30K_URL, corpora.MULTI30K_SHA256 = url, sums
+    corpora.DOWNLOADS["multi30k"] = downloads
     assert len(corpora.load_corpus("multi30k")["val"]) == 2

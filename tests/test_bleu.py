@@ -190,15 +190,14 @@ def test_chrf_by_hand():
     assert score.value == pytest.approx(100 * (1 / 2 + 0) / 2) and "nc:6" in score.signature
     assert bleu.chrf(["A"], ["a"]).value == 0
     assert bleu.chrf(["A"], ["a"], lowercase=True).value == pytest.approx(100)
-    with pytest.raises(ValueError, match="hypotheses is empty"):
-        bleu.chrf([], [])
 
 
 def test_different_numbers_of_sentences_are_refused():
-    with pytest.raises(ValueError, match="2 hypotheses but 1 references"):
+    with pytest.raises(ValueError, match="2 hypotheses and 1 references"):
         bleu.by_definition([["a"], ["b"]], [["a"]])
-    with pytest.raises(ValueError, match="hypotheses is empty"):
-        bleu.sacre_bleu([], [])
+    for measure in (bleu.by_definition, bleu.torchtext_bleu, bleu.sacre_bleu, bleu.chrf):
+        with pytest.raises(ValueError, match="0 hypotheses and 0 references"):
+            measure([], [])
 
 
 def test_counts_add_up_to_the_score_of_any_part_of_the_test_set():
@@ -239,11 +238,11 @@ def test_the_bootstrap_draws_the_same_sentences_for_every_system():
 @pytest.mark.parametrize("measure", [bleu.by_definition, bleu.torchtext_bleu, bleu.bootstrap])
 def test_what_is_not_a_list_of_tokens_is_refused(measure):
     tokens = [["a", "dog"], ["a", "cat"]]
-    with pytest.raises(TypeError, match=r"hypotheses\[0\] is the string 'a dog', expected a list of tokens"):
+    with pytest.raises(TypeError, match=r"hypotheses\[0\] is 'a dog', expected a list of tokens"):
         measure(["a dog", "a cat"], tokens)
-    with pytest.raises(TypeError, match=r"references\[0\] holds \['a', 'dog'\], expected strings"):
+    with pytest.raises(TypeError, match=r"references\[0\] holds \['a', 'dog'\], expected the tokens"):
         measure(tokens, [[sentence] for sentence in tokens])
-    with pytest.raises(TypeError, match=r"hypotheses\[1\] holds 7, expected strings"):
+    with pytest.raises(TypeError, match=r"hypotheses\[1\] holds 7, expected the tokens"):
         measure([["a"], ["a", 7]], tokens)
 
 
@@ -258,4 +257,4 @@ def test_one_sentence_in_place_of_a_list_is_refused(measure):
     with pytest.raises(TypeError, match="hypotheses is the string 'a dog'"):
         measure("a dog", "a cat")
     with pytest.raises(TypeError, match="references is the string 'a'"):
-        measure([["a"]], "a")
+        measure([], "a")

@@ -1,9 +1,9 @@
-import contextlib
 import csv
+import gc
 import gzip
+import hashlib
 import http.server
 import multiprocessing
-import os
 import pickle
 import random
 import re
@@ -18,9 +18,8 @@ import requests
 from conftest import as_guest
 from downloader import load_val
 
-from transformer_lib.data import corpora, download
+from transformer_lib.data import corpora
 from transformer_lib.data.corpora import CorpusError, Pair, load_corpus, read_text
-from transformer_lib.language_model import texts
 from transformer_lib.language_model.texts import load_text
 
 SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
@@ -58,8 +57,9 @@ def server(monkeypatch):
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
         threading.Thread(target=httpd.serve_forever, daemon=True).start()
-        for module, url in ((corpora, "MULTI30K_URL"), (texts, "WIKITEXT2_URL")):
-            monkeypatch.setattr(module, url, f"http://127.0.0.1:{httpd.server_port}/")
+        for corpus, (_, checksums) in corpora.DOWNLOADS.items():
+            url = f"http://127.0.0.1:{httpd.server_port}/"
+            monkeypatch.setitem(corpora.DOWNLOADS, corpus, (url, dict(checksums)))
         yield answers, asked
         httpd.shutdown()
 
@@ -69,15 +69,13 @@ def packed(lines):
 
 
 @pytest.fixture
-def published(server, monkeypatch):
+def published(server):
     """A two-sentence Multi30k that the server serves with matching checksums."""
-    import hashlib
-
     answers, asked = server
     answers["/val.de.gz"] = packed(["Ein Hund.", "Eine Katze."])
     answers["/val.en.gz"] = packed(["A dog.", "A cat."])
     sums = {path[1:]: hashlib.sha256(body).hexdigest() for path, body in answers.items()}
-    monkeypatch.setattr(corpora, "MULTI30K_SHA256", sums)
+    corpora.DOWNLOADS["multi30k"][1].update(sums)
     return answers, asked
 
 
@@ -102,51 +100,30 @@ def stall(handler):
     time.sleep(1)  # the client waits for a tenth of that
 
 
-def bomb(handler):
-    """Send a kilobyte that requests unpacks to a megabyte, before anybody looks at a checksum."""
-    body = gzip.compress(bytes(2**20))
-    handler.send_response(200)
-    handler.send_header("Content-Encoding", "gzip")
-    handler.send_header("Content-Length", str(len(body)))
-    handler.end_headers()
-    handler.wfile.write(body)
-
-
-def endless(handler):
-    handler.send_response(200)
-    handler.end_headers()
-    with contextlib.suppress(ConnectionError):  # the client goes away
-        while True:
-            handler.wfile.write(bytes(2**14))
-
-
 BAD_ANSWERS = {
-    "the wrong bytes": (packed(["something else"]), "it is cut off or changed"),
-    "a login page": (b"\n<!DOCTYPE html><title>Log in</title>", "a web page, perhaps one to log in to this network"),
-    "cut off": (cut_off, ""),
-    "stalls": (stall, "timed out"),
-    "404": (None, "404"),
-    "500": (lambda handler: handler.send_error(500), "500"),
-    "a gzip bomb on the way": (bomb, "longer than 300,000 bytes"),
-    "a gzip bomb as the file": (gzip.compress(bytes(2**22)), "it is cut off or changed"),
-    "more and more": (endless, "longer than 300,000 bytes"),
+    "the wrong bytes": packed(["something else"]),
+    "a login page": b"\n<!DOCTYPE html><title>Log in</title>",
+    "cut off": cut_off,
+    "stalls": stall,
+    "404": None,
+    "500": lambda handler: handler.send_error(500),
 }
 
 
-@pytest.mark.parametrize("name", BAD_ANSWERS)
-def test_a_bad_download_leaves_nothing_and_says_what_to_do(published, cache, name, monkeypatch, tried):
-    if name == "stalls":
-        monkeypatch.setattr(download, "_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(download, "_MOST_BYTES", 300_000)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pooch leaves sockets to be collected
+def test_a_bad_download_leaves_nothing_and_says_what_to_do(published, cache, monkeypatch, tried):
+    monkeypatch.setattr(corpora, "_TIMEOUT_S", 0.1)
     answers, _ = published
-    answers["/val.de.gz"], cause = BAD_ANSWERS[name]
-    with pytest.raises(
-        CorpusError,
-        match=rf"val\.de\.gz of corpus 'multi30k' .* http://127.0.0.1.*{cause}.*TRANSFORMER_LIB_DATA.*'sample'",
-    ) as error:
-        load_corpus("multi30k")["val"]
-    assert not [path for path in cache.rglob("*") if path.is_file()]
-    tried(f"download: {name}", 1, "nothing, and nothing is cached", re.sub(r"127\S+/|: /\S*", "…/", str(error.value)))
+    for name, answers["/val.de.gz"] in BAD_ANSWERS.items():
+        with pytest.raises(
+            CorpusError, match=r"val\.de\.gz of corpus 'multi30k' .* http://127.0.0.1.*TRANSFORMER_LIB_DATA.*'sample'"
+        ) as error:
+            load_corpus("multi30k")["val"]
+        assert not [path for path in cache.rglob("*") if path.is_file()], name
+        gc.collect()
+        tried(
+            f"download: {name}", 1, "nothing, and nothing is cached", re.sub(r"127\S+/|: /\S*", "…/", str(error.value))
+        )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="processes start differently there")
@@ -165,7 +142,7 @@ def test_processes_that_download_at_once_do_not_disturb_each_other(published, ca
 
     answers["/val.de.gz"] = half_each
     context = multiprocessing.get_context("forkserver")
-    arguments = (cache, corpora.MULTI30K_URL, corpora.MULTI30K_SHA256)
+    arguments = (cache, corpora.DOWNLOADS["multi30k"])
     processes = [context.Process(target=load_val, args=arguments) for _ in range(2)]
     for process in processes:
         process.start()
@@ -181,27 +158,33 @@ def test_processes_that_download_at_once_do_not_disturb_each_other(published, ca
 
 
 def test_no_network_says_what_to_do(cache, monkeypatch):
-    monkeypatch.setattr(corpora, "MULTI30K_URL", "http://127.0.0.1:9/")  # nobody listens there
+    checksums = corpora.DOWNLOADS["multi30k"][1]
+    monkeypatch.setitem(corpora.DOWNLOADS, "multi30k", ("http://127.0.0.1:9/", checksums))  # nobody listens there
     with pytest.raises(CorpusError, match=r"train\.de\.gz .* could not be downloaded .* TRANSFORMER_LIB_DATA"):
         load_corpus("multi30k")["train"]
 
 
-def test_a_firewall_that_drops_packets_costs_seconds_and_a_line_says_what_is_tried(cache, monkeypatch, capsys):
+def test_a_firewall_that_drops_packets_costs_seconds(cache, monkeypatch):
     def dropped(url, timeout, **more):
         raise requests.ConnectTimeout(f"no answer within {timeout[0]} s")
 
     monkeypatch.setattr(requests, "get", dropped)
     with pytest.raises(CorpusError, match="no answer within 5 s"):
         load_corpus("multi30k")["train"]
-    assert capsys.readouterr().err == f"downloading {corpora.MULTI30K_URL}train.de.gz\n"
 
 
-def test_a_damaged_file_in_the_cache_is_refused_but_never_removed(published, cache):
-    (cache / "multi30k").mkdir(parents=True)
-    (cache / "multi30k" / "val.de.gz").write_bytes(b"mine")
-    with pytest.raises(CorpusError, match=r"val\.de\.gz: its sha256 checksum is .*, expected .* Remove it"):
+def test_a_damaged_file_in_the_cache_is_downloaded_again_and_kept_without_a_network(published, cache):
+    answers, _ = published
+    damaged = cache / "multi30k" / "val.de.gz"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(b"damaged")
+    body, answers["/val.de.gz"] = answers["/val.de.gz"], None
+    with pytest.raises(CorpusError, match=r"val\.de\.gz .* could not be downloaded"):
         load_corpus("multi30k")["val"]
-    assert (cache / "multi30k" / "val.de.gz").read_bytes() == b"mine"
+    assert damaged.read_bytes() == b"damaged"
+    answers["/val.de.gz"] = body
+    assert load_corpus("multi30k")["val"][0] == Pair("Ein Hund.", "A dog.")
+    assert damaged.read_bytes() == body
 
 
 def test_a_read_only_cache_that_has_the_files_is_enough(published, guest_folder, monkeypatch, tried):
@@ -224,7 +207,7 @@ def test_a_read_only_cache_that_has_the_files_is_enough(published, guest_folder,
 
 
 def test_unknown_names_list_the_known_ones():
-    with pytest.raises(CorpusError, match="corpus is 'multi31k', expected one of sample, multi30k, or a folder"):
+    with pytest.raises(CorpusError, match=r"corpus is 'multi31k' .*expected one of sample, multi30k, a folder"):
         load_corpus("multi31k")
     with pytest.raises(CorpusError, match="split is 'dev', but corpus 'sample' has train, val, test"):
         load_corpus("sample")["dev"]
@@ -263,8 +246,7 @@ def test_your_own_folder_plain_or_packed(tmp_path):
         ("eins\nzwei\ngr\xfcn\n".encode("latin1"), "is not UTF-8: line 3 holds the byte 0xfc"),
         (b"\xef\xbb\xbfeins\n\xfc\n", "is not UTF-8: line 2 holds the byte 0xfc"),
         ("eins\n".encode("utf-16-le"), "holds zero bytes, as UTF-16 does"),
-        ("grün\n".encode("utf-16"), "holds zero bytes, as UTF-16 does"),
-        (None, "does not exist"),
+        (None, "cannot be read .*No such file"),
     ],
 )
 def test_a_text_that_cannot_be_used_is_named(tmp_path, content, message):
@@ -289,10 +271,6 @@ def write_lines(path, lines):
     return path
 
 
-def everything(corpus):
-    return sorted(tuple(pair) for split in corpus.splits for pair in corpus[split])
-
-
 def write_sides(folder, pairs, name="text"):
     return tuple(
         write_lines(folder / f"{name}.{code}", side)
@@ -304,105 +282,48 @@ def parts_of(corpus):
     return {split: [tuple(pair) for pair in corpus[split]] for split in corpus.splits}
 
 
-def own_sources(folder, pairs):
-    """The same pairs, in every form that load_corpus takes."""
-    quoted = [f'"{src}","{tgt}, yes"' for src, tgt in pairs]
-    (folder / "train").mkdir()
-    write_sides(folder / "train", pairs, "train")
-    gz = folder / "packed.tsv.gz"
-    gz.write_bytes(packed("\t".join(pair) for pair in pairs))
-    return {
-        "a list": pairs,
-        "two files": write_sides(folder, pairs),
-        "a folder": folder / "train",
-        "a table": write_lines(folder / "pairs.tsv", ["\t".join(pair) for pair in pairs]),
-        "a packed table": gz,
-        "other columns": write_lines(
-            folder / "more.tsv", ["id\tEN\tde", *(f"{i}\t{b}\t{a}" for i, (a, b) in enumerate(pairs))]
-        ),
-        "with commas": write_lines(folder / "pairs.csv", [line.replace(", yes", "") for line in quoted]),
-        "with semicolons": write_lines(folder / "semi.csv", ["de;en", *(f"{a};{b}" for a, b in pairs)]),
-    }
-
-
 def test_your_own_pairs_come_in_many_forms_and_are_split_alike(tmp_path):
     pairs = numbered(60)
     expected = parts_of(load_corpus(pairs))
     assert {split: len(part) for split, part in expected.items()} == {"train": 54, "val": 3, "test": 3}
     assert sorted(pair for part in expected.values() for pair in part) == sorted(pairs)
-    for kind, source in own_sources(tmp_path, pairs).items():
+    (tmp_path / "folder").mkdir()
+    files = write_sides(tmp_path, pairs)
+    packed_files = [file.with_name(f"{file.name}.gz") for file in files]
+    for file, packed_file in zip(files, packed_files, strict=True):
+        packed_file.write_bytes(gzip.compress(file.read_bytes()))
+    write_sides(tmp_path / "folder", pairs, "train")
+    rows = csv.reader(f"{src},{tgt}" for src, tgt in pairs)
+    for source in (zip(*zip(*pairs, strict=True), strict=True), rows, files, packed_files, tmp_path / "folder"):
         corpus = load_corpus(source)
-        assert corpus.splits == ("train", "val", "test"), kind
-        assert parts_of(corpus) == expected, kind
-        if kind != "a list":
-            assert parts_of(load_corpus(corpus.path)) == expected, kind  # as `evaluate` finds it again
-            assert all(Path(line).is_absolute() for line in corpus.path.splitlines()), kind
-
-
-def test_commas_and_quotes_within_a_sentence(tmp_path):
-    pairs = [(f'Ein "Hund", der {i} Katzen sieht', f"A dog, who sees {i} cats; yes") for i in range(20)]
-    quoted = [",".join('"' + side.replace('"', '""') + '"' for side in pair) for pair in pairs]
-    assert everything(load_corpus(write_lines(tmp_path / "a.csv", quoted))) == sorted(pairs)
-    tabs = ["\t".join(pair) for pair in pairs]  # in which a quotation mark is a letter
-    assert everything(load_corpus(write_lines(tmp_path / "a.tsv", tabs))) == sorted(pairs)
-    quoted[3] = '"Ein Hund,A dog'  # a quotation mark that nobody closes costs its line, not all that follow
-    assert everything(load_corpus(write_lines(tmp_path / "a.csv", quoted))) == sorted([*pairs[:3], *pairs[4:]])
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        ["id;de;en", *(f"{i};Satz {i}, der hier ist;Line {i}, which is here" for i in range(20))],
-        [f"Satz {i}, der hier ist;Line {i} is here" for i in range(20)],
-        [f'"Satz {i}, der hier ist", "Line {i}, which is here"' for i in range(20)],
-        ["de,en,note", *(f'"Satz {i}; ja",Line {i},' for i in range(20))],
-        [f"Satz {i},Line {i},CC-BY {i}" for i in range(20)],
-        [f"Satz {i};Line {i};a, b" for i in range(20)],
-        [f"Satz {i}{'; ja' * (i > 15)},Line {i},CC-BY" for i in range(20)],
-        [f"Satz {i}{', ja' * (i % 3)};Line {i}, yes" for i in range(20)],
-    ],
-)
-def test_the_delimiter_of_a_table_is_the_one_that_makes_two_columns_or_a_header(tmp_path, rows):
-    pairs = everything(load_corpus(write_lines(tmp_path / "a.csv", rows)))
-    assert len(pairs) == 20 and all(src.startswith("Satz") and tgt.startswith("Line") for src, tgt in pairs)
-
-
-def test_an_empty_first_column_does_not_move_the_others(tmp_path):
-    rows = ["de\ten\tnote", *(f"Satz {i}\tLine {i}\tok" for i in range(20)), "\tLine 20\tok"]
-    assert len(everything(load_corpus(write_lines(tmp_path / "a.tsv", rows)))) == 20
+        assert corpus.splits == ("train", "val", "test") and corpus.is_own
+        assert parts_of(corpus) == expected
+        if corpus.path:
+            assert parts_of(load_corpus(corpus.path)) == expected  # as `evaluate` finds it again
+            assert all(Path(line).is_absolute() for line in corpus.path.splitlines())
+    assert load_corpus(files).path == f"{files[0]}\n{files[1]}"
 
 
 def test_both_sides_may_be_of_one_language(tmp_path):
     """Simpler English, say, or tokens of no language at all."""
     pairs = [(f"{i} difficult", f"{i} easy") for i in range(20)]
-    rows = [f"{src}\t{tgt}" for src, tgt in pairs]
     for language in ("en", None):
-        for source in (write_sides(tmp_path, pairs), write_lines(tmp_path / "a.tsv", rows)):
-            assert everything(load_corpus(source, language, language)) == sorted(pairs)
-    assert everything(load_corpus(write_lines(tmp_path / "b.tsv", ["en\ten", *rows]), "en", "en")) == sorted(pairs)
-    with pytest.raises(CorpusError, match="src and tgt are both 'en', but a folder has one file for a language"):
+        parts = parts_of(load_corpus(write_sides(tmp_path, pairs), language, language))
+        assert sorted(pair for part in parts.values() for pair in part) == sorted(pairs)
+    with pytest.raises(CorpusError, match=r"'sample' for 'en' and 'en', expected .* files for two languages"):
         load_corpus("sample", "en", "en")
 
 
-def test_files_whose_names_say_other_languages_are_noticed(tmp_path, capsys):
-    sides = [write_lines(tmp_path / name, [f"{i} uno"] * 9) for i, name in enumerate(("text.es", "text.en"))]
-    load_corpus(sides, "es", "en")
-    packed = [side.with_name(f"{side.name}.gz") for side in sides]
-    for side, file in zip(sides, packed, strict=True):
-        file.write_bytes(gzip.compress(side.read_bytes()))
-    load_corpus(packed, "es", "en")
-    assert not capsys.readouterr().err
-    load_corpus(sides)
-    assert "text.es is read as 'de', text.en as 'en': is that right?" in capsys.readouterr().err
+def test_two_files_whose_names_say_that_they_are_swapped_are_refused(tmp_path):
+    files = write_sides(tmp_path, numbered(40))
+    with pytest.raises(CorpusError, match=r"src='de' and tgt='en', but the files are text\.en and text\.de"):
+        load_corpus(files[::-1])
+    assert load_corpus(files[::-1], "en", "de")["val"]
 
 
-def test_a_folders_files_that_are_not_read_are_named_and_half_a_split_is_refused(tmp_path, capsys):
-    for split in ("train", "valid"):
+def test_half_a_split_is_refused(tmp_path):
+    for split in ("train", "val"):
         write_sides(tmp_path, numbered(40), split)
-    assert load_corpus(tmp_path).splits == ("train", "val", "test")
-    assert "valid.de is not read: the pairs to validate on are called val.de and val.en" in capsys.readouterr().err
-    write_sides(tmp_path, numbered(40), "val")
-    assert load_corpus(tmp_path).splits == ("train", "val") and not capsys.readouterr().err
     write_lines(tmp_path / "test_b.en", ["a dog"])
     with pytest.raises(CorpusError, match=r"has no test_b\.de"):
         load_corpus(tmp_path)
@@ -412,9 +333,9 @@ def test_a_split_without_a_file_of_its_own_has_no_lines(tmp_path):
     write_sides(tmp_path, numbered(40), "train")
     corpus = load_corpus(tmp_path)
     assert len(corpus.lines("train", "de")) == 40
-    for one in (corpus, load_corpus(numbered(40))):
-        with pytest.raises(CorpusError, match="has no file for 'val' alone"):
-            one.lines("val", "de")
+    for without in (corpus, load_corpus(numbered(40))):
+        with pytest.raises(CorpusError, match=r"val\.de"):
+            without.lines("val", "de")
 
 
 def test_held_out_pairs_stay_the_same_and_are_never_trained_on(tmp_path):
@@ -429,7 +350,7 @@ def test_held_out_pairs_stay_the_same_and_are_never_trained_on(tmp_path):
     more = parts_of(load_corpus([*numbered(20, first=100), *pairs]))
     assert len(set(before["val"]) & {*more["val"], *more["test"]}) >= 4  # of five: adding lines moves few
     assert [len(part) for part in parts_of(load_corpus(numbered(30_000))).values()] == [28_000, 1_000, 1_000]
-    with pytest.raises(CorpusError, match="'pairs': it has 3 different source sentences, expected at least 4"):
+    with pytest.raises(CorpusError, match="'pairs' has 3 different source sentences, expected 4"):
         load_corpus(numbered(3))["train"]
 
 
@@ -440,13 +361,6 @@ def test_a_held_out_sentence_is_not_in_train_in_another_spelling():
     parts = parts_of(load_corpus([*pairs, *((spell(src), tgt) for spell in spelled for src, tgt in pairs)]))
     targets = [{tgt for _, tgt in part} for part in parts.values()]
     assert [len(part) for part in targets] == [90, 5, 5] and len(set().union(*targets)) == 100
-
-
-def test_pairs_may_come_from_any_iterable():
-    sides = [f"Satz {i}" for i in range(40)], [f"sentence {i}" for i in range(40)]
-    rows = csv.reader(f"{src},{tgt}" for src, tgt in zip(*sides, strict=True))
-    for source in (zip(*sides, strict=True), rows):
-        assert parts_of(load_corpus(source)) == parts_of(load_corpus(list(zip(*sides, strict=True))))
 
 
 def test_only_what_is_missing_is_held_out(tmp_path):
@@ -460,89 +374,62 @@ def test_only_what_is_missing_is_held_out(tmp_path):
 
 
 def test_what_cannot_be_used_is_left_out_counted_and_shown(tmp_path, capsys):
-    lines = ["\t".join(pair) for pair in numbered(40)]
-    for place, line in (
-        (3, "nur deutsch"),
-        (8, "\ttwo"),
-        (9, " "),
-        (11, "\t"),
-        (12, "eins\t"),
-        (15, "ja\t" + "yes " * 20),
+    pairs = numbered(40)
+    for place, pair in (
+        (3, ("", "two")),
+        (8, ("eins", " ")),
+        (9, ("", "")),
+        (11, ("\x1b[2J", "")),
+        (15, ("\ud83d", "no")),
     ):
-        lines[place] = line
-    corpus = load_corpus(write_lines(tmp_path / "my\x1b[2J.tsv", lines))
-    assert sum(len(corpus[split]) for split in corpus.splits) == 34
-    printed = capsys.readouterr().err.splitlines()
-    assert printed[0].endswith("3 of 40 pairs left out, empty: 9 ('', 'two'); 12 ('', ''); 13 ('eins', '')")
-    assert printed[1].endswith("2 of 40 pairs left out, no pair: 4 ('nur deutsch',); 10 ('',)")
-    assert "1 of 40 pairs left out, not aligned: 16 ('ja', 'yes yes" in printed[2]
-    assert printed[3].endswith("32 pairs for train, 1 pairs for val, 1 pairs for test") and len(printed) == 4
-    assert "\x1b" not in "".join(printed)
-    pairs = [*numbered(20), ("", "x"), ["Ein Hund"], "Ein Hund", ("Ein Hund", None), ("Ein Hund", "A dog")]
-    assert sum(map(len, parts_of(load_corpus(pairs)).values())) == 21
+        pairs[place] = pair
+    rows = [*pairs, ["nur deutsch"], "ja", ("Ein Hund", None), ["Ein Hund", "A dog"]]
+    corpus = load_corpus(rows)
+    assert sum(map(len, parts_of(corpus).values())) == 36
+    empty, not_text, no_pair, *splits = capsys.readouterr().err.splitlines()
+    assert "4 of 44 pairs left out, empty: pair 4, ('', 'two'): " in empty and "; pair 9, ('eins', ' '): " in empty
+    assert empty.count("; pair ") == 2  # the first three are shown
+    assert "1 of 44 pairs left out, not text: pair 16, " in not_text
+    assert "3 of 44 pairs left out, no pair: pair 41, ['nur deutsch']: " in no_pair
+    assert [line.split(": ")[1] for line in splits] == ["34 pairs for train", "1 pairs for val", "1 pairs for test"]
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (
-            ["Ein Hund schläft"] * 9,
-            ": 9 of 9 pairs left out, no pair: 1 .*not two texts: does a file have another delimiter",
-        ),
-        (["Ein Hund;A dog"] * 9, ": .*, no pair: 1 .'Ein Hund;A dog',.*; 2 .* delimiter, or a list anything but"),
-        (["a\t" + "b " * 40] * 9, ": .*, not aligned: 1 .* is a line missing in a file"),
-    ],
-)
-def test_a_corpus_of_which_most_cannot_be_used_is_refused_with_the_likely_cause(tmp_path, lines, message):
-    with pytest.raises(CorpusError, match=f"corpus 'pairs': most pairs cannot be used{message}"):
-        load_corpus(write_lines(tmp_path / "pairs.tsv", lines))["train"]
-    with pytest.raises(CorpusError, match=r"pairs\.tsv is empty"):
-        load_corpus(write_lines(tmp_path / "pairs.tsv", [""]))["train"]
+def test_a_file_may_be_called_anything_and_a_terminal_never_obeys_it(tmp_path, capsys):
+    load_corpus(write_sides(tmp_path, numbered(20), "my\x1b[2J"))
+    assert "\x1b" not in capsys.readouterr().err
+    with pytest.raises(CorpusError) as error:
+        load_corpus("my\x1b[2J")
+    assert "\x1b" not in str(error.value)
 
 
-def test_swapped_languages_are_noticed(tmp_path):
-    pairs = load_corpus("sample")["val"]
-    assert len(load_corpus(pairs)["train"]) == 450
-    for swapped in (load_corpus(pairs, "en", "de"), load_corpus(write_sides(tmp_path, pairs)[::-1], "de", "en")):
+def test_a_corpus_of_which_most_cannot_be_used_is_refused():
+    for row, reason in ((("Ein Hund;A dog",), "no pair"), (("Ein Hund", ""), "empty"), (("\ud83d", "a"), "not text")):
         with pytest.raises(
-            CorpusError, match=r"the languages look swapped: src is '(de|en)', but the source side reads"
+            CorpusError, match=f"corpus 'pairs': most pairs .*: 9 of 9 pairs left out, {reason}: pair 1, "
         ):
-            swapped["train"]
-    assert len(load_corpus(pairs, "xx9", "de")["train"]) == 450  # nobody knows the words of xx9
+            load_corpus([row] * 9)
 
 
-@pytest.mark.parametrize("place", [1, 77, 200])
-def test_a_line_too_many_is_located(tmp_path, place):
-    pairs = [tuple(pair) for pair in load_corpus("sample")["val"][:200]]
-    de, en = write_sides(tmp_path, pairs)
-    write_lines(en, [*(tgt for _, tgt in pairs[: place - 1]), "one more", *(tgt for _, tgt in pairs[place - 1 :])])
-    with pytest.raises(CorpusError, match=r"train has 201 lines in 'en' but 200 in 'de': line n of one") as error:
-        load_corpus((de, en))["train"]
-    found = re.search(r"'en' has one too many near line (\d+)", str(error.value))
-    assert abs(int(found[1]) - place) <= 2
-
-
-def test_where_lengths_say_nothing_no_line_is_named(tmp_path):
-    files = write_sides(tmp_path, [("eins zwei", "one two")] * 50)
-    write_lines(files[1], ["one two"] * 30)
-    with pytest.raises(CorpusError, match="has 50 lines in 'de' but 30 in 'en'") as error:
-        load_corpus(files)["train"]
-    assert "near line" not in str(error.value)
+def test_sides_that_differ_in_length_are_both_named(tmp_path):
+    de, en = write_sides(tmp_path, numbered(50))
+    write_lines(en, ["one"] * 30)
+    with pytest.raises(CorpusError, match=r"text\.de has 50 lines but .*text\.en has 30 lines: line n of one"):
+        load_corpus((de, en))
+    (tmp_path / "folder").mkdir()
+    for split in ("train", "val"):
+        write_sides(tmp_path / "folder", numbered(4), split)
+    write_lines(tmp_path / "folder" / "val.en", ["one"])
+    with pytest.raises(CorpusError, match=r"val\.de has 4 lines but val\.en has 1 lines"):
+        load_corpus(tmp_path / "folder")["val"]
 
 
 def test_files_of_your_own_that_are_not_there(tmp_path):
-    for files in (
-        (tmp_path / "a.de", tmp_path / "a.en"),
-        ["a", "b", "c"],
-        ["Ein Hund\tA dog", "Eine Katze\tA cat"],
-        [],
-    ):
-        with pytest.raises(CorpusError, match="expected two files that exist, one for de and one for en"):
+    for files in (["a", "b", "c"], ["Ein Hund\tA dog"], []):
+        with pytest.raises(CorpusError, match=r"expected one of .*a folder .*two files, or pairs"):
             load_corpus(files)
+    with pytest.raises(CorpusError, match=r"a\.de cannot be read"):
+        load_corpus((tmp_path / "a.de", tmp_path / "a.en"))
     assert load_corpus(["sample"]) == load_corpus("sample")  # as a command line hands it over
-    (tmp_path / "latin.tsv").write_bytes("gr\xfcn\tgreen\n".encode("latin1"))
-    with pytest.raises(CorpusError, match=r"latin\.tsv is not UTF-8: line 1 holds the byte 0xfc"):
-        load_corpus(tmp_path / "latin.tsv")["train"]
 
 
 @pytest.mark.parametrize("content", [b"not gzip", gzip.compress(b"one\ntwo\n" * 99)[:-20]], ids=["not gzip", "cut off"])
@@ -552,37 +439,10 @@ def test_a_damaged_gzip_file_is_named(tmp_path, content):
         read_text(tmp_path / "text.gz")
 
 
-def test_a_gzip_bomb_of_ones_own_is_refused_and_a_dull_text_is_not(tmp_path, monkeypatch, tried):
-    monkeypatch.setattr(corpora, "_MOST_UNPACKED", (2**20, 100))
-    path = tmp_path / "train.de.gz"
-    path.write_bytes(gzip.compress(b"a\n" * 2**21))
-    with pytest.raises(CorpusError, match="holds more than 1,048,576, which no text does: is it a gzip bomb") as error:
-        read_text(path)
-    tried("text: a gzip bomb of one's own", 1, "nothing", str(error.value).replace(str(tmp_path), "…"))
-    path.write_bytes(gzip.compress(b"the same again\n" * 2**15))
-    assert len(read_text(path)) == 2**15
-
-
-def test_the_limits_are_those_that_the_page_on_security_promises():
-    security = (Path(__file__).parent.parent / "SECURITY.md").read_text(encoding="utf-8")
-    unpacked, times = corpora._MOST_UNPACKED
-    assert f"unpacks to more than {unpacked / 2**20:g} MiB and more than a hundred times its size" in security
-    assert times == 100 and download._TIMEOUT_S[1] == 30
-    assert f"at most {download._MOST_BYTES / 2**20:g} MiB; given up after thirty seconds without a byte" in security
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
-def test_a_pipe_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "train.de")
-    with pytest.raises(CorpusError, match=r"train\.de is not a file"):
-        read_text(tmp_path / "train.de")
-
-
-def test_lines_end_at_newlines_or_in_a_file_without_any_at_carriage_returns(tmp_path):
+def test_lines_end_at_newlines_alone(tmp_path):
     for content, lines in (
         ("eins\u2028zwei\x0cdrei\rvier\n", ["eins\u2028zwei\x0cdrei\rvier"]),
         ("eins\r\nzwei\r\n", ["eins", "zwei"]),
-        ("eins\rzwei\r", ["eins", "zwei"]),
     ):
         (tmp_path / "text").write_bytes(content.encode())
         assert read_text(tmp_path / "text") == lines
@@ -621,19 +481,17 @@ TRAIN, VALID, TEST = b" = Title = \n \n One two . \n", b"One\n\n" * 10, b"two tw
 
 
 @pytest.fixture
-def published_text(server, monkeypatch):
+def published_text(server):
     """A few words of WikiText-2, served under the real names, with matching checksums."""
-    import hashlib
-
     answers, asked = server
     answers |= {"/train.txt": TRAIN, "/valid.txt": VALID, "/test.txt": TEST}
-    checksums = {
-        "train.txt": "git-blob:7ebed753081fa35831dd148ada517a02b6ac0531",  # what `git hash-object` prints
-        "valid.txt": f"sha256:{hashlib.sha256(VALID).hexdigest()}",
-        "test.txt": f"sha256:{hashlib.sha256(TEST).hexdigest()}",
-    }
-    assert list(checksums) == list(texts.WIKITEXT2_CHECKSUMS)
-    monkeypatch.setattr(texts, "WIKITEXT2_CHECKSUMS", checksums)
+    corpora.DOWNLOADS["wikitext-2"][1].update(
+        {
+            "train.txt": "git-blob:7ebed753081fa35831dd148ada517a02b6ac0531",  # what `git hash-object` prints
+            "valid.txt": hashlib.sha256(VALID).hexdigest(),
+            "test.txt": hashlib.sha256(TEST).hexdigest(),
+        }
+    )
     return answers, asked
 
 
@@ -656,24 +514,26 @@ def test_without_its_training_file_nine_tenths_of_the_validation_file_take_its_p
     assert "/train.txt" not in asked
 
 
-@pytest.mark.parametrize("split", ["train", "valid"])  # one with a checksum of git's, one with a SHA-256
-@pytest.mark.parametrize("answer", [TRAIN[:-1], TEST, b"<html>please log in</html>", b"", cut_off, None])
-def test_a_broken_file_of_wikitext2_is_refused_and_removed(published_text, cache, split, answer):
+def test_a_broken_file_of_wikitext2_is_refused_and_removed(published_text, cache):
     answers, _ = published_text
-    answers[f"/{split}.txt"] = answer
     text = load_text("wikitext-2")
     assert text["test"] == ["two two"]
-    with pytest.raises(
-        CorpusError, match=rf"{split}\.txt of corpus 'wikitext-2' .* http://127.0.0.1.*TRANSFORMER_LIB_DATA.*'sample'"
-    ):
-        text[split]
-    assert [path.name for path in cache.rglob("*") if path.is_file()] == ["test.txt"]
+    for split in ("train", "valid"):  # one with a checksum of git's, one with a SHA-256
+        for answer in (TRAIN[:-1], TEST, b"<html>please log in</html>", b"", cut_off, None):
+            answers[f"/{split}.txt"] = answer
+            with pytest.raises(
+                CorpusError, match=rf"{split}\.txt of corpus 'wikitext-2' .* http://127.0.0.1.*'sample'"
+            ):
+                text[split]
+            assert [path.name for path in cache.rglob("*") if path.is_file()] == ["test.txt"]
 
 
 def test_what_is_served_is_checked_against_the_real_checksums(server, cache):
     answers, _ = server
     answers["/train.txt"] = TRAIN
-    with pytest.raises(CorpusError, match=r"checksum is 7ebed753.*, expected 2d84b35af79e411d73ea7cae83c73964c6ac83b4"):
+    with pytest.raises(
+        CorpusError, match=r"is git-blob:7ebed753.*, expected git-blob:2d84b35af79e411d73ea7cae83c73964c6ac83b4"
+    ):
         load_text("wikitext-2")["train"]
     assert not [path for path in cache.rglob("*") if path.is_file()]
 
@@ -788,13 +648,3 @@ def test_a_text_may_have_empty_lines_but_not_be_empty(tmp_path):
     (tmp_path / "file").write_text(" \n\n", encoding="utf-8")
     with pytest.raises(CorpusError, match="file is empty"):
         read_text(tmp_path / "file")
-
-
-def test_a_path_is_a_folder_whatever_it_is_called(tmp_path, monkeypatch):
-    """Path("./sample") is Path("sample"): what somebody means by it is a folder of their own."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("sample", "multi30k"):
-        (tmp_path / name).mkdir()
-        for side in ("train.de", "train.en", "val.de", "val.en", "test.de", "test.en"):
-            (tmp_path / name / side).write_text(f"{name} {side}\n", encoding="utf-8")
-        assert load_corpus(Path(name))["val"][0].src == f"{name} val.de"

@@ -211,7 +211,7 @@ def test_the_tuned_recipe_starts_from_the_training_texts_frequencies(tmp_path):
 def test_a_vocabulary_of_another_size_is_refused(generator, text):
     tokenizer = StreamTokenizer()
     tokenizer.build_vocab([["a", "b", "<eos>"]])
-    with pytest.raises(ValueError, match="text_tokenizer has a vocabulary of 5 types, but the model's vocab_size is"):
+    with pytest.raises(ValueError, match="text_tokenizer has a vocabulary of 5 types, but vocab_size is"):
         TextGenerator(generator.model, tokenizer)
     stream = make_stream(text["train"], tokenizer)
     with pytest.raises(ValueError, match="text_tokenizer has a vocabulary of 5 types"):

@@ -127,7 +127,7 @@ def test_what_is_typed_is_translated(widget, shown, trained):
         ("", "expected at least one word"),
         ("   ", "expected at least one word"),
         ("Hund " * 199, "has 201 tokens with &lt;sos&gt; and &lt;eos&gt;, expected at most 100"),
-        ("\ud800 Hund", "half a character"),
+        ("\ud800 Hund", "an unpaired surrogate"),
     ],
 )
 def test_what_cannot_be_translated_gets_a_message_and_the_next_sentence_a_translation(widget, sentence, message):

@@ -22,8 +22,6 @@ from transformer_lib.training.recipe import RECIPES, Recipe
         ({"max_tokens": -1}, "max_tokens is -1"),
         ({"precision": "float16"}, "precision is 'float16', expected one of float32, bfloat16"),
         ({"optimizer": "lion"}, "optimizer is 'lion', expected one of adamw, muon, sgd"),
-        ({"subwords": 80, "subword_dropout": 1.0}, "subword_dropout is 1.0"),
-        ({"subword_dropout": 0.1}, "subword_dropout is 0.1, but subwords is 0: words have no parts"),
         ({"beam_size": 0}, "beam_size is 0"),
         ({"betas": 0.9}, "betas is 0.9, expected two numbers from 0 to below 1"),
         ({"betas": "abc"}, "betas is 'abc', expected two numbers"),

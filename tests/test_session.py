@@ -9,6 +9,7 @@ import torch
 from test_notebooks import NOTEBOOKS, load_script
 
 from transformer_lib import MultiHeadAttention
+from transformer_lib.data import corpora
 from transformer_lib.notebook.session import figure, results, show_source, start, start_with_text
 
 listings = load_script("listings")
@@ -20,8 +21,8 @@ def environment(monkeypatch, tmp_path):
     for name in [name for name in os.environ if name.startswith("TRANSFORMER_LIB_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("TRANSFORMER_LIB_DATA", str(tmp_path / "cache"))
-    for url in ("data.corpora.MULTI30K_URL", "language_model.texts.WIKITEXT2_URL"):
-        monkeypatch.setattr(f"transformer_lib.{url}", "http://127.0.0.1:9/")  # nothing listens there
+    for corpus, (_, checksums) in corpora.DOWNLOADS.items():
+        monkeypatch.setitem(corpora.DOWNLOADS, corpus, ("http://127.0.0.1:9/", checksums))  # nothing listens there
     monkeypatch.chdir(tmp_path)
 
 
@@ -50,9 +51,8 @@ def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys,
     for split in ("valid", "test"):
         (tmp_path / "cache" / "wikitext-2" / f"{split}.txt").write_text("one\n" * 10, encoding="utf-8")
         checksums[f"{split}.txt"] = "git-blob:c22ecc634e6e2f871b74241bae0c90202784cbcc"
-    monkeypatch.setattr(
-        "transformer_lib.language_model.texts.WIKITEXT2_CHECKSUMS", {"train.txt": "git-blob:", **checksums}
-    )
+    checksums["train.txt"] = "git-blob:"
+    monkeypatch.setitem(corpora.DOWNLOADS, "wikitext-2", ("http://127.0.0.1:9/", checksums))
     assert start_with_text("wikitext-2").corpus.name == "wikitext-2-valid"
     monkeypatch.setattr("transformer_lib.notebook.session.pick_device", lambda: torch.device("cpu"))
     assert start_with_text().corpus.name == "wikitext-2-valid"

@@ -33,7 +33,7 @@ def test_spacy_tokenises_without_a_trained_model():
 
 @pytest.mark.parametrize("language", ["xx9", "os", "../de", ""])
 def test_a_language_that_spacy_does_not_know_is_refused(language):
-    with pytest.raises(ValueError, match=f"language is '{language}', expected a code that spaCy can tokenise"):
+    with pytest.raises(ValueError, match=f"language is '{language}', expected one that spaCy can tokenise"):
         WordTokenizer(language)
 
 
@@ -239,7 +239,7 @@ def test_running_text_in_a_language_is_cut_by_spacy_and_may_be_made_lower_case()
 
 
 def test_a_line_that_is_not_text_is_named():
-    with pytest.raises(ValueError, match=r"line 2 cannot be used: sentence holds .* half a character"):
+    with pytest.raises(ValueError, match=r"line 2 cannot be used: sentence holds .* an unpaired surrogate"):
         StreamTokenizer().stream(["fine", "\ud83d"])
 
 
@@ -254,7 +254,7 @@ def test_vocabularies_that_are_not_the_models_are_refused(tokenizers, tiny_confi
     check_vocabularies(tiny_config, {"src": src_tokenizer, "tgt": tgt_tokenizer})
     with pytest.raises(ValueError, match="src_tokenizer has no vocabulary yet"):
         check_vocabularies(tiny_config, {"src": WordTokenizer("de")})
-    with pytest.raises(ValueError, match=r"src_tokenizer has a vocabulary of \d+ types, but .* src_vocab_size is 99"):
+    with pytest.raises(ValueError, match=r"src_tokenizer has a vocabulary of \d+ types, but src_vocab_size is 99"):
         check_vocabularies(TransformerConfig(99, 99), {"src": src_tokenizer})
     with pytest.raises(ValueError, match="src_tokenizer pads with the id 1, but the model's pad_id is 0"):
         check_vocabularies(TransformerConfig(len(src_tokenizer.vocab), 99, pad_id=0), {"src": src_tokenizer})

@@ -220,9 +220,7 @@ def test_two_trainings_never_write_into_one_folder(dataset, tiny_config, tmp_pat
 
 def test_a_vocabulary_that_is_not_the_models_is_refused_before_training(dataset, tiny_config, tmp_path):
     config = dataclasses.replace(tiny_config, tgt_vocab_size=tiny_config.tgt_vocab_size + 3)
-    with pytest.raises(
-        ValueError, match=r"tgt_tokenizer has a vocabulary of \d+ types, but the model's tgt_vocab_size is"
-    ):
+    with pytest.raises(ValueError, match=r"tgt_tokenizer has a vocabulary of \d+ types, but tgt_vocab_size is"):
         run(dataset, config, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -284,7 +282,7 @@ def test_two_vocabularies_of_one_size_are_not_trained_in_one_matrix(pairs, subwo
         SubwordTokenizer(language, train_subwords([(side, side) for side in text], 60)) for language, text in sides
     ]
     config = dataclasses.replace(subword_config, src_vocab_size=60, tgt_vocab_size=60)
-    message = "needs one joint vocabulary, but the id 5 is '.*' in src and '.*' in tgt: .* train_subwords once"
+    message = "tie_embeddings=True needs one vocabulary for src and tgt"
     with pytest.raises(ValueError, match=message):
         run(make_dataset(pairs, *apart), config)
     run(make_dataset(pairs, *apart), dataclasses.replace(config, tie_embeddings=False))

@@ -19,7 +19,7 @@ class SubwordTokenizer {
 
   /** Cut a sentence into pieces: {tokens, ids}, both from <sos> to <eos>. Letters that nobody learned are <unk>. */
   encode(sentence) {
-    if (/\p{Surrogate}/u.test(sentence)) throw new Error("The text holds half a character. Was it cut in two?");
+    if (/\p{Surrogate}/u.test(sentence)) throw new Error("The text holds an unpaired surrogate. Was it cut in two?");
     const words = this.normalize(this.spelled(sentence.toLowerCase())).match(/▁[^▁]*/g) ?? [];
     let tokens = [], unknown = false; // unknown letters in a row are one piece
     for (const piece of words.flatMap((word) => this.merge([...word]))) {

@@ -25,7 +25,6 @@ EVERYTHING = {
     "ema_decay": 0.9,
     "precision": "bfloat16",
     "subwords": 80,
-    "subword_dropout": 0.2,
     "beam_size": 2,
 }
 

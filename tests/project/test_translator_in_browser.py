@@ -164,7 +164,7 @@ def test_a_nasty_text_becomes_the_same_ids_or_is_refused(ask, translator, name):
     try:
         tokens = translator.src_tokenizer.tokens(text)
     except ValueError as error:
-        same = "half a character" if name == "half a character" else "at least one word"
+        same = "an unpaired surrogate" if name == "an unpaired surrogate" else "at least one word"
         assert same in str(error) and same in answer["error"]
     else:
         assert answer["tokens"] == ["<sos>", *tokens, "<eos>"]

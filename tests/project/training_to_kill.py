@@ -26,7 +26,6 @@ RECIPE = Recipe(
     schedule="linear",
     ema_decay=0.9,
     subwords=80,
-    subword_dropout=0.1,
 )
 
 

@@ -19,8 +19,7 @@ from transformer_lib.training.train_translator import train_translator
 def main(output: str, seed: int, threads: int, **recipe) -> None:
     """Train by the way that users go, and print losses, weights' digest, the translations and random numbers after."""
     torch.set_num_threads(threads)
-    corpus = Corpus("tiny", "de", "en", ("train", "val"), None)
-    Corpus.__getitem__ = lambda self, split: PAIRS
+    corpus = Corpus("tiny", "de", "en", ("train", "val"), is_own=False, pairs={"train": PAIRS, "val": PAIRS})
     recipe = Recipe(**{"epochs": 2, "batch_size": 3, "learning_rate": 2e-3, "seed": seed, **recipe})
     translator = train_translator(
         corpus, "small", recipe, output, device="cpu", min_freq=None if recipe.subwords else 1, log=lambda line: None

@@ -1,9 +1,8 @@
 """Corpus BLEU three ways: by its definition, torchtext's and sacreBLEU's (Papineni et al. 2002). Notebook 08.
 
-BLEU depends on who cut the tokens. The first two take them as they come, lower-cased spaCy tokens in the tutorials'
-measure; sacreBLEU, which papers quote, cuts whole sentences itself. References are the raw text, never words looked up
-in a vocabulary: an ``<unk>`` in a reference would be easy to hit. Both sides are normalised alike: a letter with its
-accent counts the same however it is encoded, and so does white space. A score's signature says what was counted.
+BLEU depends on who tokenised. The first two take tokens as they come, lower-cased spaCy tokens in the tutorials'
+measure; sacreBLEU, which papers quote, tokenises whole sentences itself. References are the raw text, never words
+looked up in a vocabulary: an ``<unk>`` in a reference would be easy to hit. A score's signature says what was counted.
 """
 
 from collections import Counter
@@ -16,6 +15,7 @@ import sacrebleu
 from transformer_lib.data.tokenizers import WITHOUT_SPACES, WordTokenizer, normalize, two_letters
 from transformer_lib.inference.translator import Translation
 
+Tokens = Sequence[Sequence[str]]  # of each sentence
 MAX_ORDER = 4
 SACRE_TOKENIZERS = ("13a", "intl", "zh", "char", "none")  # that download nothing
 # sacreBLEU's own for Japanese and Korean need further packages
@@ -33,34 +33,27 @@ class Score:
         return f"{self.value:.2f} ({self.signature})"
 
 
-def by_definition(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> float:
+def by_definition(hypotheses: Tokens, references: Tokens) -> float:
     """Compute BP · exp(Σ ¼ log p_n) from clipped n-gram precisions p_1 to p_4 and the brevity penalty BP.
 
     Arguments are the tokens of each translation, and of its one reference. The result is from 0 to 100, and 0 if some
-    n-gram length has no match at all (no smoothing).
-
-    Raises:
-        ValueError: the two differ in number, or there are none.
-        TypeError: a sentence is a string, or holds anything but strings.
+    n-gram length has no match at all (no smoothing). Raises a ValueError if the two differ in number or there are none,
+    and a TypeError if a sentence is anything but a list of strings.
     """
     return float(bleu_from_ngram_counts(sentence_counts(hypotheses, references).sum(axis=0)))
 
 
-def sentence_counts(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> np.ndarray:
-    """Count what BLEU is made of; arguments and errors as ``by_definition``.
+def sentence_counts(hypotheses: Tokens, references: Tokens) -> np.ndarray:
+    """Count what BLEU is made of, ``[sentences, 9]``; arguments and errors as ``by_definition``.
 
-    Returns:
-        ``[sentences, 9]``: matching 1-grams to 4-grams, the hypothesis's 1-grams to 4-grams, the reference's length.
+    That is: matching 1-grams to 4-grams, the hypothesis's 1-grams to 4-grams, and the reference's length.
     """
     _check(hypotheses, references)
     rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
-        matches, totals = [], []
-        for order in range(1, MAX_ORDER + 1):
-            found, wanted = _ngrams(hypothesis, order), _ngrams(reference, order)
-            matches.append((found & wanted).total())  # & clips: no n-gram counts more often than in the reference
-            totals.append(found.total())
-        rows.append([*matches, *totals, len(reference)])
+        ngrams = [[_ngrams(tokens, order) for order in range(1, MAX_ORDER + 1)] for tokens in (hypothesis, reference)]
+        matches = [(ours & theirs).total() for ours, theirs in zip(*ngrams, strict=True)]  # & clips to the reference's
+        rows.append([*matches, *(ours.total() for ours in ngrams[0]), len(reference)])
     return np.array(rows)
 
 
@@ -74,9 +67,7 @@ def bleu_from_ngram_counts(counts: np.ndarray) -> np.ndarray:
     return 100 * brevity_penalty * np.exp(mean_log_precision)
 
 
-def bootstrap(
-    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]], samples: int = 1000, seed: int = 12345
-) -> np.ndarray:
+def bootstrap(hypotheses: Tokens, references: Tokens, samples: int = 1000, seed: int = 12345) -> np.ndarray:
     """Compute BLEU of test sets drawn from this one, ``[samples]``: as many sentences, picked with replacement.
 
     The middle 95 % of the values are a confidence interval of BLEU. Two systems' values, drawn with the same seed, are
@@ -88,20 +79,13 @@ def bootstrap(
     return np.array([bleu_from_ngram_counts(counts[pick].sum(axis=0)) for pick in picks])
 
 
-def torchtext_bleu(
-    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]], counted: str = "tokens as given"
-) -> Score:
-    """Compute the tutorials' measure with ``torchtext.data.metrics.bleu_score``; see ``by_definition``.
-
-    Args:
-        counted: what the tokens are, for the signature.
-    """
+def torchtext_bleu(hypotheses: Tokens, references: Tokens, counted: str = "tokens as given") -> Score:
+    """Compute torchtext's ``bleu_score``, the tutorials' measure; the signature says ``counted``."""
     from torchtext.data.metrics import bleu_score
 
     _check(hypotheses, references)
-    ours, theirs = (  # bleu_score itself joins and splits n-grams at spaces
-        [[token.replace(" ", "␣") for token in sentence] for sentence in side] for side in (hypotheses, references)
-    )
+    # bleu_score itself joins and splits n-grams at spaces
+    ours, theirs = ([[t.replace(" ", "␣") for t in tokens] for tokens in side] for side in (hypotheses, references))
     value = 100 * bleu_score(ours, [[reference] for reference in theirs])
     return Score(value, f"torchtext bleu_score, {counted}, no smoothing")
 
@@ -111,14 +95,9 @@ def sacre_bleu(
 ) -> Score:
     """Compute sacreBLEU's measure on detokenised sentences and raw references, with its signature.
 
-    Both are normalised first (see ``normalize``), which the signature says where it changed something.
-
-    Args:
-        lowercase: ignore case, as a model that writes lower case needs; papers seldom do, and the signature tells.
-        tokenize: how sacreBLEU cuts sentences, one of ``SACRE_TOKENIZERS``: its ``"13a"`` is for words with spaces
-            between them, ``"zh"`` for Chinese; ``"char"`` counts characters.
-
-    Errors as ``by_definition``; also a ValueError if there is no such ``tokenize``.
+    Both are normalised first (see ``normalize``), which the signature says where it changed something; it also says if
+    case was ignored, as a model that writes lower case needs. ``tokenize`` is one of ``SACRE_TOKENIZERS``: ``"13a"`` is
+    for words with spaces between them, ``"zh"`` for Chinese; ``"char"`` counts characters. Errors as ``by_definition``.
     """
     if tokenize not in SACRE_TOKENIZERS:
         raise ValueError(f"tokenize is {tokenize!r}, expected one of {', '.join(SACRE_TOKENIZERS)}")
@@ -126,62 +105,46 @@ def sacre_bleu(
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
-    """Compute sacreBLEU's chrF (Popović 2015): the F-score of matching character n-grams.
-
-    Arguments and errors as in ``sacre_bleu``.
-    """
+    """Compute sacreBLEU's chrF (Popović 2015), the F-score of matching character n-grams; see ``sacre_bleu``."""
     return _sacre(sacrebleu.CHRF(lowercase=lowercase), hypotheses, references)
 
 
 def words_of(
     translations: Sequence[Translation], references: Sequence[str], tgt_tokenizer: WordTokenizer
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """Cut translations and raw references into the words that ``score`` counts, for ``by_definition`` or ``bootstrap``.
+    """Split translations and raw references into the words that ``score`` counts, as ``by_definition`` takes them.
 
-    A translation's words are its tokens, if those are words, otherwise ``WordTokenizer.words`` of its text.
-
-    Errors as ``score``.
+    A translation's words are its tokens, if those are words, otherwise ``WordTokenizer.words`` of its text. Errors as
+    ``by_definition``; also a TypeError if ``translations`` are not what ``Translator.translate`` returned.
     """
-    if wrong := [one for one in translations if not isinstance(one, Translation)]:
-        raise TypeError(
-            f"translations holds {wrong[0]!r}, expected what Translator.translate returned, not only its text"
-        )
+    if wrong := [translation for translation in translations if not isinstance(translation, Translation)]:
+        raise TypeError(f"translations holds {wrong[0]!r}, expected what Translator.translate returned")
     texts = [translation.text for translation in translations]
     _check(texts, references, tokenised=False)
     if tgt_tokenizer.whole_words:
         hypotheses = [[t for t in translation.tokens if not t.isspace()] for translation in translations]
     else:
-        hypotheses = [_cut_like(*pair, tgt_tokenizer) for pair in zip(texts, references, strict=True)]
+        hypotheses = [_words_like(*pair, tgt_tokenizer) for pair in zip(texts, references, strict=True)]
     return hypotheses, [tgt_tokenizer.words(reference) for reference in references]
 
 
 def score(
-    translations: Sequence[Translation],
-    references: Sequence[str],
-    tgt_tokenizer: WordTokenizer,
-    tokenize: str | None = None,
+    translations: Sequence[Translation], references: Sequence[str], tgt_tokenizer: WordTokenizer, tokenize: str = ""
 ) -> tuple[Score, Score]:
     """Score translations by the tutorials' measure (BLEU-4 of spaCy tokens), and by sacreBLEU's.
 
-    The first counts words as ``words_of`` cuts them, the second as ``tokenize`` says, or as suits the target language.
-    Case counts if the tokeniser keeps it. Each signature says what was counted.
-
-    Raises:
-        ValueError: the two differ in number, or there are none.
-        TypeError: ``translations`` holds anything but what ``Translator.translate`` returned, or ``references``
-            anything but strings.
+    The first counts the words of ``words_of``, whose errors it raises; the second tokenises as ``tokenize`` says, or as
+    suits the target language by default. Case counts if the tokeniser keeps it. Each signature says what was counted.
     """
     words = words_of(translations, references, tgt_tokenizer)
     texts = [translation.text for translation in translations]
     tokenize = tokenize or _SACRE_TOKENIZER_OF.get(two_letters(tgt_tokenizer.language), "13a")
-    return (
-        torchtext_bleu(*words, tgt_tokenizer.counted),
-        sacre_bleu(texts, references, tgt_tokenizer.lower, tokenize),
-    )
+    sacre = sacre_bleu(texts, references, tgt_tokenizer.lower, tokenize)
+    return torchtext_bleu(*words, tgt_tokenizer.counted), sacre
 
 
-def _cut_like(text: str, reference: str, tokenizer: WordTokenizer) -> list[str]:
-    """Cut a text into words; what stands between spaces in the reference, too, is cut as it is there.
+def _words_like(text: str, reference: str, tokenizer: WordTokenizer) -> list[str]:
+    """Split a text into words; what stands between spaces in the reference, too, is split as it is there.
 
     spaCy's rules look at case: "U.S." is one word, but "u.s.", as a lower-cased model writes it, would be two.
     """
@@ -203,24 +166,14 @@ def _ngrams(tokens: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
 
 
 def _check(hypotheses: Sequence, references: Sequence, tokenised: bool = True) -> None:
-    for name, side in (("hypotheses", hypotheses), ("references", references)):
-        if isinstance(side, str):
-            raise TypeError(f"{name} is the string {side!r}, expected a list with an entry for each sentence")
-    if len(hypotheses) != len(references):
-        raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} references, expected one each")
-    if not hypotheses:
-        raise ValueError("hypotheses is empty, expected at least one sentence")
     for name, sentences in (("hypotheses", hypotheses), ("references", references)):
+        if isinstance(sentences, str):
+            raise TypeError(f"{name} is the string {sentences!r}, expected a list of sentences")
         for i, sentence in enumerate(sentences):
-            if not tokenised and not isinstance(sentence, str):
-                raise TypeError(f"{name}[{i}] is {sentence!r}, expected a string: sacreBLEU cuts sentences itself")
-            if tokenised and isinstance(sentence, str):
-                raise TypeError(
-                    f"{name}[{i}] is the string {sentence!r}, expected a list of tokens: a string would be scored "
-                    "letter by letter. WordTokenizer.tokens cuts it"
-                )
-            if tokenised and (wrong := [token for token in sentence if not isinstance(token, str)]):
-                raise TypeError(
-                    f"{name}[{i}] holds {wrong[0]!r}, expected strings, the tokens of one sentence: neither ids nor a "
-                    "list of references, for there is one reference a sentence here"
-                )
+            if isinstance(sentence, str) == tokenised:
+                kind = "list of tokens" if tokenised else "string"
+                raise TypeError(f"{name}[{i}] is {sentence!r}, expected a {kind}")
+            if wrong := [token for token in sentence if not isinstance(token, str)]:
+                raise TypeError(f"{name}[{i}] holds {wrong[0]!r}, expected the tokens of its one sentence")
+    if len(hypotheses) != len(references) or not hypotheses:
+        raise ValueError(f"{len(hypotheses)} hypotheses and {len(references)} references, expected one each, and some")

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_lib.data.corpora import CORPORA, CorpusError, fetch, load_corpus, read_text
-from transformer_lib.data.download import WIKITEXT2_CHECKSUMS, WIKITEXT2_URL
 
 TEXTS = ("wikitext-2", "wikitext-2-valid", "pride-and-prejudice", *CORPORA)
 _PACKAGE = Path(__file__).parents[1]
@@ -73,7 +72,7 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
 
         def read(split: str) -> list[str]:
             file = f"{'valid' if split in parts else split}.txt"
-            located = fetch("wikitext-2", file, WIKITEXT2_URL, WIKITEXT2_CHECKSUMS[file])
+            located = fetch("wikitext-2", file)
             return _read_part(located, split, *parts.get(split, (0.0, 1.0)))
 
         return Text(name, None, ("train", "valid", "test"), read)

@@ -39,7 +39,6 @@ class Recipe:
             weights stay in float32.
         compile: compile the layers with ``torch.compile``, which takes about a minute; for GPUs.
         subwords: size of a subword vocabulary for both languages (see ``SubwordTokenizer``); 0 for words.
-        subword_dropout: probability of leaving out a merge when a sentence is split, anew each epoch (BPE-dropout).
         beam_size: if above 1, find the length penalty with which a beam of this size translates the validation split
             best after training, and translate with both from then on.
         seed: decides dropout, the order of the sentences and, unless you call ``fit`` yourself, the initial weights.
@@ -64,7 +63,6 @@ class Recipe:
     precision: str = "float32"
     compile: bool = False
     subwords: int = 0
-    subword_dropout: float = 0.0
     beam_size: int = 1
     seed: int = 1234
 
@@ -78,8 +76,6 @@ class Recipe:
             for name in names.split():
                 if not is_valid(value := getattr(self, name)):
                     raise ValueError(f"{name} is {value!r}, expected {expected}")
-        if self.subword_dropout and not self.subwords:
-            raise ValueError(f"subword_dropout is {self.subword_dropout!r}, but subwords is 0: words have no parts")
 
 
 VALID = (  # names of fields, whether a value is possible, and what is expected
@@ -87,7 +83,7 @@ VALID = (  # names of fields, whether a value is possible, and what is expected
     ("beam_size", lambda n: 1 <= n <= MAX_SAVED_BEAM, f"a whole number from 1 to {MAX_SAVED_BEAM}"),
     ("learning_rate max_grad_norm lr_decay", lambda x: 0 < x < math.inf, "a positive number"),
     ("warmup_steps max_tokens subwords weight_decay rdrop_weight", lambda x: 0 <= x < math.inf, "0 or more"),
-    ("label_smoothing ema_decay subword_dropout", lambda x: 0 <= x < 1, "a number from 0 to below 1"),
+    ("label_smoothing ema_decay", lambda x: 0 <= x < 1, "a number from 0 to below 1"),
     ("betas", lambda b: len(b) == 2 and all(0 <= x < 1 for x in b), "two numbers from 0 to below 1"),
     ("seed", lambda n: 0 <= n < 2**31, "0 to 2,147,483,647"),
     ("optimizer", OPTIMIZERS.__contains__, f"one of {', '.join(OPTIMIZERS)}"),
