@@ -23,13 +23,13 @@ from training import BATCH_SIZE, LEARNING_RATE, endlessly, load, train_plainly
 
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.corpora import load_corpus
-from transformer_lib.fast.worker import Worker
 from transformer_lib.model.config import PRESETS
 from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device, seed_of
 from transformer_lib.training.loop import evaluate, train_epoch
 from transformer_lib.training.optimizer import make_optimizer
 from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import compile_layers
 
 EVERY = 10  # batches between two points of a curve
 TWO = "two processes"
@@ -42,8 +42,12 @@ def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device
     theirs = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, eps=1e-9)  # the library's eps: only the way differs
     optimizer = make_optimizer(model, Recipe(learning_rate=LEARNING_RATE))
 
-    def library(*computing: Any) -> Callable[[Iterable[Any]], float]:
-        return lambda some: train_epoch(model, some, optimizer, worker=Worker(model, *computing), progress=False).loss
+    def library(precision: str = "float32") -> Callable[[Iterable[Any]], float]:
+        return lambda some: train_epoch(model, some, optimizer, precision=precision, progress=False)
+
+    def compiled(some: Iterable[Any]) -> float:
+        compile_layers(model)
+        return library()(some)
 
     def tutorials(some: Iterable[Any]) -> float:
         return train_plainly(as_the_tutorials_do(model), some, theirs)
@@ -54,7 +58,7 @@ def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device
         "float32": library(),
         "float32, other dropout": library(),
         "bfloat16": library("bfloat16"),
-        "compiled": library("float32", True),
+        "compiled": compiled,
         TWO: library(),
     }
     torch.manual_seed(seed_of(2 if "other" in way else 1, distributed.rank()))

@@ -15,22 +15,21 @@ import copy
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from unittest import mock
 
 import torch
+import torch.nn.functional as F
 from contenders import CORPUS, PRESET, SMALL, TEST, few, machine, synchronize, write
 from torch import nn
 
 from transformer_lib import Transformer, TransformerConfig, Translator, WordTokenizer, load_corpus
 from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset
-from transformer_lib.fast import swap
 from transformer_lib.fast.muon import BatchedMuon
 from transformer_lib.fast.precision import half_precision
-from transformer_lib.fast.worker import Worker
 from transformer_lib.inference import translator as translating
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.training import optimizer as optimizing
@@ -38,17 +37,24 @@ from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.loop import train_epoch
 from transformer_lib.training.optimizer import make_optimizer
 from transformer_lib.training.recipe import RECIPES
+from transformer_lib.training.trainer import compile_layers
 
 Pair = tuple[Callable[[], object], Callable[[], object]]  # the same work with a part, and without it
 STEPS = 1 if SMALL else 5  # in a turn
 
 
-@contextlib.contextmanager
-def without(part: type[nn.Module]) -> Iterator[None]:
-    """Leave one of the classes that a CPU exchanges as PyTorch has it."""
-    with mock.patch.dict(swap.ON_A_CPU):
-        del swap.ON_A_CPU[part]
-        yield
+def without_cheap_dropout() -> contextlib.AbstractContextManager:
+    """Let PyTorch's own function drop entries and weights."""
+    stack = contextlib.ExitStack()
+    for place in ("fast.dropout", "model.attention"):
+        name = "drop" if place == "model.attention" else "dropout"
+        stack.enter_context(mock.patch(f"transformer_lib.{place}.{name}", F.dropout))
+    return stack
+
+
+def with_the_fused_kernel() -> contextlib.AbstractContextManager:
+    """Always take PyTorch's fused attention."""
+    return mock.patch("transformer_lib.model.attention.use_fused_kernel", lambda q, dropout: True)
 
 
 def training_rows(device: torch.device) -> dict[str, Pair]:
@@ -64,11 +70,11 @@ def training_rows(device: torch.device) -> dict[str, Pair]:
     def steps(
         precision: str = "float32",
         dropout: float = 0.1,
-        part: type | None = None,
+        without: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
         muon: type | None = None,
         emulated: bool = False,
         number: int = STEPS,
-        **options,
+        compiled: bool = False,
     ) -> Callable[[], object]:
         model = copy.deepcopy(start)
         for module in model.modules():
@@ -77,38 +83,42 @@ def training_rows(device: torch.device) -> dict[str, Pair]:
             elif isinstance(module, MultiHeadAttention):
                 module.dropout = dropout
         claimed = "AVX512" if emulated else torch.backends.cpu.get_cpu_capability()
-        with mock.patch.object(torch.backends.cpu, "get_cpu_capability", lambda: claimed):
-            worker = Worker(model, precision, **{"ids_are_known": True, **options})
-            with mock.patch.object(optimizing, "BatchedMuon", muon):
-                optimizer = make_optimizer(model, replace(recipe, optimizer="muon") if muon else recipe)
+        capability = mock.patch.object(torch.backends.cpu, "get_cpu_capability", lambda: claimed)
+        with capability, mock.patch.object(optimizing, "BatchedMuon", muon):
+            optimizer = make_optimizer(model, replace(recipe, optimizer="muon") if muon else recipe)
+        if compiled:
+            compile_layers(model)
         mine = itertools.cycle(batches)  # both of a pair take the same ones in a turn: their lengths differ by half
 
         def take() -> None:
-            with without(part) if part else contextlib.nullcontext():  # each epoch makes its twin anew
-                train_epoch(model, itertools.islice(mine, number), optimizer, worker=worker, progress=False)
+            some = itertools.islice(mine, number)
+            with mock.patch.object(torch.backends.cpu, "get_cpu_capability", lambda: claimed), without():
+                train_epoch(model, some, optimizer, precision=precision, progress=False)
 
         return take
 
     if half_precision(device) == torch.float32:
         muon = partial(steps, "bfloat16", muon=BatchedMuon, number=1)  # that may take half a minute
         return {
-            "training: cheap random bits for dropout": (steps(), steps(part=nn.Dropout)),
+            "training: cheap random bits for dropout": (steps(), steps(without=without_cheap_dropout)),
             "training with Muon: float32 where bfloat16 is emulated": (muon(), muon(emulated=True)),
         }
     rows = {"training: bfloat16 (autocast)": (steps("bfloat16"), steps())}
     if device.type == "cpu":
         rows |= {
-            "training: cheap random bits for dropout": (steps(), steps(part=nn.Dropout)),
-            "training in bfloat16: cheap random bits": (steps("bfloat16"), steps("bfloat16", part=nn.Dropout)),
+            "training: cheap random bits for dropout": (steps(), steps(without=without_cheap_dropout)),
+            "training in bfloat16: cheap random bits": (
+                steps("bfloat16"),
+                steps("bfloat16", without=without_cheap_dropout),
+            ),
             "training in bfloat16 without dropout: choice of the attention kernel": (
                 steps("bfloat16", dropout=0.0),
-                steps("bfloat16", dropout=0.0, part=MultiHeadAttention),
+                steps("bfloat16", dropout=0.0, without=with_the_fused_kernel),
             ),
         }
     else:
         rows |= {
-            "training: ids that are known are not checked": (steps(), steps(ids_are_known=False)),
-            "training in bfloat16: compiled layers": (steps("bfloat16", compile=True), steps("bfloat16")),
+            "training in bfloat16: compiled layers": (steps("bfloat16", compiled=True), steps("bfloat16")),
             "training with Muon: all matrices of a shape at a time": (
                 steps(muon=BatchedMuon),
                 steps(muon=torch.optim.Muon),
@@ -135,13 +145,12 @@ def translating_rows(device: torch.device) -> dict[str, Pair]:
         return translate
 
     def one_batch_at_a_time() -> contextlib.AbstractContextManager:
-        return mock.patch.object(translating, "num_workers", lambda device: 1)
+        return mock.patch.object(translating, "parallel_map", lambda function, items, workers: map(function, items))
 
     rows = {} if half_precision(device) == torch.float32 else {"translating: bfloat16": (way("bfloat16"), way())}
     if device.type == "cpu":
         rows |= {
             "translating: several batches at a time": (way(), way("float32", one_batch_at_a_time)),
-            "translating: int8": (way("int8"), way()),
         }
     return rows
 

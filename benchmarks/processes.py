@@ -20,7 +20,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from transformer_lib import Transformer, TransformerConfig, WordTokenizer, load_corpus
 from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset
-from transformer_lib.fast.worker import Worker
 from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.loss import sequence_loss
@@ -29,29 +28,30 @@ from transformer_lib.training.loss import sequence_loss
 class Forward(nn.Module):
     """DistributedDataParallel watches ``forward``, and this library's models are trained by another method."""
 
-    def __init__(self, worker: Worker):
+    def __init__(self, model: nn.Module):
         super().__init__()
-        self.worker, self.twin = worker, worker.twin
+        self.model = model
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, Tensor]:
         """Run the model on this process's sentences."""
-        return self.worker.logits_and_targets(tensors)
+        return self.model.logits_and_targets(*tensors)
 
 
 def steps(model: nn.Module, batches: list, theirs: bool) -> Callable[[], None]:
     """Return what takes a few steps in one of the two ways."""
-    worker = Worker(model, ids_are_known=True)
-    run = DistributedDataParallel(Forward(worker)) if theirs else lambda *shards: worker.logits_and_targets(shards)
+    run = DistributedDataParallel(Forward(model)) if theirs else model.logits_and_targets
     optimizer, endless = torch.optim.Adam(model.parameters(), lr=1e-4), itertools.cycle(batches)
 
     def take() -> None:
         for batch in itertools.islice(endless, STEPS):
             logits, targets = run(*map(distributed.shard, batch))
             loss = sequence_loss(logits, targets, model.config.pad_id)
-            worker.backward(loss)
+            model.zero_grad()
+            loss.backward()
             if not theirs:
                 distributed.add_gradients(model.parameters())
-            worker.step(optimizer, 1.0)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
 
     return take
 

@@ -38,7 +38,7 @@ from transformer_lib.data.batches import build_vocabularies, make_dataset
 from transformer_lib.data.corpora import Corpus, load_corpus
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.tokenizers import WordTokenizer
-from transformer_lib.files import STATE_FILE, replace_file
+from transformer_lib.files import STATE_FILE, replacing
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 from transformer_lib.model.attention import MultiHeadAttention
@@ -264,7 +264,8 @@ def start(output: Path, task: tuple[str, int]) -> tuple[str, int]:
             results = [old for old in read_results(output) if (old["row"], old["seed"]) != task and old["row"] in ROWS]
             results = sorted([*results, result], key=lambda r: (order.index(r["row"]), r["seed"]))
             text = "[\n" + ",\n".join(json.dumps(one) for one in results) + "\n]\n"  # one line a run
-            replace_file(output, text.encode())
+            with replacing(output) as temporary:
+                temporary.write_text(text, encoding="utf-8")
         print(f"{name}, seed {seed}: {result['val']['greedy']:.2f} BLEU greedily", flush=True)
     else:
         print(f"{name}, seed {seed}: failed", flush=True)
@@ -288,7 +289,8 @@ def main() -> None:
     if options.here:
         ((name, seed),) = wanted
         result = json.dumps(run(name, seed))
-        replace_file(folder(name, seed) / "result.json", result.encode())
+        with replacing(folder(name, seed) / "result.json") as temporary:
+            temporary.write_text(result, encoding="utf-8")
         return
     done = {(result["row"], result["seed"]) for result in read_results(options.output)}
     missing = [task for task in wanted if task not in done]

@@ -51,12 +51,12 @@ from transformer_lib.data.batches import BucketBatches, PairDataset, build_vocab
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.data.torchtext import to_torchtext
-from transformer_lib.fast.worker import Worker
 from transformer_lib.model.config import PRESETS
 from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.loop import train_epoch
 from transformer_lib.training.optimizer import make_optimizer
 from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import compile_layers
 
 BATCH_SIZE = 128
 LEARNING_RATE = 5e-4
@@ -112,10 +112,11 @@ def make_contender(name: str, model: Transformer, dataset: PairDataset | None, d
 
     precision = "bfloat16" if "bfloat16" in name else "float32"
     optimizer = make_optimizer(model, Recipe(learning_rate=LEARNING_RATE))
-    worker = Worker(model, precision, "compiled" in name, ids_are_known=True)  # as in fit
+    if "compiled" in name:
+        compile_layers(model)
 
     def train(batches: Iterable[Any]) -> float:
-        return train_epoch(model, batches, optimizer, worker=worker, progress=False).loss
+        return train_epoch(model, batches, optimizer, precision=precision, progress=False)
 
     return Contender(lambda: BucketBatches(dataset, BATCH_SIZE, train=True, device=device), train, precision)
 

@@ -115,10 +115,9 @@ class WithTorchLayers(TorchTransformer):
 
 def names(device: torch.device) -> list[str]:
     """Name the ways to translate that there are on a device."""
-    lower = ("bfloat16", "int8") if device.type == "cpu" else ("bfloat16",)
     ours = [ONE_BY_ONE, "greedy", "beam of 4"]
     searches = ("greedy", "beam of 4")
-    ways = [TUTORIALS, TORCH, *ours, *(f"{way}, {p}" for p in lower for way in searches)]
+    ways = [TUTORIALS, TORCH, *ours, *(f"{way}, bfloat16" for way in searches)]
     if device.type == "cpu" and importlib.util.find_spec("ctranslate2"):
         ways += [f"{ENGINE}, {way}{precision}" for precision in ("", ", int8") for way in searches]
     return ways
@@ -150,9 +149,11 @@ def translate_with_the_engine(translator: Translator, beam_size: int, precision:
 @functools.cache
 def make_way(name: str, path: str, device: torch.device) -> Way:
     """Load the model anew for a way to translate, so that none gains from another."""
-    precision = next((precision for precision in ("bfloat16", "int8") if precision in name), "float32")
+    precision = "bfloat16" if "bfloat16" in name else "float32"
     if ENGINE in name:
-        return translate_with_the_engine(Translator.load(path), 4 if "beam" in name else 1, precision)
+        return translate_with_the_engine(
+            Translator.load(path), 4 if "beam" in name else 1, "int8" if "int8" in name else "float32"
+        )
     translator = Translator.load(path, device=device, precision=precision)
     if name == TUTORIALS:
         as_the_tutorials_do(translator.model)

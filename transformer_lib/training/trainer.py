@@ -101,9 +101,7 @@ def fit(
         parts = {"model": model, "optimizer": optimizer, "schedule": schedule, "scaler": scaler, "average": average}
         parts = {name: part for name, part in parts.items() if part is not None}
         if recipe.compile:
-            for module in model.modules():
-                if isinstance(module, EncoderLayer | DecoderLayer):
-                    module.compile(dynamic=True)  # all layers of a kind share their kernels
+            compile_layers(model)
 
         best = copy.deepcopy(evaluated)
         if resume:
@@ -151,6 +149,13 @@ def fit(
         finally:
             model.load_state_dict(best.state_dict())
     return history
+
+
+def compile_layers(model: nn.Module) -> None:
+    """Let ``torch.compile`` make kernels for a model's layers, which all layers of a kind share."""
+    for module in model.modules():
+        if isinstance(module, EncoderLayer | DecoderLayer):
+            module.compile(dynamic=True)
 
 
 def _check_trainable(
