@@ -59,8 +59,8 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
     activation = Activation[_ACTIVATIONS[config.activation]]
     sizes = (config.num_layers, config.num_heads)
     spec = TransformerSpec.from_config(*sizes, pre_norm=config.norm_first, activation=activation)
-    if config.final_norm:
-        spec.encoder.layer_norm, spec.decoder.layer_norm = LayerNormSpec(), LayerNormSpec()
+    if config.final_norm:  # with post-LN the engine has one too, but the specification has no option for it
+        vars(spec.encoder)["layer_norm"], vars(spec.decoder)["layer_norm"] = LayerNormSpec(), LayerNormSpec()
     _fill(spec, model)
     for never in (translator.tgt_tokenizer.pad_id, translator.tgt_tokenizer.sos_id):
         spec.decoder.projection.bias[never] = _NEVER
