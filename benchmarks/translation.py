@@ -125,7 +125,7 @@ def names(device: torch.device) -> list[str]:
 
 
 def translate_with_the_engine(translator: Translator, beam_size: int, precision: str) -> Way:
-    """Translate with CTranslate2, which stops a beam earlier than this library does (see ``interop.ctranslate2``)."""
+    """Translate with CTranslate2, which stops a beam earlier than this library does (see the cookbook)."""
     import ctranslate2
 
     with tempfile.TemporaryDirectory() as folder:
