@@ -442,6 +442,7 @@ def test_what_does_not_fit_is_named():
         (without(AROUND, "transformer.encoder.norm.bias"), r"nothing for encoder\.norm\.bias \(1 in all\)"),
         (SEQ2SEQ | {"decoder.gate.weight": torch.ones(3)}, r"no place here for decoder\.gate\.weight \(1 in all\)"),
         (SEQ2SEQ | {"decoder.fc.weight": torch.ones(3)}, r"no place here for decoder\.fc\.weight"),  # it is fc_out's
+        (SEQ2SEQ | {"output.weight": torch.ones(3)}, r"no place here for output\.weight"),  # so is this
         (WRONG_SHAPE, r"shapes decoder\.pos_embedding\.weight \[7, 16\], expected \[20, 16\]"),
         (WRONG_TABLE, r"positional_encoding\.pos_embedding.* sines and cosines of the paper"),
         (SEQ2SEQ | {"step": 3}, r"weights\['step'\] is no tensor"),

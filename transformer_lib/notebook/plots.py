@@ -1,11 +1,12 @@
 """Every picture of the series, in one style. Each function returns a matplotlib figure and shows nothing by itself."""
 
+import contextlib
 import functools
 import itertools
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ Prefix = tuple[str, ...]  # of a translation, as tokens
 # a character that the first lacks comes from the first that is installed and has it
 _FONTS = ["DejaVu Sans", "Noto Sans CJK JP", "Noto Sans Arabic", "Noto Sans Devanagari", "Arial Unicode MS"]
 _FONTS += ["Hiragino Sans", "Apple SD Gothic Neo", "Yu Gothic", "Malgun Gothic", "Microsoft YaHei", "Segoe UI"]
-STYLE = {
+STYLE: dict[Any, Any] = {
     "figure.dpi": 110,
     "figure.facecolor": "white",
     "font.size": 10,
@@ -42,7 +43,6 @@ STYLE = {
     "grid.alpha": 0.3,
     "legend.frameon": False,
 }
-_styled = plt.rc_context(STYLE)  # as a decorator: what a function draws has the style
 _INCHES_PER_TOKEN = 0.34
 _UNDRAWABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # and must not be in an SVG
 _MASK_COLOURS = ListedColormap(["#e4e4ea", "#31568c"])
@@ -55,7 +55,14 @@ _TREE_LOOKS = {  # text, box, line, line width
 _DASHES = ("-", "--", "-.", ":")  # curves can be told apart without their colours
 
 
-@_styled
+@contextlib.contextmanager
+def _styled() -> Iterator[None]:
+    """Draw in the style of the series: as a decorator, whatever a function draws."""
+    with plt.rc_context(STYLE):
+        yield
+
+
+@_styled()
 def attention_map(weights: Tensor, columns: Labels, rows: Labels, title: str = "") -> Figure:
     """Draw one head's attention, ``[query_len, key_len]``: each row shows where one query looks.
 
@@ -65,7 +72,7 @@ def attention_map(weights: Tensor, columns: Labels, rows: Labels, title: str = "
     return _grid(weights[None], columns, rows, [title], 1, ("what is looked at", "what looks"))
 
 
-@_styled
+@_styled()
 def attention_heads(translation: Translation) -> Figure:
     """Draw what each head of the last layer's cross-attention looks at while a sentence is translated.
 
@@ -80,7 +87,7 @@ def attention_heads(translation: Translation) -> Figure:
     return _grid(weights, translation.src_tokens, translation.tgt_tokens, titles, 4, axis_labels)
 
 
-@_styled
+@_styled()
 def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = (), between: Labels = ()) -> Figure:
     """Draw small matrices side by side with their numbers: blue above zero, orange below, grey where hidden.
 
@@ -138,7 +145,7 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
     return figure
 
 
-@_styled
+@_styled()
 def padding(ids: Tensor, pad_id: int, title: str = "") -> Figure:
     """Draw a batch of ids, ``[batch, seq_len]``, one sentence a row: tokens are dark, padding is light."""
     figure, axes = _axes(6, 3, grid=False)
@@ -150,7 +157,7 @@ def padding(ids: Tensor, pad_id: int, title: str = "") -> Figure:
     return figure
 
 
-@_styled
+@_styled()
 def positions(table: Tensor, title: str = "") -> Figure:
     """Draw a table of position vectors, ``[positions, d_model]``, as a heat map."""
     values = table.detach().float().cpu().numpy()
@@ -162,7 +169,7 @@ def positions(table: Tensor, title: str = "") -> Figure:
     return figure
 
 
-@_styled
+@_styled()
 def vectors(vectors: Mapping[str, Sequence[float]]) -> Figure:
     """Draw two-dimensional vectors as arrows from the origin, each with its name at its tip."""
     figure, axes = _axes(6.4, 4.2)
@@ -183,7 +190,7 @@ def vectors(vectors: Mapping[str, Sequence[float]]) -> Figure:
     return figure
 
 
-@_styled
+@_styled()
 def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, log: str = "") -> Figure:
     """Draw named curves over a common x; ``log`` says which axes are logarithmic: ``"x"``, ``"y"`` or ``"xy"``."""
     figure, axes = _axes(6.4, 3.8)
@@ -198,7 +205,7 @@ def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str
     return figure
 
 
-@_styled
+@_styled()
 def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str = "{:.1f}") -> Figure:
     """Draw a horizontal bar for each value, from top to bottom, and beside it the number in the format ``label``."""
     figure, axes = _axes(6.4, 0.7 + 0.38 * len(values), grid=False)
@@ -212,7 +219,7 @@ def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str =
     return figure
 
 
-@_styled
+@_styled()
 def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str) -> Figure:
     """Draw how often values occur, several samples over each other, each as an outline of 30 bins."""
     figure, axes = _axes(6.4, 3.4)
@@ -227,7 +234,7 @@ def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str) 
     return figure
 
 
-@_styled
+@_styled()
 def beam_tree(log_probs: Mapping[Prefix, float], kept: Collection[Prefix], best: Prefix) -> Figure:
     """Draw a beam search as a tree that grows from left to right, one column a step.
 
@@ -236,12 +243,14 @@ def beam_tree(log_probs: Mapping[Prefix, float], kept: Collection[Prefix], best:
         kept: those that stayed in the beam or were finished; the others are pale.
         best: the one that won; the path to it is dark, and runs along the top.
     """
-    children: dict[Prefix, list[Prefix]] = {path: [] for path in ((), *log_probs)}
-    for path in sorted(log_probs, key=lambda path: (path != best[: len(path)], -log_probs[path])):
-        children[path[:-1]].append(path)
-    rows = _tree_rows(children)
+    steps = max(map(len, log_probs))
+    rows: dict[Prefix, int] = {(): 0}
+    for step in range(1, steps + 1):  # in the order of their parents, so that no lines cross
+        column = [path for path in log_probs if len(path) == step]
+        column.sort(key=lambda path: (path != best[: len(path)], rows[path[:-1]], -log_probs[path]))
+        rows |= {path: row for row, path in enumerate(column)}
     pitch = _width(SOS, *itertools.chain(*log_probs)) + 0.4  # inches from one column to the next
-    steps, depth = max(map(len, log_probs)), max(rows.values())
+    depth = max(rows.values())
     figure, axes = _axes(pitch * (steps + 1) + 0.3, 0.5 * (depth + 1) + 0.9, grid=False)
     axes.spines.left.set_visible(False)
     for path, row in rows.items():
@@ -263,7 +272,7 @@ def beam_tree(log_probs: Mapping[Prefix, float], kept: Collection[Prefix], best:
     return figure
 
 
-@_styled
+@_styled()
 def learning_curve(history: History | Mapping[str, Any]) -> Figure:
     """Draw training and validation loss over the epochs, and mark the epoch that validated best.
 
@@ -325,17 +334,6 @@ def _width(*texts: str) -> float:
     """Estimate the width of the widest of these texts in inches; characters of East Asian scripts count twice."""
     widths = (sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text) for text in texts)
     return 0.085 * max(widths, default=0)
-
-
-def _tree_rows(children: Mapping[Prefix, Sequence[Prefix]], path: Prefix = ()) -> dict[Prefix, int]:
-    """Place a node and all below it on rows: a first child beside its parent, its siblings as closely as they fit."""
-    rows = {path: 0}
-    for child in children[path]:
-        below = _tree_rows(children, child)
-        steps = {len(node) for node in below}
-        shift = max((row + 1 for node, row in rows.items() if len(node) in steps), default=0)
-        rows |= {node: row + shift for node, row in below.items()}
-    return rows
 
 
 def _label_ticks(axes: Axes, x: Sequence[float], log: str) -> None:
