@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from transformer_lib import Transformer
 from transformer_lib.fast.dropout import Dropout
 from transformer_lib.fast.precision import half_precision
+from transformer_lib.files import replacing
 from transformer_lib.interop.pytorch import to_torch
 from transformer_lib.model.attention import MultiHeadAttention
 
@@ -183,7 +184,6 @@ def machine(device: torch.device) -> dict[str, Any]:
 def write(path: Path | None, result: dict[str, Any]) -> None:
     """Write a result down, if that is wanted."""
     if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
             temporary.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

@@ -53,7 +53,7 @@ def without_cheap_dropout() -> contextlib.AbstractContextManager:
 
 
 def with_the_fused_kernel() -> contextlib.AbstractContextManager:
-    """Always take PyTorch's fused attention."""
+    """Take PyTorch's fused attention always."""
     return mock.patch("transformer_lib.model.attention.use_fused_kernel", lambda q, dropout: True)
 
 

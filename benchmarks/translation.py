@@ -124,7 +124,7 @@ def names(device: torch.device) -> list[str]:
 
 
 def translate_with_the_engine(translator: Translator, beam_size: int, precision: str) -> Way:
-    """Translate with CTranslate2, which stops a beam earlier than this library does (see ``interop.ctranslate2``)."""
+    """Translate with CTranslate2, which stops a beam earlier than this library does (see the cookbook)."""
     import ctranslate2
 
     with tempfile.TemporaryDirectory() as folder:
@@ -151,9 +151,8 @@ def make_way(name: str, path: str, device: torch.device) -> Way:
     """Load the model anew for a way to translate, so that none gains from another."""
     precision = "bfloat16" if "bfloat16" in name else "float32"
     if ENGINE in name:
-        return translate_with_the_engine(
-            Translator.load(path), 4 if "beam" in name else 1, "int8" if "int8" in name else "float32"
-        )
+        stored = "int8" if "int8" in name else "float32"
+        return translate_with_the_engine(Translator.load(path), 4 if "beam" in name else 1, stored)
     translator = Translator.load(path, device=device, precision=precision)
     if name == TUTORIALS:
         as_the_tutorials_do(translator.model)

@@ -21,7 +21,7 @@ from transformer_lib import (
     save_model,
 )
 from transformer_lib.files import CheckpointError
-from transformer_lib.interop.tutorials import FinalNormTransformer, from_tutorial
+from transformer_lib.interop.tutorials import from_tutorial
 
 HEADS, D_MODEL, D_FF, LAYERS, MAX_LEN, SRC_VOCAB, TGT_VOCAB, PAD = 4, 16, 24, 2, 20, 13, 11, 1
 SRC = torch.tensor([[2, 5, 6, 7, 3], [2, 8, 9, 3, PAD], [2, 12, 3, PAD, PAD]])
@@ -266,17 +266,20 @@ def wants_maps(module, inputs, options):
 TRANSLATION = ["src_tok_emb.embedding", "tgt_tok_emb.embedding", "generator", "transformer"]
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
-@pytest.mark.parametrize("norm_first", [False, True])
 @pytest.mark.parametrize(
-    "names",
-    [TRANSLATION, ["source_embedding", "target_embedding", "fc_out", "core"], ["src_emb", "trg_emb", "fc_out", "a.b"]],
+    ("names", "norm_first", "activation"),
+    [
+        (TRANSLATION, False, "relu"),
+        (TRANSLATION, True, "gelu"),
+        (["source_embedding", "target_embedding", "fc_out", "core"], False, "gelu"),
+        (["src_emb", "trg_emb", "fc_out", "a.b"], True, "relu"),
+    ],
 )
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
 def test_a_model_around_nn_transformer(names, norm_first, activation):
     root, modules = around_transformer(names, norm_first, activation)
     model = from_tutorial(root.state_dict(), HEADS, norm_first=norm_first, activation=activation)
-    assert type(model) is (Transformer if norm_first else FinalNormTransformer) and model.config.max_len == 50
+    assert type(model) is Transformer and model.config.max_len == 50 and model.config.final_norm == (not norm_first)
     theirs = run_around(modules, sines(50), sines(50), math.sqrt(D_MODEL))
     assert_same(f"around nn.Transformer, {norm_first=}, {activation}", run_ours(model), theirs)
 
@@ -388,32 +391,23 @@ class Malicious:
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_nothing_in_a_file_is_executed(tmp_path, zipped):
+def test_nothing_in_a_file_is_executed_and_what_would_run_code_is_named(tmp_path, zipped):
     traces, path = tmp_path / "executed", tmp_path / "weights.pt"
-    torch.save({"a": Malicious(traces)}, path, _use_new_zipfile_serialization=zipped)
-    with pytest.raises(CheckpointError, match=r"weights\.pt holds a (_?io|builtins)\.open.*would run code"):
-        from_tutorial(path, HEADS)
+    for content, name in (({"a": Malicious(traces)}, r"(_?io|builtins)\.open"), (nn.Linear(2, 2), r"torch\.nn")):
+        torch.save(content, path, _use_new_zipfile_serialization=zipped)
+        with pytest.raises(CheckpointError, match=rf"weights\.pt .*a {name}.* would run code.*state_dict\(\), path"):
+            from_tutorial(path, HEADS)
     assert not traces.exists()
 
 
-@pytest.mark.parametrize("zipped", [True, False])
-def test_a_whole_model_is_refused_and_named(tmp_path, zipped):
-    path = tmp_path / "model.pt"
-    torch.save(around_transformer(TRANSLATION)[0], path, _use_new_zipfile_serialization=zipped)
-    with pytest.raises(
-        CheckpointError, match=r"model\.pt holds a torch\.nn.*whole model saved\? .*state_dict\(\), path"
-    ):
-        from_tutorial(path, HEADS)
-
-
 def test_a_file_that_is_no_file_of_weights(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.pt does not exist"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.pt"):
         from_tutorial(tmp_path / "nowhere.pt", HEADS)
     torch.save(seq2seq()[1], tmp_path / "whole.pt")
     content = (tmp_path / "whole.pt").read_bytes()
     for broken in (content[: len(content) // 2], b"<html>404</html>", b""):
         (tmp_path / "broken.pt").write_bytes(broken)
-        with pytest.raises(CheckpointError, match=r"broken\.pt is cut off, or not written by torch\.save \(."):
+        with pytest.raises(CheckpointError, match=r"broken\.pt does not hold weights alone \(."):
             from_tutorial(tmp_path / "broken.pt", HEADS)
 
 
@@ -432,70 +426,53 @@ ANNOTATED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (RNN, r"weights hold 'encoder\.rnn.*', 'decoder\.rnn.*', but no encoder\.layers\.0"),
-        ({}, r"weights hold 'nothing', but no encoder\.layers\.0"),
-        (ANNOTATED, r"weights have nothing for .* no place for 'encoder\.layers\.0\.self_attn\.linears\.0\.weight'"),
-        (without(SEQ2SEQ, "fc_out.bias"), r"nothing for 'output\.bias'\."),
-        (without(SEQ2SEQ, "decoder.layers.1"), "2 encoder layers but 1 decoder layers, expected as many"),
-        (without(SEQ2SEQ, "decoder.layers.1.ff"), r"nothing for 'decoder\.layers\.1\.norm3\.weight', .*'.*bias'"),
-        (
-            without(SEQ2SEQ, "_1.weight"),
-            r"nothing for 'encoder\.layers\.0\.feed_forward\.linear1\.weight'.* and 1 more",
-        ),
-        (SEQ2SEQ | {"decoder.gate.weight": torch.ones(3)}, r"no place here for 'decoder\.gate\.weight'"),
-        (SEQ2SEQ | {"step": 3}, r"weights\['step'\] is a int, expected a tensor"),
-        (SEQ2SEQ | {"decoder.fc.weight": torch.ones(3)}, r"both 'decoder\.fc_out\.weight' and 'decoder\.fc\.weight'"),
-        (
-            SEQ2SEQ | {"decoder.pos_embedding.weight": torch.ones(7, D_MODEL)},
-            r"weights\['decoder\.pos_embedding\.weight'\] gives .* the shape \[7, 16\], expected \[20, 16\]",
-        ),
-        (
-            AROUND | {"positional_encoding.pos_embedding": torch.zeros(50, 1, D_MODEL)},
-            r"weights\['positional_encoding\.pos_embedding'\] does not hold the sines and cosines of the paper",
-        ),
-        (without(AROUND, "transformer.encoder.norm.bias"), r"nothing for 'encoder\.norm\.bias'\."),
-    ],
-)
-def test_what_does_not_fit_is_named(weights, message):
-    with pytest.raises(ValueError, match=message):
-        from_tutorial(weights, num_heads=HEADS)
+WRONG_SHAPE = SEQ2SEQ | {"decoder.pos_embedding.weight": torch.ones(7, D_MODEL)}
+WRONG_TABLE = AROUND | {"positional_encoding.pos_embedding": torch.zeros(50, 1, D_MODEL)}
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_what_does_not_fit_is_named():
+    for weights, message in (
+        (RNN, r"weights hold .*'encoder\.rnn.*', 'decoder\.rnn.*, but no encoder\.layers\.0"),
+        ({}, r"weights hold \[\], but no encoder\.layers\.0"),
+        (ANNOTATED, r"have nothing for .*; have no place here for encoder\.layers\.0\.self_attn\.linears\.0\.weight"),
+        (without(SEQ2SEQ, "fc_out.bias"), r"nothing for output\.bias \(1 in all\)"),
+        (without(SEQ2SEQ, "decoder.layers.1"), r"nothing for decoder\.layers\.1\..* \(26 in all\)"),
+        (without(SEQ2SEQ, "_1.weight"), r"nothing for encoder\.layers\.0\.feed_forward\.linear1\.weight"),
+        (without(SEQ2SEQ, "tok_embedding"), r"nothing for src_embedding\.tokens\.table\.weight"),
+        (without(AROUND, "transformer.encoder.norm.bias"), r"nothing for encoder\.norm\.bias \(1 in all\)"),
+        (SEQ2SEQ | {"decoder.gate.weight": torch.ones(3)}, r"no place here for decoder\.gate\.weight \(1 in all\)"),
+        (SEQ2SEQ | {"decoder.fc.weight": torch.ones(3)}, r"no place here for decoder\.fc\.weight"),  # it is fc_out's
+        (SEQ2SEQ | {"output.weight": torch.ones(3)}, r"no place here for output\.weight"),  # so is this
+        (WRONG_SHAPE, r"shapes decoder\.pos_embedding\.weight \[7, 16\], expected \[20, 16\]"),
+        (WRONG_TABLE, r"positional_encoding\.pos_embedding.* sines and cosines of the paper"),
+        (SEQ2SEQ | {"step": 3}, r"weights\['step'\] is no tensor"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            from_tutorial(weights, num_heads=HEADS)
+
+
+def test_a_wrong_setting_is_named():
+    for settings, message in (
         ({"num_heads": 3}, "d_model=16 is not divisible by num_heads=3"),
-        ({"num_heads": 0}, "num_heads is 0, expected a positive whole number"),
-        ({"num_heads": HEADS, "d_model": 32}, "d_model is 32, but the weights decide it: 16"),
-        ({"num_heads": HEADS, "max_len": 50}, "max_len is 50, but the weights decide it: 20"),
-        (
-            {"num_heads": HEADS, "n_layers": 2},
-            "n_layers is no field of TransformerConfig, expected some of dropout, inner",
-        ),
+        ({"num_heads": 0}, "num_heads is 0"),
+        ({"num_heads": HEADS, "d_model": 32}, "'d_model'"),  # which the weights decide
+        ({"num_heads": HEADS, "max_len": 50}, "'max_len'"),
+        ({"num_heads": HEADS, "n_layers": 2}, "'n_layers'"),
         ({"num_heads": HEADS, "pad_id": 99}, "pad_id is 99, expected an id that both vocabularies have"),
-    ],
-)
-def test_a_wrong_setting_is_named(settings, message):
-    with pytest.raises(ValueError, match=message):
-        from_tutorial(SEQ2SEQ, **settings)
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            from_tutorial(SEQ2SEQ, **settings)
 
 
 def test_a_model_in_place_of_its_weights():
-    with pytest.raises(
-        TypeError, match=r"weights is a Linear, expected a state dictionary .*: pass its state_dict\(\)"
-    ):
+    with pytest.raises(TypeError, match=r"weights is a Linear, expected a state_dict\(\)"):
         from_tutorial(nn.Linear(2, 2), HEADS)
 
 
 def test_a_name_of_your_own_can_be_renamed_as_the_error_says():
     weights = dict(SEQ2SEQ)
     weights["last.weight"] = weights.pop("decoder.fc_out.weight")
-    with pytest.raises(
-        ValueError, match=r"'output\.weight'; .*'last\.weight'.* weights\['output\.weight'\] = weights\.pop"
-    ):
+    with pytest.raises(ValueError, match=r"output\.weight .* last\.weight .*weights\.pop"):
         from_tutorial(weights, HEADS)
     weights["output.weight"] = weights.pop("last.weight")
     assert_same("renamed", run_ours(from_tutorial(weights, HEADS)), run_ours(from_tutorial(SEQ2SEQ, HEADS)))

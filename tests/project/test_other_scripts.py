@@ -25,11 +25,11 @@ def test_a_translator_into_another_script(language, tokenize, tmp_path):
     letters = bleu.chrf([translation.text for translation in translations], [pair.tgt for pair in unseen])
     assert min(words.value, sacre.value, letters.value) > 50, (words, sacre, letters)
     drawn = translator.translate([unseen[0].src], attention=True)[0]
-    with warnings.catch_warnings(record=True) as hints:  # where no font has the letters, one says which to install
+    with warnings.catch_warnings(record=True) as hints:  # matplotlib's, where no font has the characters
         warnings.simplefilter("always")
         plots.save(plots.attention_heads(drawn), tmp_path / "map.png")
     assert (tmp_path / "map.png").stat().st_size > 10_000
-    assert all("fonts-noto" in str(hint.message) or "matplotlib 3.11" in str(hint.message) for hint in hints)
+    assert all("Glyph" in str(hint.message) for hint in hints)
     assert any(translation.text == pair.tgt for translation, pair in zip(translations, unseen, strict=True))
 
 

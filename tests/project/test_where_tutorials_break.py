@@ -33,7 +33,7 @@ def outcome(code):
 
 
 def matches(message, quoted):
-    """Say whether a message is as quoted, where … stands for anything, and white space is white space."""
+    """Return whether a message is as quoted, where … stands for anything, and white space is white space."""
     message, quoted = (" ".join(text.split()) for text in (message, quoted))
     return re.fullmatch(".*".join(map(re.escape, quoted.split("…"))), message)
 

@@ -8,6 +8,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from transformer_lib.fast.dropout import Dropout
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.decoder import Decoder, DecoderLayer
 from transformer_lib.model.encoder import Encoder, EncoderLayer
@@ -24,7 +25,6 @@ ENCODER_LAYER = {
     "norm2": "norm2",
 }
 DECODER_LAYER = {**ENCODER_LAYER, "cross_attn": "multihead_attn", "norm3": "norm3"}
-_PARTS = (MultiHeadAttention, PositionwiseFeedForward, nn.LayerNorm, nn.Linear, nn.Dropout)  # of which layers are built
 
 
 def to_torch(ours: nn.Module) -> nn.Module:
@@ -37,30 +37,35 @@ def to_torch(ours: nn.Module) -> nn.Module:
         ours: ``MultiHeadAttention``, ``EncoderLayer``, ``DecoderLayer``, ``Encoder``, ``Decoder`` or ``Transformer``.
 
     Raises:
-        TypeError: it is none of these, or a subclass, or a part of it is of another class.
+        TypeError: it, or a part of it, is of another class; a subclass may compute something else.
     """
-    if type(ours) is MultiHeadAttention:  # a subclass may compute something else from the same weights
-        theirs = _pack(ours)
-    elif type(ours) is EncoderLayer:
+    kind = type(ours)
+    theirs: nn.Module
+    if kind in (nn.Linear, nn.LayerNorm):
+        theirs = copy.deepcopy(ours)
+    elif kind is Dropout:
+        theirs = nn.Dropout(ours.p)
+    elif kind is MultiHeadAttention:
+        theirs = _attention_to_torch(ours)
+    elif kind is EncoderLayer:
         theirs = _layer_to_torch(ours, nn.TransformerEncoderLayer, ENCODER_LAYER)
-    elif type(ours) is DecoderLayer:
+    elif kind is DecoderLayer:
         theirs = _layer_to_torch(ours, nn.TransformerDecoderLayer, DECODER_LAYER)
-    elif type(ours) in (Encoder, Decoder):
+    elif kind in (Encoder, Decoder):
         layers = nn.ModuleList(map(to_torch, ours.layers))
-        if isinstance(ours, Encoder):  # its nested tensors would put zeros where padding is, in evaluation mode
+        if kind is Encoder:  # its nested tensors would put zeros where padding is, in evaluation mode
             theirs = nn.TransformerEncoder(layers[0], num_layers=0, enable_nested_tensor=False)
         else:
             theirs = nn.TransformerDecoder(layers[0], num_layers=0)
         theirs.layers, theirs.num_layers = layers, len(layers)
-        theirs.norm = None if isinstance(ours.norm, nn.Identity) else copy.deepcopy(ours.norm)
-    elif type(ours) is Transformer:
+        theirs.norm = None if isinstance(ours.norm, nn.Identity) else to_torch(ours.norm)
+    elif kind is Transformer:
         sizes, nothing = (ours.config.d_model, ours.config.num_heads), nn.Identity()
         # it draws new weights for whatever it is built of, so ours come after that
         theirs = nn.Transformer(*sizes, custom_encoder=nothing, custom_decoder=nothing, batch_first=True)
         theirs.encoder, theirs.decoder = to_torch(ours.encoder), to_torch(ours.decoder)
     else:
-        known = "this library's MultiHeadAttention, EncoderLayer, DecoderLayer, Encoder, Decoder or Transformer"
-        raise TypeError(f"ours is a {_name(ours)}, expected {known}, and no subclass, which may compute otherwise")
+        raise TypeError(f"ours has a {kind.__module__}.{kind.__name__}, expected this library's own classes throughout")
     return theirs.train(ours.training).requires_grad_(True)
 
 
@@ -74,24 +79,84 @@ def from_torch(theirs: nn.Module) -> nn.Module | tuple[Encoder, Decoder]:
             ``nn.TransformerEncoder``, ``nn.TransformerDecoder`` or ``nn.Transformer``, batch first or not.
 
     Raises:
-        TypeError: it is none of these, or a subclass.
+        TypeError: it, or a part of it, is of another class; a subclass may compute something else.
         ValueError: it was built with an option that this library does not have, such as ``bias=False``.
     """
-    if type(theirs) is nn.MultiheadAttention:  # there are subclasses that do not use the weights they inherit
-        ours = _unpack(theirs)
-    elif type(theirs) is nn.TransformerEncoderLayer:
+    kind = type(theirs)
+    ours: nn.Module
+    if kind in (nn.Linear, nn.LayerNorm):
+        ours = copy.deepcopy(theirs)
+    elif kind is nn.Dropout:
+        ours = Dropout(theirs.p)
+    elif kind is nn.MultiheadAttention:
+        ours = _attention_from_torch(theirs)
+    elif kind is nn.TransformerEncoderLayer:
         ours = _layer_from_torch(theirs, EncoderLayer, ENCODER_LAYER)
-    elif type(theirs) is nn.TransformerDecoderLayer:
+    elif kind is nn.TransformerDecoderLayer:
         ours = _layer_from_torch(theirs, DecoderLayer, DECODER_LAYER)
-    elif type(theirs) in (nn.TransformerEncoder, nn.TransformerDecoder):
-        stack = Encoder if type(theirs) is nn.TransformerEncoder else Decoder
-        ours = stack(map(from_torch, theirs.layers), copy.deepcopy(theirs.norm))
-    elif type(theirs) is nn.Transformer:
+    elif kind in (nn.TransformerEncoder, nn.TransformerDecoder):
+        stack = Encoder if kind is nn.TransformerEncoder else Decoder
+        ours = stack(map(from_torch, theirs.layers), theirs.norm and from_torch(theirs.norm))
+    elif kind is nn.Transformer:
         return from_torch(theirs.encoder), from_torch(theirs.decoder)
     else:
-        known = "PyTorch's MultiheadAttention or Transformer, or a layer or stack of one"
-        raise TypeError(f"theirs is a {_name(theirs)}, expected {known}, and no subclass, which may compute otherwise")
+        raise TypeError(f"theirs has a {kind.__module__}.{kind.__name__}, expected PyTorch's own classes throughout")
     return ours.train(theirs.training).requires_grad_(True)
+
+
+@torch.no_grad()
+def _attention_to_torch(ours: MultiHeadAttention) -> nn.MultiheadAttention:
+    """Put the projections of queries, keys and values on top of each other."""
+    q, k, v, out = map(to_torch, (ours.q_proj, ours.k_proj, ours.v_proj, ours.out_proj))
+    weight = torch.cat([q.weight, k.weight, v.weight])  # [3 · d_model, d_model]
+    theirs = nn.MultiheadAttention(weight.shape[1], ours.num_heads, ours.dropout, batch_first=True).to(weight)
+    theirs.in_proj_weight.copy_(weight)
+    theirs.in_proj_bias.copy_(torch.cat([q.bias, k.bias, v.bias]))  # [3 · d_model]
+    theirs.out_proj.load_state_dict(out.state_dict())
+    return theirs
+
+
+@torch.no_grad()
+def _attention_from_torch(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
+    """Cut the packed projection into those of queries, keys and values."""
+    weight, bias = theirs.in_proj_weight, theirs.in_proj_bias  # None with kdim or vdim, and with bias=False
+    if weight is None or bias is None or theirs.bias_k is not None or theirs.add_zero_attn:
+        raise ValueError("theirs has bias=False, kdim, vdim, add_bias_kv or add_zero_attn, expected none of these")
+    ours = MultiHeadAttention(theirs.embed_dim, theirs.num_heads, theirs.dropout).to(weight)
+    projections = (ours.q_proj, ours.k_proj, ours.v_proj)
+    for projection, w, b in zip(projections, weight.chunk(3), bias.chunk(3), strict=True):
+        projection.load_state_dict({"weight": w, "bias": b})  # [d_model, d_model] and [d_model]
+    ours.out_proj.load_state_dict(theirs.out_proj.state_dict())
+    return ours
+
+
+def _layer_to_torch(ours: EncoderLayer | DecoderLayer, counterpart: type, names: dict[str, str]) -> nn.Module:
+    if type(ours.feed_forward) is not PositionwiseFeedForward:
+        raise TypeError(f"ours has a {type(ours.feed_forward).__name__} as its feed_forward, expected this library's")
+    linear1, activation = ours.feed_forward.linear1, ACTIVATIONS[ours.feed_forward.activation]
+    sizes = (linear1.in_features, ours.self_attn.num_heads, linear1.out_features)
+    theirs = counterpart(*sizes, ours.dropout.p, activation, batch_first=True, norm_first=ours.norm_first)
+    for our_name, their_name in names.items():
+        setattr(theirs, their_name, to_torch(ours.get_submodule(our_name)))
+    return theirs
+
+
+def _layer_from_torch(theirs: nn.Module, counterpart: type, names: dict[str, str]) -> EncoderLayer | DecoderLayer:
+    sizes = (theirs.self_attn.embed_dim, theirs.self_attn.num_heads, theirs.linear1.out_features)
+    settings = {"norm_first": theirs.norm_first, "activation": _activation_of(theirs)}
+    ours = counterpart(*sizes, theirs.dropout1.p, **settings)
+    for our_name, their_name in names.items():
+        ours.set_submodule(our_name, from_torch(theirs.get_submodule(their_name)))
+    return ours
+
+
+def _activation_of(theirs: nn.Module) -> str:
+    """Return the name of a layer's activation, a function or a module, which what it computes tells."""
+    x = torch.linspace(-9, 9, 99).to(theirs.linear1.weight)
+    for name, activation in ACTIVATIONS.items():
+        if torch.allclose(theirs.activation(x.clone()), activation(x), atol=1e-6):  # a clone: it may work in place
+            return name
+    raise ValueError(f"theirs has activation={theirs.activation}, expected one of {', '.join(ACTIVATIONS)}")
 
 
 def to_key_padding_mask(mask: Tensor) -> Tensor:
@@ -140,100 +205,6 @@ def from_torch_masks(key_padding_mask: Tensor | None = None, attn_mask: Tensor |
         padding = key_padding_mask[:, None, None, :]  # [batch, 1, 1, key_len]
         ignored = padding if attn_mask is None else padding | attn_mask
     return None if ignored is None else ~ignored
-
-
-def _name(module: nn.Module) -> str:
-    return f"{type(module).__module__}.{type(module).__name__}"
-
-
-def _check_parts(ours: nn.Module) -> None:
-    """Raise a TypeError if a part was replaced, since its counterpart would compute something else."""
-    for name, part in ours.named_modules():
-        if name and type(part) not in _PARTS:
-            known = ", ".join(kind.__name__ for kind in _PARTS)
-            raise TypeError(f"ours has a {_name(part)} as its {name}, expected one of {known}, and no subclass")
-
-
-@torch.no_grad()
-def _pack(ours: MultiHeadAttention) -> nn.MultiheadAttention:
-    """Put the projections of queries, keys and values on top of each other."""
-    _check_parts(ours)
-    projections = (ours.q_proj, ours.k_proj, ours.v_proj)
-    weight = torch.cat([projection.weight for projection in projections])  # [3 · d_model, d_model]
-    theirs = nn.MultiheadAttention(weight.shape[1], ours.num_heads, ours.dropout, batch_first=True)
-    theirs.to(weight)  # its device and precision
-    theirs.in_proj_weight.copy_(weight)
-    theirs.in_proj_bias.copy_(torch.cat([projection.bias for projection in projections]))  # [3 · d_model]
-    theirs.out_proj.load_state_dict(ours.out_proj.state_dict())
-    return theirs
-
-
-@torch.no_grad()
-def _unpack(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
-    """Cut the packed projection into those of queries, keys and values."""
-    usual = theirs.in_proj_weight is not None and theirs.in_proj_bias is not None
-    if not usual or theirs.bias_k is not None or theirs.add_zero_attn:
-        raise ValueError(
-            "theirs was built with bias=False, kdim, vdim, add_bias_kv or add_zero_attn, expected none of these: this "
-            "library's attention has no such options"
-        )
-    ours = MultiHeadAttention(theirs.embed_dim, theirs.num_heads, theirs.dropout).to(theirs.in_proj_weight)
-    projections = (ours.q_proj, ours.k_proj, ours.v_proj)
-    parts = zip(projections, theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True)
-    for projection, weight, bias in parts:  # [d_model, d_model] and [d_model]
-        projection.load_state_dict({"weight": weight, "bias": bias})
-    ours.out_proj.load_state_dict(theirs.out_proj.state_dict())
-    return ours
-
-
-def _layer_to_torch(ours: EncoderLayer | DecoderLayer, counterpart: type, names: dict[str, str]) -> nn.Module:
-    _check_parts(ours)
-    linear1 = ours.feed_forward.linear1
-    theirs = counterpart(
-        linear1.in_features,
-        ours.self_attn.num_heads,
-        linear1.out_features,
-        ours.dropout.p,
-        ACTIVATIONS[ours.feed_forward.activation],
-        batch_first=True,
-        norm_first=ours.norm_first,
-    )
-    for our_name, their_name in names.items():
-        part = ours.get_submodule(our_name)
-        setattr(theirs, their_name, to_torch(part) if isinstance(part, MultiHeadAttention) else copy.deepcopy(part))
-    return theirs
-
-
-def _layer_from_torch(theirs: nn.Module, counterpart: type, names: dict[str, str]) -> EncoderLayer | DecoderLayer:
-    attention = theirs.self_attn
-    dropouts = {module.p for name, module in theirs.named_children() if name in ("dropout1", "dropout2", "dropout3")}
-    if len(dropouts) > 1:
-        raise ValueError(f"theirs drops {sorted(dropouts)} after its sub-layers, expected one probability for all")
-    ours = counterpart(
-        attention.embed_dim,
-        attention.num_heads,
-        theirs.linear1.out_features,
-        dropouts.pop(),
-        norm_first=theirs.norm_first,
-        activation=_activation_of(theirs),
-    )
-    for our_name, their_name in names.items():
-        part = theirs.get_submodule(their_name)
-        parent, _, child = our_name.rpartition(".")
-        part = from_torch(part) if isinstance(part, nn.MultiheadAttention) else copy.deepcopy(part)
-        setattr(ours.get_submodule(parent), child, part)
-    return ours
-
-
-def _activation_of(theirs: nn.Module) -> str:
-    """Return the name of a layer's activation, a function or a module."""
-    activation, names = theirs.activation, {function: name for name, function in ACTIVATIONS.items()}
-    names |= {torch.relu: "relu", nn.ReLU: "relu", nn.SiLU: "silu", nn.GELU: "gelu"}
-    name = names.get(type(activation) if isinstance(activation, nn.Module) else activation)
-    if name is None or getattr(activation, "approximate", "none") != "none":
-        found, known = getattr(activation, "__name__", activation), " or ".join(dict.fromkeys(names.values()))
-        raise ValueError(f"theirs has activation={found}, expected {known}: this library has no other")
-    return name
 
 
 def _check_boolean(name: str, mask: Tensor, of_additive: str) -> None:

@@ -2,46 +2,46 @@
 
 import contextlib
 import functools
-import io
 import itertools
 import math
 import re
 import unicodedata
-import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-import matplotlib.figure
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from matplotlib import font_manager
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap
-from matplotlib.font_manager import FontProperties
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
 from transformer_lib.data.tokenizers import SOS
-from transformer_lib.files import replace_file
+from transformer_lib.files import replacing
 from transformer_lib.inference.translator import Translation
 from transformer_lib.training.loop import History
 
 Labels = Sequence[str]
-Beginning = tuple[str, ...]  # of a translation, as tokens
-STYLE = {
+Prefix = tuple[str, ...]  # of a translation, as tokens
+# a character that the first lacks comes from the first that is installed and has it
+_FONTS = ["DejaVu Sans", "Noto Sans CJK JP", "Noto Sans Arabic", "Noto Sans Devanagari", "Arial Unicode MS"]
+_FONTS += ["Hiragino Sans", "Apple SD Gothic Neo", "Yu Gothic", "Malgun Gothic", "Microsoft YaHei", "Segoe UI"]
+STYLE: dict[Any, Any] = {
     "figure.dpi": 110,
     "figure.facecolor": "white",
     "font.size": 10,
+    "font.family": [name for name in _FONTS if name in font_manager.get_font_names()],
+    "text.parse_math": False,  # a $ in a sentence is a dollar
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "grid.alpha": 0.3,
+    "legend.frameon": False,
 }
 _INCHES_PER_TOKEN = 0.34
 _UNDRAWABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # and must not be in an SVG
@@ -49,39 +49,20 @@ _MASK_COLOURS = ListedColormap(["#e4e4ea", "#31568c"])
 _SIGNS = LinearSegmentedColormap.from_list("signs", ["#f0a860", "#f7f7f9", "#86b6e4"]).with_extremes(bad="#d8d8de")
 _TREE_LOOKS = {  # text, box, line, line width
     "best": ("white", "#31568c", "#31568c", 2.5),
-    "kept": ("black", "white", "#31568c", 1.2),
+    "in the beam": ("black", "white", "#31568c", 1.2),
     "cut": ("#5f5f6b", "white", "#d0d0d8", 1.0),
 }
-_NO_FONT = (
-    "Glyphs are missing, and drawn as boxes: no font that is installed here has them. For Chinese, Japanese and Korean "
-    "install Noto Sans CJK (Debian, Ubuntu, Colab: apt-get install fonts-noto-cjk), for another script the Noto Sans "
-    "of its name (fonts-noto-core has most), and restart Python"
-)
-_RIGHT_TO_LEFT = (
-    "Arabic and Hebrew words come out backwards, their letters apart: matplotlib 3.11 or newer draws them right"
-)
 _DASHES = ("-", "--", "-.", ":")  # curves can be told apart without their colours
 
 
-class Figure(matplotlib.figure.Figure):
-    """A figure that takes letters which matplotlib's own font lacks, such as Korean ones, from other fonts."""
-
-    def draw(self, renderer: Any) -> None:
-        """Choose fonts for what is written by now, and draw."""
-        ticks = [axis.get_ticklabels() for axes in self.axes for axis in (axes.xaxis, axes.yaxis)]  # writes them, too
-        texts = [*itertools.chain(*ticks), *self.findobj(Text)]
-        letters = frozenset().union(*(text.get_text() for text in texts))
-        if matplotlib.__version_info__ < (3, 11) and {"R", "AL"} & {*map(unicodedata.bidirectional, letters)}:
-            _hint(_RIGHT_TO_LEFT)
-        missing = _lacking(filter(str.isprintable, letters), font_manager.findfont(FontProperties()))
-        if missing:
-            for text in texts:
-                text.set_fontfamily(list(dict.fromkeys([*text.get_fontfamily(), *_fonts_with(missing)])))
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph")  # matplotlib's, one a letter: _NO_FONT speaks for all
-            super().draw(renderer)
+@contextlib.contextmanager
+def _styled() -> Iterator[None]:
+    """Draw in the style of the series: as a decorator, whatever a function draws."""
+    with plt.rc_context(STYLE):
+        yield
 
 
+@_styled()
 def attention_map(weights: Tensor, columns: Labels, rows: Labels, title: str = "") -> Figure:
     """Draw one head's attention, ``[query_len, key_len]``: each row shows where one query looks.
 
@@ -91,6 +72,7 @@ def attention_map(weights: Tensor, columns: Labels, rows: Labels, title: str = "
     return _grid(weights[None], columns, rows, [title], 1, ("what is looked at", "what looks"))
 
 
+@_styled()
 def attention_heads(translation: Translation) -> Figure:
     """Draw what each head of the last layer's cross-attention looks at while a sentence is translated.
 
@@ -105,6 +87,7 @@ def attention_heads(translation: Translation) -> Figure:
     return _grid(weights, translation.src_tokens, translation.tgt_tokens, titles, 4, axis_labels)
 
 
+@_styled()
 def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = (), between: Labels = ()) -> Figure:
     """Draw small matrices side by side with their numbers: blue above zero, orange below, grey where hidden.
 
@@ -119,14 +102,14 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
     """
     for title, matrix in panels.items():
         if matrix.dim() != 2:
-            given = f"panels[{title!r}] has shape {list(matrix.shape)}"
-            raise ValueError(f"{given}, expected [rows, columns]: of a vector, take vector[None]")
+            raise ValueError(f"panels[{title!r}] has shape {list(matrix.shape)}, expected [rows, columns]")
     depth, first = max(map(len, panels.values())), len(next(iter(panels.values())))
-    if len(rows) not in (0, first) or len(between) not in (0, len(panels) - 1):
-        counts = f"rows has {len(rows)} labels and between {len(between)} signs"
-        raise ValueError(f"{counts}, but the first of {len(panels)} matrices has {first} rows")
+    if len(rows) not in (0, first):
+        raise ValueError(f"rows has {len(rows)} labels, expected {first}, as the first matrix has rows")
+    if len(between) not in (0, len(panels) - 1):
+        raise ValueError(f"between has {len(between)} signs, expected {len(panels) - 1} for {len(panels)} matrices")
     figure, axes = _axes(1, 1, grid=False)
-    write = functools.partial(axes.text, ha="center", va="center", rotation_mode="anchor", parse_math=False)
+    write = functools.partial(axes.text, ha="center", va="center", rotation_mode="anchor")
     values = [matrix.detach().cpu().double().numpy() for matrix in panels.values()]
     as_text = np.vectorize(lambda v, n: f"{round(v, n) + 0.0:.{n}f}".replace("-", "−").replace("inf", "∞"))
     texts = [as_text(panel, 0 if (panel == panel.round()).all() else 2) for panel in values]
@@ -162,6 +145,7 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
     return figure
 
 
+@_styled()
 def padding(ids: Tensor, pad_id: int, title: str = "") -> Figure:
     """Draw a batch of ids, ``[batch, seq_len]``, one sentence a row: tokens are dark, padding is light."""
     figure, axes = _axes(6, 3, grid=False)
@@ -173,6 +157,7 @@ def padding(ids: Tensor, pad_id: int, title: str = "") -> Figure:
     return figure
 
 
+@_styled()
 def positions(table: Tensor, title: str = "") -> Figure:
     """Draw a table of position vectors, ``[positions, d_model]``, as a heat map."""
     values = table.detach().float().cpu().numpy()
@@ -184,6 +169,7 @@ def positions(table: Tensor, title: str = "") -> Figure:
     return figure
 
 
+@_styled()
 def vectors(vectors: Mapping[str, Sequence[float]]) -> Figure:
     """Draw two-dimensional vectors as arrows from the origin, each with its name at its tip."""
     figure, axes = _axes(6.4, 4.2)
@@ -194,7 +180,7 @@ def vectors(vectors: Mapping[str, Sequence[float]]) -> Figure:
         beyond = (5 * x / (length or 1), 5 * y / (length or 1))  # where no arrow crosses it
         steep = {"ha": "center", "va": "bottom" if y >= 0 else "top"}
         sides = steep if abs(y) > abs(x) else {"ha": "left" if x >= 0 else "right", "va": "center"}
-        axes.annotate(name, (x, y), xytext=beyond, textcoords="offset points", **sides, parse_math=False)
+        axes.annotate(name, (x, y), xytext=beyond, textcoords="offset points", **sides)
     ends = np.array([(0, 0), *vectors.values()], dtype=float)
     (left, bottom), (right, top) = ends.min(0), ends.max(0)
     margin = 0.25 * max(right - left, top - bottom)
@@ -204,6 +190,7 @@ def vectors(vectors: Mapping[str, Sequence[float]]) -> Figure:
     return figure
 
 
+@_styled()
 def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, log: str = "") -> Figure:
     """Draw named curves over a common x; ``log`` says which axes are logarithmic: ``"x"``, ``"y"`` or ``"xy"``."""
     figure, axes = _axes(6.4, 3.8)
@@ -214,16 +201,16 @@ def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str
     axes.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
     _label_ticks(axes, x, log)
     if len(curves) > 1:
-        _legend(axes, axes.lines)
+        axes.legend()
     return figure
 
 
+@_styled()
 def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str = "{:.1f}") -> Figure:
     """Draw a horizontal bar for each value, from top to bottom, and beside it the number in the format ``label``."""
     figure, axes = _axes(6.4, 0.7 + 0.38 * len(values), grid=False)
     drawn = axes.barh(list(values), list(values.values()), height=0.65, color="C0")
-    for name in axes.get_yticklabels():
-        name.set_parse_math(False)
+    axes.get_yticklabels()  # makes them now, in the style
     axes.bar_label(drawn, labels=[label.format(value) for value in values.values()], padding=4)
     axes.invert_yaxis()
     axes.margins(x=0.15)
@@ -232,6 +219,7 @@ def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str =
     return figure
 
 
+@_styled()
 def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str) -> Figure:
     """Draw how often values occur, several samples over each other, each as an outline of 30 bins."""
     figure, axes = _axes(6.4, 3.4)
@@ -242,28 +230,31 @@ def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str) 
         axes.hist(values, edges, histtype="step", linewidth=1.8, linestyle=style, label=name)
     axes.set(xlabel=xlabel, ylabel=ylabel)
     if len(samples) > 1:
-        _legend(axes, axes.patches)
+        axes.legend()
     return figure
 
 
-def beam_tree(log_probs: Mapping[Beginning, float], kept: Collection[Beginning], best: Beginning) -> Figure:
+@_styled()
+def beam_tree(log_probs: Mapping[Prefix, float], kept: Collection[Prefix], best: Prefix) -> Figure:
     """Draw a beam search as a tree that grows from left to right, one column a step.
 
     Args:
-        log_probs: the log-probability of every beginning to draw, and of all beginnings of those.
+        log_probs: the log-probability of every prefix to draw, and of all prefixes of those.
         kept: those that stayed in the beam or were finished; the others are pale.
         best: the one that won; the path to it is dark, and runs along the top.
     """
-    children: dict[Beginning, list[Beginning]] = {path: [] for path in ((), *log_probs)}
-    for path in sorted(log_probs, key=lambda path: (path != best[: len(path)], -log_probs[path])):
-        children[path[:-1]].append(path)
-    rows = _tree_rows(children)
+    steps = max(map(len, log_probs))
+    rows: dict[Prefix, int] = {(): 0}
+    for step in range(1, steps + 1):  # in the order of their parents, so that no lines cross
+        column = [path for path in log_probs if len(path) == step]
+        column.sort(key=lambda path: (path != best[: len(path)], rows[path[:-1]], -log_probs[path]))
+        rows |= {path: row for row, path in enumerate(column)}
     pitch = _width(SOS, *itertools.chain(*log_probs)) + 0.4  # inches from one column to the next
-    steps, depth = max(map(len, log_probs)), max(rows.values())
+    depth = max(rows.values())
     figure, axes = _axes(pitch * (steps + 1) + 0.3, 0.5 * (depth + 1) + 0.9, grid=False)
     axes.spines.left.set_visible(False)
     for path, row in rows.items():
-        look = "best" if path == best[: len(path)] else "kept" if path in kept else "cut"
+        look = "best" if path == best[: len(path)] else "in the beam" if path in kept else "cut"
         text, fill, line, linewidth = _TREE_LOOKS[look]
         if path:  # a line leaves its parent's box level, bends between the columns, and comes in level
             level, bend = rows[path[:-1]], np.linspace(0, 1, 20)
@@ -272,15 +263,16 @@ def beam_tree(log_probs: Mapping[Beginning, float], kept: Collection[Beginning],
             axes.plot(x, y, color=line, linewidth=linewidth, zorder=1)
         label = f"{path[-1]}\n{round(log_probs[path], 2) + 0.0:.2f}" if path else SOS
         box = {"boxstyle": "round,pad=0.25", "facecolor": fill, "edgecolor": line}
-        looks = {"fontsize": 9, "linespacing": 1.05, "color": text, "bbox": box, "parse_math": False}
+        looks = {"fontsize": 9, "linespacing": 1.05, "color": text, "bbox": box}
         axes.text(len(path), row, label, ha="center", va="center", **looks)
     axes.set(xlim=(-0.55, steps + 0.55), ylim=(depth + 0.6, -0.6), yticks=[], xticks=range(1, steps + 1))
-    axes.set_xlabel("step (below each token: log-probability of the beginning that ends in it)")
-    handles = [Patch(facecolor=_TREE_LOOKS[look][1], edgecolor=_TREE_LOOKS[look][2]) for look in _TREE_LOOKS]
-    figure.legend(handles, ["best", "in the beam", "cut"], loc="outside upper right", ncols=3, frameon=False)
+    axes.set_xlabel("step (below each token: log-probability of all up to it)")
+    handles = [Patch(facecolor=fill, edgecolor=line) for _, fill, line, _ in _TREE_LOOKS.values()]
+    figure.legend(handles, list(_TREE_LOOKS), loc="outside upper right", ncols=3)
     return figure
 
 
+@_styled()
 def learning_curve(history: History | Mapping[str, Any]) -> Figure:
     """Draw training and validation loss over the epochs, and mark the epoch that validated best.
 
@@ -294,7 +286,7 @@ def learning_curve(history: History | Mapping[str, Any]) -> Figure:
     if history.best_epoch:
         best = (history.best_epoch, history.val_loss[history.best_epoch - 1])
         figure.axes[0].plot(*best, "o", markersize=11, fillstyle="none", color="C1", label="best epoch")
-        _legend(figure.axes[0], figure.axes[0].lines)
+        figure.axes[0].legend()
     return figure
 
 
@@ -305,9 +297,8 @@ def save(figure: Figure, path: str | Path) -> None:
         ValueError: the ending is not a format that matplotlib writes.
         OSError: the file cannot be written.
     """
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=Path(path).suffix.removeprefix("."), bbox_inches="tight")
-    replace_file(path, buffer.getvalue())
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=Path(path).suffix.removeprefix("."), bbox_inches="tight")
 
 
 def _grid(
@@ -316,8 +307,7 @@ def _grid(
     """Draw a panel for each map in ``weights``, ``[panels, rows, columns]``, all on the colour scale 0 to 1."""
     panels, num_rows, num_columns = weights.shape
     if (len(rows), len(columns)) != (num_rows, num_columns):
-        given = f"rows has {len(rows)} and columns {len(columns)} labels"
-        raise ValueError(f"{given}, but weights has shape {[num_rows, num_columns]}")
+        raise ValueError(f"there are {len(rows)} rows and {len(columns)} columns, but weights is {list(weights.shape)}")
     rows, columns = ([_UNDRAWABLE.sub("\ufffd", label) for label in labels] for labels in (rows, columns))
     across = min(across, panels)
     down = -(-panels // across)
@@ -334,8 +324,6 @@ def _grid(
         axes.set_xticks(np.arange(num_columns), columns, rotation=60, ha="right", rotation_mode="anchor")
         axes.set_yticks(np.arange(num_rows), rows)
         axes.tick_params(length=0, labelbottom=number >= panels - across)  # the lowest of each column
-        for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
-            label.set_parse_math(False)  # a $ in a sentence is a dollar
     figure.supxlabel(axis_labels[0])
     figure.supylabel(axis_labels[1])
     figure.colorbar(image, ax=figure.axes, label="attention weight", shrink=0.6, aspect=30, pad=0.01)
@@ -343,27 +331,9 @@ def _grid(
 
 
 def _width(*texts: str) -> float:
-    """Estimate the width of the widest of these texts in inches; letters of East Asian scripts count twice."""
-    widths = (sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text) for text in texts)
+    """Estimate the width of the widest of these texts in inches; characters of East Asian scripts count twice."""
+    widths = (sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text) for text in texts)
     return 0.085 * max(widths, default=0)
-
-
-def _tree_rows(children: Mapping[Beginning, Sequence[Beginning]], path: Beginning = ()) -> dict[Beginning, int]:
-    """Place a node and all below it on rows: a first child beside its parent, its siblings as closely as they fit."""
-    rows = {path: 0}
-    for child in children[path]:
-        below = _tree_rows(children, child)
-        steps = {len(node) for node in below}
-        shift = max((row + 1 for node, row in rows.items() if len(node) in steps), default=0)
-        rows |= {node: row + shift for node, row in below.items()}
-    return rows
-
-
-def _legend(axes: Axes, curves: Sequence[Artist]) -> None:
-    """Name the curves as they are called: a name may begin with ``_`` or hold a ``$``."""
-    legend = axes.legend(curves, [""] * len(curves), frameon=False)
-    for text, curve in zip(legend.get_texts(), curves, strict=True):
-        text.set(text=curve.get_label(), parse_math=False)
 
 
 def _label_ticks(axes: Axes, x: Sequence[float], log: str) -> None:
@@ -381,42 +351,10 @@ def _label_ticks(axes: Axes, x: Sequence[float], log: str) -> None:
 
 
 def _axes(width: float, height: float, grid: bool = True, rows: int = 0, columns: int = 1) -> tuple[Figure, Any]:
-    """Return a figure of so many inches in the style of the series, and its axes: one, or ``rows`` × ``columns``."""
-    with plt.rc_context({**STYLE, "axes.grid": grid}):
-        size: dict[str, Any] = {"figsize": (width, height), "layout": "constrained", "FigureClass": Figure}
-        figure, axes = plt.subplots(max(rows, 1), columns, sharex=True, sharey=True, squeeze=False, **size)
-    for one in axes.flat:
-        one.title.set_parse_math(False)
+    """Return a figure of so many inches and its axes: one, or ``rows`` × ``columns``."""
+    size: dict[str, Any] = {"figsize": (width, height), "layout": "constrained"}
+    figure, axes = plt.subplots(max(rows, 1), columns, sharex=True, sharey=True, squeeze=False, **size)
+    for cell in axes.flat:
+        cell.grid(grid)
     plt.close(figure)  # off pyplot's list, so that a notebook shows it once: as the value of its cell
     return figure, axes if rows else axes[0, 0]
-
-
-def _lacking(letters: Iterable[str], path: str) -> frozenset[str]:
-    """Return those of the letters that a font does not have."""
-    font = font_manager.get_font(path)
-    return frozenset(letter for letter in letters if not font.get_char_index(ord(letter)))
-
-
-@functools.cache
-def _fonts_with(letters: frozenset[str]) -> list[str]:
-    """Return the installed fonts that it takes to draw these letters, as far as there are any."""
-    manager, chosen = font_manager.fontManager, []
-    for path in {*font_manager.findSystemFonts()} - {font.fname for font in manager.ttflist}:
-        with contextlib.suppress(Exception):  # installed since matplotlib made its list, or nothing that it can use
-            manager.addfont(path)
-    paths = {font.name: font.fname for font in manager.ttflist if font.style == "normal"}
-    while letters:
-        lacking = {name: _lacking(letters, path) for name, path in paths.items() if "Last Resort" not in name}
-        best = min(lacking, key=lambda name: (len(lacking[name]), name))
-        if lacking[best] == letters:
-            _hint(_NO_FONT)
-            break
-        chosen.append(best)
-        letters = lacking[best]
-    return chosen
-
-
-@functools.cache
-def _hint(message: str) -> None:
-    """Warn, but only once."""
-    warnings.warn(message, stacklevel=2)
