@@ -148,12 +148,6 @@ def load_model(path: str | Path, *custom: type | Callable, device: torch.device 
     return SavedModel(model.to(device).eval(), tokenizers, notes)
 
 
-def load_weights(path: str | Path, model: nn.Module) -> None:
-    """Load what ``save_model`` wrote into a model of the same class and config. Errors as ``load_model``."""
-    with _explained(Path(path)):
-        safetensors.torch.load_model(model, path)
-
-
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
     """Turn whatever a file that does not fit together makes parsers and constructors raise into a CheckpointError."""

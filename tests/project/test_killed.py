@@ -57,7 +57,7 @@ def completed_epochs(folder):
         return 0
     saved = len(load_training_state(folder / "run" / STATE_FILE)["history"]["val_loss"])
     assert saved >= logged  # what it said was complete is there
-    if saved:
+    if (folder / "run" / MODEL_FILE).exists():  # whole, if it is there
         assert load_model(folder / "run").notes["history"]["val_loss"]
     return saved
 
@@ -69,7 +69,8 @@ def assert_same_end(folder, straight):
     assert all(weights.equal(found["model"][name]) for name, weights in expected["model"].items())
     expected, found = (load_model(run).model.state_dict() for run in (straight, folder / "run"))
     assert all(weights.equal(found[name]) for name, weights in expected.items())
-    assert sorted(path.name for path in (folder / "run").iterdir()) == [MODEL_FILE, STATE_FILE]  # and nothing half-done
+    assert sorted(path.name for path in (folder / "run").glob("[!.]*")) == [MODEL_FILE, STATE_FILE]
+    assert not [*(folder / "run").glob(".*.tmp")]  # nothing half-done
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(25, marks=pytest.mark.faults)])

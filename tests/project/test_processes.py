@@ -1,16 +1,9 @@
-"""The command line in two processes: it speaks once, and stops where one of them does."""
-
-import os
-import socket
-import subprocess
-import sys
-import threading
+"""The command line in two processes: it speaks once."""
 
 import pytest
 from two_processes import torchrun
 
 from transformer_lib.checkpoint import MODEL_FILE, load_model
-from transformer_lib.files import STATE_FILE, load_training_state
 
 
 @pytest.fixture
@@ -47,43 +40,4 @@ def test_the_command_line_prints_once_and_stops_when_a_process_does(corpus, tmp_
         assert done.stdout.count(line) == 1
     again = torchrun(*train)
     assert again.returncode != 0
-    assert "holds a training: resume it" in again.stderr
-
-
-def test_when_one_process_is_killed_the_other_says_so_and_the_training_can_go_on(corpus, tmp_path):
-    """Without torchrun, which would end the other process before it could say anything."""
-    output = tmp_path / "run"
-    train = [sys.executable, "-m", "transformer_lib", "train", "--corpus", corpus, "--output", output]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    world = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    train += ["--device", "cpu", "--preset", "tutorial"]
-    endless = [*train, "--epochs", "1000"]
-    first, second = (
-        subprocess.Popen(
-            endless, env={**world, "RANK": rank}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        for rank in "01"
-    )
-    too_long = threading.Timer(300, first.kill)
-    too_long.start()
-    try:
-        line = first.stdout.readline()
-        while line and not line.startswith("epoch   1/"):
-            line = first.stdout.readline()
-        second.kill()
-        _, said = first.communicate(timeout=300)
-    finally:
-        too_long.cancel()
-        for process in (first, second):
-            process.kill()
-            process.communicate()
-    assert first.returncode == 1
-    assert "error: another process of this training has stopped" in said
-    done = len(load_training_state(output / STATE_FILE)["history"]["val_loss"])
-    assert done >= 1
-    alone = [*train, "--epochs", str(done + 1), "--resume"]
-    resumed = subprocess.run(alone, capture_output=True, text=True, timeout=300)
-    assert resumed.returncode == 0, resumed.stderr
-    assert f"epoch {done + 1:3d}/" in resumed.stdout
+    assert "holds a training run: resume it" in again.stderr

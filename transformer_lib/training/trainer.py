@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from transformer_lib.checkpoint import MODEL_FILE, describe_model, load_weights, save_model
+from transformer_lib.checkpoint import MODEL_FILE, describe_model, save_model
 from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies
 from transformer_lib.files import STATE_FILE, CheckpointError, load_training_state, locked, save_training_state
 from transformer_lib.model.decoder import DecoderLayer
@@ -98,17 +98,22 @@ def fit(
         scaler = make_scaler(device, recipe.precision)
         average = MovingAverage(model, recipe.ema_decay) if recipe.ema_decay else None
         evaluated = model if average is None else average.module  # what is validated and kept
-        parts = {"model": model, "optimizer": optimizer, "schedule": schedule, "scaler": scaler, "average": average}
-        parts = {name: part for name, part in parts.items() if part is not None}
+        best = copy.deepcopy(evaluated)
+        parts = {"model": model, "best": best, "optimizer": optimizer, "schedule": schedule, "scaler": scaler}
+        parts |= {} if average is None else {"average": average}
         if recipe.compile:
             compile_layers(model)
 
-        best = copy.deepcopy(evaluated)
+        def save_best() -> None:
+            if output is not None and distributed.is_first():
+                kept_notes = {**(notes or {}), "recipe": asdict(recipe), "history": asdict(history)}
+                save_model(output / MODEL_FILE, best, tokenizers, kept_notes)
+
         if resume:
             state = load_training_state(output / STATE_FILE)
             _check_same_run(output, state, _identity(description, recipe))
             history = _restore(parts, state)
-            load_weights(output / MODEL_FILE, best)
+            save_best()  # a process may have been killed after it had written the state, and before the model
         else:
             history = History(first_val_loss=evaluate(evaluated, val_batches, progress))
 
@@ -129,12 +134,10 @@ def fit(
                 if is_best := history.best_epoch == epoch:
                     best.load_state_dict(evaluated.state_dict())
                 if output is not None and distributed.is_first():
-                    if is_best or epoch == 1:
-                        kept_notes = {**(notes or {}), "recipe": asdict(recipe), "history": asdict(history)}
-                        save_model(output / MODEL_FILE, best, tokenizers, kept_notes)
                     state = {name: part.state_dict() for name, part in parts.items()}
                     state |= {"history": asdict(history), "run": _identity(description, recipe)}
                     save_training_state(output / STATE_FILE, state)
+                save_best()
                 log(
                     f"epoch {epoch:3d}/{recipe.epochs}  {history.seconds[-1]:5.0f} s  "
                     f"train loss {train_loss:.3f}  val loss {val_loss:.3f}  "
