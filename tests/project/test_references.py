@@ -1,4 +1,4 @@
-"""What docstrings say of where the series explains a thing is so."""
+"""What docstrings and pages say of where a thing is explained is so."""
 
 import json
 import re
@@ -30,3 +30,12 @@ def test_the_sections_that_docstrings_name_exist():
 
 def test_there_are_references():
     assert {module for module, _, _ in references()} >= {"model/attention.py", "model/encoder.py"}
+
+
+def test_links_of_the_pages_lead_to_files():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "book").glob("*.md"), *(ROOT / "assets").glob("*.md")]
+    assert len(pages) > 10
+    for page in pages:
+        text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s#]+)(?:#[^)]*)?\)", text):
+            assert "://" in target or (page.parent / target).exists(), f"{page.name}: {target}"
