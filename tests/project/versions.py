@@ -1,7 +1,7 @@
 """The core's tests and the notebooks, in small, with the pinned dependencies on every other Python that there is.
 
 Also with the lowest on the oldest Python, the newest on the newest, and what Google's Colab has installed on its
-Python; there, installing the library must not replace anything. `make test-versions` runs all; `python
+Python; there, installing the library must not replace anything. `python tests/project/versions.py` runs all; `python
 tests/project/versions.py 3.12:newest tests/test_fast.py` one row, in part; `python tests/project/versions.py colab
 notebooks/05_training.ipynb` a notebook as Colab would run it. Where PyPI's torch is a CUDA build of several GB,
 PyTorch's own index has a smaller one: `PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu`.
@@ -73,7 +73,7 @@ def cell(version, command, dependencies, *what):
     about = subprocess.run([python, "-c", ABOUT], capture_output=True, text=True).stdout.strip()
     report = folder / "report.xml"
     pytest = [python, "-m", "pytest", "-q", "--nbval-lax", f"--junitxml={report}", "-o", "junit_family=xunit1"]
-    pytest += ["--numprocesses", "2", "--dist", "loadfile"]
+    pytest += ["--numprocesses", "2", "--dist", "loadfile", "-m", "slow or not slow"]
     library = sorted(ROOT.glob("tests/test_*.py"))
     pytest += what or [*library, *(IN_BROWSER if dependencies == "colab" else []), "notebooks"]
     environment = {**os.environ, "TRANSFORMER_LIB_FAST_DEV_RUN": "1", "OMP_NUM_THREADS": "1"}
