@@ -104,6 +104,7 @@ FUNCTIONS = (
 )
 
 
+@pytest.mark.slow
 def test_nonsense_raises_nothing_and_changes_nothing():
     def state():
         return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
