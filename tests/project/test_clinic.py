@@ -85,11 +85,11 @@ def reading(clinic, test, number):
     return list(result) if isinstance(result, tuple) else [result]
 
 
-def differs(one, other):
+def differs(healthy, ill):
     """Return whether two readings differ by more than rounding; a change that should be nothing counts from 1e-5 on."""
-    if isinstance(one, float):
-        return (abs(one) < 1e-5) != (abs(other) < 1e-5) or abs(one - other) > 0.2 * max(abs(one), abs(other), 0.1)
-    return one != other
+    if isinstance(healthy, float):
+        return (abs(healthy) < 1e-5) != (abs(ill) < 1e-5) or abs(healthy - ill) > 0.2 * max(abs(healthy), abs(ill), 0.1)
+    return healthy != ill
 
 
 def test_every_fault_of_a_patient_has_its_row_and_its_test():

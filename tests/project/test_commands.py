@@ -95,8 +95,8 @@ def words_after(command, *programs):
 
 def benchmark_of(command):
     """The name of the benchmark that a command starts, if it starts one."""
-    found = re.match(r"(?:python|torchrun .*) benchmarks/(\w+)\.py\b", command)
-    return found and found[1]
+    started = re.match(r"(?:python|torchrun .*) benchmarks/(\w+)\.py\b", command)
+    return started and started[1]
 
 
 def reason_not_to_run(command):

@@ -44,15 +44,15 @@ TGT = torch.tensor([[2, 5, 6, 7], [2, 9, 1, 1]])
 def definitions(number):
     """Each class and function that a notebook's cells define, by its name: the last text, if there are several."""
     (path,) = (ROOT / "notebooks").glob(f"{number}_*.ipynb")
-    found = {}
+    sources = {}
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "code" and "%pip" not in source:
             for node in ast.parse(source).body:
                 if isinstance(node, ast.ClassDef | ast.FunctionDef):
-                    decorated = min(one.lineno for one in (node, *node.decorator_list)) - 1
-                    found[node.name] = "\n".join(source.splitlines()[decorated : node.end_lineno])
-    return found
+                    decorated = min(part.lineno for part in (node, *node.decorator_list)) - 1
+                    sources[node.name] = "\n".join(source.splitlines()[decorated : node.end_lineno])
+    return sources
 
 
 @pytest.fixture(scope="module")
@@ -239,19 +239,19 @@ def greedily(reader, model, saved, sentences):
     german, english = saved.tokenizers["src"], saved.tokenizers["tgt"]
     ids = [torch.tensor(german.encode(sentence)) for sentence in sentences]
     by_length = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-    found = {}
+    translations = {}
     for start in range(0, len(by_length), 100):
         batch = by_length[start : start + 100]
         src = pad_sequence([ids[i] for i in batch], batch_first=True, padding_value=german.pad_id)
         most = {"most": src.shape[1] + 20} if "most" in inspect.signature(reader["greedy"]).parameters else {}
         for i, written in zip(batch, reader["greedy"](model, src, **most).tolist(), strict=True):
-            found[i] = english.join(english.decode(written))
-    return [found[i] for i in range(len(ids))]
+            translations[i] = english.join(english.decode(written))
+    return [translations[i] for i in range(len(ids))]
 
 
 def test_the_shipped_weights_translate_in_the_readers_model(reader, readers_model, saved):
-    (found,) = greedily(reader, readers_model, saved, ["Der Mann hebt den Ball auf."])
-    assert found == "the man is raising the ball."
+    (translation,) = greedily(reader, readers_model, saved, ["Der Mann hebt den Ball auf."])
+    assert translation == "the man is raising the ball."
 
 
 @pytest.mark.slow

@@ -720,5 +720,5 @@ BY_HAND = [
 @pytest.mark.slow
 def test_sentences_written_by_hand(grammar):
     pairs = [grammar.generate.finish(sentence, "by hand") for sentence in simple_sentences(grammar)]
-    found = [(p.german_text, p.english_text, " ".join(f"{i}-{j}" for i, j in p.alignment)) for p in pairs]
-    assert found == BY_HAND
+    written = [(p.german_text, p.english_text, " ".join(f"{i}-{j}" for i, j in p.alignment)) for p in pairs]
+    assert written == BY_HAND

@@ -119,7 +119,7 @@ tokenizers = WordTokenizer("de"), WordTokenizer("en")
 data = make_dataset([Pair("Ein Hund schläft.", "A dog sleeps."), Pair("Eine Katze.", "A cat.")], *tokenizers)
 build_vocabularies(data, min_freq=1)
 sizes = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1, "max_len": 20}
-model = Transformer(TransformerConfig(*(len(one.vocab) for one in tokenizers), **sizes))
+model = Transformer(TransformerConfig(*(len(tokenizer.vocab) for tokenizer in tokenizers), **sizes))
 fit(model, data, data, Recipe(epochs=1, batch_size=2), log=lambda line: None)
 translation = Translator(model, *tokenizers)("Ein Hund schläft.")
 work = list(seen)

@@ -167,8 +167,8 @@ def test_english_is_remarked_upon_and_german_is_not(ask):
     """Which language a sentence has is only guessed, from a few words: so of German none, and of English nearly all."""
     german, english = sentences()
     assert not any("English" in answer for answer in ask(*(["hint", text] for text in german)))
-    found = sum("English" in answer for answer in ask(*(["hint", text] for text in english)))
-    assert found >= 0.95 * len(english)
+    remarked = sum("English" in answer for answer in ask(*(["hint", text] for text in english)))
+    assert remarked >= 0.95 * len(english)
 
 
 @pytest.mark.slow
@@ -225,16 +225,18 @@ def test_translations_are_those_of_the_library(ask, translator):
 def test_a_beam_finishes_the_same_hypotheses(ask, translator):
     src = torch.tensor([ids_of(translator, SENTENCE)])
     expected = beam_search(translator.model, src, 2, 3, 4, translator.length_penalty)[0]
-    assert [one["ids"] for one in ask(["translate", SENTENCE, 4])[0]] == [one.ids for one in expected]
+    assert [hypothesis["ids"] for hypothesis in ask(["translate", SENTENCE, 4])[0]] == [
+        hypothesis.ids for hypothesis in expected
+    ]
 
 
 @pytest.mark.slow
 def test_a_text_that_never_ends_stops_at_the_librarys_length(ask, translator):
     text = " ".join(["hund"] * 100)
     limit = min(len(ids_of(translator, text)) + 50, translator.model.config.max_len)
-    found = ask(["translate", text, 1])[0][0]
+    best = ask(["translate", text, 1])[0][0]
     expected = translator.translate([text], 1)[0]
-    assert found["text"] == expected.text and len(found["ids"]) == len(expected.tgt_tokens) <= limit
+    assert best["text"] == expected.text and len(best["ids"]) == len(expected.tgt_tokens) <= limit
 
 
 @pytest.mark.slow
@@ -258,9 +260,11 @@ def test_all_translations_are_those_of_the_library(ask, translator):
     same = sum(text == translation.text for text, translation in zip(written, translations, strict=True))
     assert same >= 0.99 * len(texts)
     english = translator.tgt_tokenizer
-    ours = bleu.by_definition([english.words(text) for text in written], [english.words(text) for text in references])
-    theirs = bleu.score(translations, references, english)[0].value
-    assert abs(ours - theirs) < 0.1
+    in_node = bleu.by_definition(
+        [english.words(text) for text in written], [english.words(text) for text in references]
+    )
+    in_torch = bleu.score(translations, references, english)[0].value
+    assert abs(in_node - in_torch) < 0.1
 
 
 # The page, as a reader uses it.
@@ -703,16 +707,16 @@ def test_the_beams_tree_and_its_hypotheses_are_shown(page, translator):
     tree = panel.get_by_role("list", name="The beam, step by step")
     best = [line.split("\n")[0] for line in tree.locator("li.best").all_inner_texts()]
     assert best[0] == "<sos>" and best[1:4] == ["two", "children", "are"]
-    found = page.evaluate(EDGES)
-    assert found["boxes"] == tree.get_by_role("listitem").count() == len(found["hang"]) + 1
-    assert all(found["hang"])
+    drawn = page.evaluate(EDGES)
+    assert drawn["boxes"] == tree.get_by_role("listitem").count() == len(drawn["hang"]) + 1
+    assert all(drawn["hang"])
     rows = [row.split("\t") for row in panel.get_by_role("row").all_inner_texts()[1:]]
     expected = beam_search(
         translator.model, torch.tensor([ids_of(translator, SENTENCE)]), 2, 3, 4, translator.length_penalty
     )[0]
-    texts = [translator.tgt_tokenizer.join(translator.tgt_tokenizer.decode(one.ids)) for one in expected]
+    texts = [translator.tgt_tokenizer.join(translator.tgt_tokenizer.decode(hypothesis.ids)) for hypothesis in expected]
     assert [row[3].strip() for row in rows] == texts
-    assert [row[2].strip() for row in rows] == [f"{one.score:.2f}".replace("-", "−") for one in expected]
+    assert [row[2].strip() for row in rows] == [f"{hypothesis.score:.2f}".replace("-", "−") for hypothesis in expected]
 
 
 @pytest.mark.slow
