@@ -36,16 +36,14 @@ define RUN_EACH
 done && printf '%-32s            %4d s\n' "in all" $$(($$(date +%s) - began))
 endef
 
-.PHONY: help notebooks book test check test-faults test-devices test-versions lab train bench bench-gpu lint outputs repository clean
+.PHONY: help notebooks book check test test-all lab train bench bench-gpu lint outputs repository clean
 
 help:
 	@echo "make notebooks   run the whole series on the sample corpus; a book of it in build/notebooks/book/"
 	@echo "make book        the series as a book, from the outputs stored in the notebooks, in build/book/"
 	@echo "make check       run the library's own tests"
 	@echo "make test        run the tests: ruff, pytest, and the notebooks through nbval"
-	@echo "make test-faults break files, disks and processes thousands of times, and print a table of what was lost"
-	@echo "make test-devices    tests, exercises and series on a stand-in for GPUs: CUDA, an old one (T4), Apple's; two tables"
-	@echo "make test-versions   tests and series with every Python there is, and the lowest, pinned and newest packages"
+	@echo "make test-all    what is slow, too: browsers, thousands of broken files, a stand-in for GPUs, and so on; hours"
 	@echo "make lab         open the series in JupyterLab"
 	@echo "make train       train, score and try a small model; a picture of its attention in build/"
 	@echo "make bench       measure how fast training and translation are, on Multi30k; JSON in build/"
@@ -83,22 +81,21 @@ book: $(READY)
 # Two processes of one thread each: with more threads, the two would wait for each other's.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
+NOTEBOOKS_AND_TESTS := --nbval-lax notebooks tests
+
 check: $(READY)
 	$(PYTEST) --ignore tests/project tests
 
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(PYTEST) --nbval-lax tests notebooks
+	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(PYTEST) $(NOTEBOOKS_AND_TESTS)
 
-test-faults: $(READY)
-	$(BIN)/python -m pytest -m faults tests
-
-test-devices: $(READY)
+test-all: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(PYTEST) -m "slow or not slow" $(NOTEBOOKS_AND_TESTS)
 	$(BIN)/python tests/project/test_devices.py
-
-test-versions: $(READY)
-	$(BIN)/python tests/project/versions.py
 
 lab: $(READY)
 	$(BIN)/jupyter lab notebooks

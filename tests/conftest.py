@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import tempfile
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -52,61 +51,10 @@ def _one_thread():
     torch.set_num_threads(1)
 
 
-_TRIED = pytest.StashKey[dict[str, tuple[int, str, str]]]()
-_COUNTED = pytest.StashKey[Counter]()
-
-
-def pytest_configure(config):
-    config.stash[_TRIED] = {}
-    config.stash[_COUNTED] = Counter()
-
-
-def _add_row(config, fault, number, lost, saw):
-    table = config.stash[_TRIED]
-    before = table[fault][0] if fault in table else 0
-    table[fault] = (before + number, lost, saw)
-
-
 @pytest.fixture
-def tried(request):
-    """Call it with a kind of fault, how often it was tried, what was lost and what the user saw: a row of the table."""
-    return lambda fault, number, lost, saw: _add_row(request.config, fault, number, lost, " ".join(str(saw).split()))
-
-
-@pytest.fixture
-def counted(request):
-    """Call it with keywords, such as ``exercises=1``: the sums are printed at the end."""
-    return lambda **numbers: request.config.stash[_COUNTED].update(numbers)
-
-
-def pytest_sessionfinish(session):
-    """Hand this process's tables to the one that prints them, where pytest-xdist runs several."""
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["tried"] = session.config.stash[_TRIED]
-        session.config.workeroutput["counted"] = dict(session.config.stash[_COUNTED])
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node, error):
-    """Gather the tables of a process that has ended."""
-    output = getattr(node, "workeroutput", {})
-    for fault, row in output.get("tried", {}).items():
-        _add_row(node.config, fault, *row)
-    node.config.stash[_COUNTED].update(output.get("counted", {}))
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    """Print what the fault tests have tried (`make test` tries less than `make test-faults`), and what was counted."""
-    if table := config.stash[_TRIED]:
-        terminalreporter.section("faults")
-        for row in (("fault", "tried", "what was lost", "what the user saw"), ("---",) * 4):
-            terminalreporter.write_line(f"| {' | '.join(row)} |")
-        for fault, (number, lost, saw) in sorted(table.items()):
-            terminalreporter.write_line(f"| {fault} | {number:,} | {lost} | {saw} |")
-    if counts := config.stash[_COUNTED]:
-        terminalreporter.section("counted")
-        for name, number in sorted(counts.items()):
-            terminalreporter.write_line(f"{name.replace('_', ' ')}: {number:,}")
+def tried(record_property):
+    """Note down a kind of fault, how often it was tried, what was lost and what the user saw: ``--junitxml`` has it."""
+    return lambda fault, number, lost, saw: record_property(fault, f"tried {number:,}; lost: {lost}; seen: {saw}")
 
 
 @pytest.fixture

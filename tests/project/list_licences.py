@@ -30,8 +30,8 @@ def requirements(name, extra=""):
     """Return what an installed package requires here with one extra, or without any: (name, extras) of each."""
     needs = map(Requirement, distribution(name).requires or ())
     here = (need for need in needs if need.marker is None or need.marker.evaluate({"extra": extra}))
-    found = {(canonicalize_name(need.name), wanted) for need in here for wanted in ("", *need.extras)}
-    return {(package, wanted) for package, wanted in found if not package.startswith(FOR_CUDA)}
+    packages = {(canonicalize_name(need.name), wanted) for need in here for wanted in ("", *need.extras)}
+    return {(package, wanted) for package, wanted in packages if not package.startswith(FOR_CUDA)}
 
 
 def needed():

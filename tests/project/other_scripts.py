@@ -76,7 +76,7 @@ def sentence_pairs(language: str, number: int = 300) -> list[tuple[str, str]]:
     for who, place, action, time in itertools.product(*kinds):
         if who < 2 and action >= FOR_ANIMALS:
             continue
-        english, theirs = list(words["who"].items())[who]
-        foreign = write(theirs, words["places"][place], words["actions"][action], words["times"][time])
+        english, translated = list(words["who"].items())[who]
+        foreign = write(translated, words["places"][place], words["actions"][action], words["times"][time])
         sentences.append((f"{english.capitalize()} {ACTIONS[action]} {PLACES[place]}{TIMES[time]}.", foreign))
     return random.Random(0).sample(sentences, number)

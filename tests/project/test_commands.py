@@ -40,14 +40,13 @@ NOT_RUN = {
     "python -m pytest --nbval-lax tests notebooks": "it is what runs this",
     "python notebooks/listings.py": "changes the notebooks; tests/test_session.py runs what it calls",
     "python tests/project/list_licences.py": "tests/project/test_supply_chain.py compares what it prints",
+    "python tests/project/test_devices.py": "takes hours; as a test, the file runs a part",
+    "python tests/project/versions.py": "takes a network, and hours",
 }
 # The targets of make that neither a workflow nor a test below runs, and why.
 TARGETS = {
-    "notebooks": "takes 18 minutes or more; make test runs each notebook, small",
+    "notebooks": "takes many minutes; make test runs each notebook, small",
     "check": "a part of make test",
-    "test-faults": "takes hours; make test runs a few of each",
-    "test-devices": "takes hours; tests/project/test_devices.py runs a part",
-    "test-versions": "takes a network, and hours",
     "lab": "opens a browser",
     "lint": "changes files; make test runs both of its commands without",
     "outputs": "changes the notebooks; takes hours",
@@ -96,8 +95,8 @@ def words_after(command, *programs):
 
 def benchmark_of(command):
     """The name of the benchmark that a command starts, if it starts one."""
-    found = re.match(r"(?:python|torchrun .*) benchmarks/(\w+)\.py\b", command)
-    return found and found[1]
+    started = re.match(r"(?:python|torchrun .*) benchmarks/(\w+)\.py\b", command)
+    return started and started[1]
 
 
 def reason_not_to_run(command):
@@ -153,16 +152,33 @@ def run_small(words):
     assert cli.main([*words, *small]) == 0, [*words, *small]
 
 
+def of_the_library(commands):
+    """The words of each command that starts the library and that can be run here."""
+    words = [words_after(command, "transformer-lib", "transformer_lib") for command in commands]
+    return [these for these, command in zip(words, commands, strict=True) if these and not reason_not_to_run(command)]
+
+
+def run_with_input(words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Ein Hund.\n")))
+    run_small(words)
+    assert capsys.readouterr().out.strip(), words
+
+
+def test_of_each_command_of_the_library_the_first_that_a_page_has_runs(workplace, monkeypatch, capsys):
+    first = {words[0]: words for words in reversed(of_the_library([command for _, command in COMMANDS]))}
+    assert {"train", "train-lm", "translate", "evaluate", "export", "info"} <= set(first)
+    for words in first.values():
+        run_with_input(words, monkeypatch, capsys)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [*PAGES, "make train"])
 def test_a_page_s_commands_of_the_library_run_one_after_the_other(page, workplace, monkeypatch, capsys):
-    for command in of_make("train") if page == "make train" else list(named_in(read(page))):
-        words = words_after(command, "transformer-lib", "transformer_lib")
-        if words and not reason_not_to_run(command):
-            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Ein Hund.\n")))
-            run_small(words)
-            assert capsys.readouterr().out.strip(), command
+    for words in of_the_library(of_make("train") if page == "make train" else list(named_in(read(page)))):
+        run_with_input(words, monkeypatch, capsys)
 
 
+@pytest.mark.slow
 def test_torchrun_trains_with_two_processes_as_the_readme_says(workplace):
     (command,) = [command for command in named_in(read("README.md")) if command.startswith("torchrun")]
     small = ["--corpus", "few", "--epochs", "1", "--set", "d_model=16", "num_heads=2", "subwords=0", "--device", "cpu"]
@@ -183,11 +199,7 @@ SMALLER = {  # than TRANSFORMER_LIB_FAST_DEV_RUN=1 makes them, where a command a
     "fast": ["--rounds", "1"],
     "processes": ["--rounds", "1"],
     "recipes": ["checkpoints", "--seeds", "1"],
-    "gpu": [
-        "--stand-in",
-        "--only",
-        "float16",
-    ],
+    "gpu": ["--stand-in", "--only", "float16"],
 }
 
 
@@ -198,6 +210,7 @@ def of_benchmarks():
     return [command for command in commands if benchmark_of(command)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(BENCHMARKS))
 def test_a_benchmark_runs_to_its_end_and_writes_its_file(name, tmp_path, request):
     pytest.importorskip("resource", reason="Windows measures memory in another way")
@@ -226,8 +239,7 @@ class Understood(Exception):
     pass
 
 
-@pytest.mark.parametrize("name", sorted(BENCHMARKS))
-def test_a_benchmark_knows_the_options_that_it_is_said_to_have(name, monkeypatch):
+def test_benchmarks_know_the_options_that_they_are_said_to_have(monkeypatch):
     pytest.importorskip("resource", reason="Windows measures memory in another way")
     understand = argparse.ArgumentParser.parse_args
 
@@ -235,15 +247,13 @@ def test_a_benchmark_knows_the_options_that_it_is_said_to_have(name, monkeypatch
         understand(parser, *arguments)
         raise Understood
 
-    main = importlib.import_module(name).main
-    listed = ["--list"] if name == "recipes" else []  # which says what it would do, once it knows the rows
-    if not listed:
-        monkeypatch.setattr(argparse.ArgumentParser, "parse_args", only_parse)
     for command in of_benchmarks():
-        if benchmark_of(command) == name:
-            monkeypatch.setattr(sys, "argv", [name, *words_after(command, f"benchmarks/{name}.py"), *listed])
-            with contextlib.suppress(Understood):
-                main()
+        name = benchmark_of(command)
+        listed = ["--list"] if name == "recipes" else []  # which says what it would do, once it knows the rows
+        monkeypatch.setattr(argparse.ArgumentParser, "parse_args", understand if listed else only_parse)
+        monkeypatch.setattr(sys, "argv", [name, *words_after(command, f"benchmarks/{name}.py"), *listed])
+        with contextlib.suppress(Understood):
+            importlib.import_module(name).main()
 
 
 # make, and everything else
@@ -265,11 +275,12 @@ def test_make_lists_its_targets_and_each_is_run_or_has_a_reason():
 def test_pytest_finds_tests_where_the_pages_say():
     for page, command in COMMANDS:
         if command.startswith("python -m pytest tests/"):
-            file, *which = words_after(command, "pytest")
-            name = rf"^def test_\w*{which[-1] if which else ''}"
-            assert re.search(name, read(file), re.MULTILINE), f"{page}: {command}"
+            file, *options = words_after(command, "pytest")
+            which = options[options.index("-k") + 1] if "-k" in options else ""
+            assert re.search(rf"^def test_\w*{which}", read(file), re.MULTILINE), f"{page}: {command}"
 
 
+@pytest.mark.slow
 def test_the_sample_corpus_is_generated_and_described_as_its_page_says(tmp_path):
     for command in named_in(read("data/README.md")):
         if words := words_after(command, "data/generate_sample.py"):

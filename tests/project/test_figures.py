@@ -20,7 +20,7 @@ ELEMENTS = {SVG + name for name in ("svg", "title", "desc", "rect", "circle", "p
 # em a character: what DejaVu Sans needs, the widest font that the stacks are likely to end in, and a little more
 MONO_WIDTH, SANS_WIDTH, BOLD_WIDTH = 0.605, 0.6, 0.65
 
-every_figure = pytest.mark.parametrize("path", FIGURES, ids=lambda path: path.stem)
+DRAWINGS = {path.stem: ET.parse(path).getroot() for path in FIGURES}
 
 
 class Area(NamedTuple):
@@ -101,78 +101,54 @@ def test_masks_are_those_of_the_library(draw_figures):
     assert target[:, None].equal(masks.target_mask(ids, pad_id=1))
 
 
-@every_figure
-def test_says_in_words_what_it_shows(path):
-    root = ET.parse(path).getroot()
-    title, desc = root[0], root[1]
-    assert (title.tag, desc.tag) == (SVG + "title", SVG + "desc")
-    assert 0 < len(title.text) <= 40
-    assert len(desc.text) > 100
-    assert root.get("role") == "img"
-    assert root.get("aria-labelledby").split() == [title.get("id"), desc.get("id")]
+def test_they_say_in_words_what_they_show():
+    for name, root in DRAWINGS.items():
+        title, desc = root[0], root[1]
+        assert (title.tag, desc.tag) == (SVG + "title", SVG + "desc"), name
+        assert 0 < len(title.text) <= 40 and len(desc.text) > 100, name
+        assert root.get("role") == "img"
+        assert root.get("aria-labelledby").split() == [title.get("id"), desc.get("id")], name
 
 
-@every_figure
-def test_has_a_size_of_its_own_that_fits_a_notebook(path):
-    root = ET.parse(path).getroot()
-    width, height = int(root.get("width")), int(root.get("height"))
-    assert root.get("viewBox") == f"0 0 {width} {height}"
-    assert width <= 760
+def test_they_have_a_size_of_their_own_that_fits_a_notebook():
+    for name, root in DRAWINGS.items():
+        width, height = int(root.get("width")), int(root.get("height"))
+        assert root.get("viewBox") == f"0 0 {width} {height}" and width <= 760, name
 
 
-@every_figure
-def test_changes_nothing_else_on_the_page(path):
-    source = path.read_text(encoding="utf-8")
-    for element in ET.fromstring(source).iter():
-        assert element.tag in ELEMENTS  # no style, no script, nothing that loads
-        assert not [name for name in element.attrib if name.startswith("on") or name in ("style", "class")]
-    assert "url(" not in source
-    assert "href" not in source
-    assert re.findall(r"\w+://[^\"]*", source) == ["http://www.w3.org/2000/svg"]  # the name of the format
+def test_they_change_nothing_else_on_a_page():
+    for path in FIGURES:
+        source = path.read_text(encoding="utf-8")
+        for element in DRAWINGS[path.stem].iter():
+            assert element.tag in ELEMENTS, path  # no style, no script, nothing that loads
+            assert not [name for name in element.attrib if name.startswith("on") or name in ("style", "class")], path
+        assert "url(" not in source and "href" not in source, path
+        assert re.findall(r"\w+://[^\"]*", source) == ["http://www.w3.org/2000/svg"], path  # the name of the format
+    ids = [element.get("id") for root in DRAWINGS.values() for element in root.iter() if element.get("id")]
+    assert sorted(ids) == sorted(f"{name}-{part}" for name in DRAWINGS for part in ("title", "desc"))
 
 
-def test_no_two_elements_of_a_page_with_all_figures_share_an_id():
-    ids = [element.get("id") for path in FIGURES for element in ET.parse(path).iter() if element.get("id")]
-    assert sorted(ids) == sorted(f"{path.stem}-{part}" for path in FIGURES for part in ("title", "desc"))
+def test_text_is_large_enough_inside_the_card_and_touched_by_nothing():
+    for name, root in DRAWINGS.items():
+        assert min(float(text.get("font-size")) for text in root.iter(SVG + "text")) >= 12, name
+        x, y, right, bottom, _ = rectangle_areas(root)[0]
+        card = Area(x + 16, y + 16, right - 16, bottom - 16, "card")
+        texts = text_areas(root)
+        assert not [text.name for text in texts if not card.contains(text)], name
+        assert not [(a.name, b.name) for a, b in combinations(texts, 2) if a.overlaps(b)], name
+        for text in texts:
+            assert not [line.name for line in line_areas(root) if line.overlaps(text)], (name, text.name)
+            boxes = rectangle_areas(root)
+            assert not [box for box in boxes if box.overlaps(text) and not box.contains(text)], (name, text.name)
 
 
-@every_figure
-def test_text_is_large_enough_to_read(path):
-    sizes = {float(text.get("font-size")) for text in ET.parse(path).iter(SVG + "text")}
-    assert min(sizes) >= 12
-
-
-@every_figure
-def test_text_stays_inside_the_card_with_a_margin(path):
-    root = ET.parse(path).getroot()
-    x, y, right, bottom, _ = rectangle_areas(root)[0]
-    card = Area(x + 16, y + 16, right - 16, bottom - 16, "card")
-    assert [text.name for text in text_areas(root) if not card.contains(text)] == []
-
-
-@every_figure
-def test_no_text_touches_another(path):
-    texts = text_areas(ET.parse(path).getroot())
-    assert [(a.name, b.name) for a, b in combinations(texts, 2) if a.overlaps(b)] == []
-
-
-@every_figure
-def test_no_line_and_no_edge_runs_through_text(path):
-    root = ET.parse(path).getroot()
-    for text in text_areas(root):
-        assert [line.name for line in line_areas(root) if line.overlaps(text)] == [], text.name
-        crossed = [box for box in rectangle_areas(root) if box.overlaps(text) and not box.contains(text)]
-        assert crossed == [], text.name
-
-
-@every_figure
-def test_arrows_end_at_the_edge_of_a_box(path):
+def test_arrows_end_at_the_edge_of_a_box():
     """A tip that points into the open is the figure's output: it leaves upwards, above every box."""
-    root = ET.parse(path).getroot()
-    boxes = rectangle_areas(root)[1:]
-    tips = [path.get("d") for path in root.iter(SVG + "path") if path.get("d").endswith("Z")]
-    for tip in tips:
-        x, y = (float(number) for number in re.match(r"M(\S+) (\S+)", tip).groups())
-        at_side = any(x in (box.left, box.right) and box.top < y < box.bottom for box in boxes)
-        at_bottom = any(y == box.bottom and box.left < x < box.right for box in boxes)
-        assert at_side or at_bottom or y < min(box.top for box in boxes), (x, y)
+    for name, root in DRAWINGS.items():
+        boxes = rectangle_areas(root)[1:]
+        tips = [path.get("d") for path in root.iter(SVG + "path") if path.get("d").endswith("Z")]
+        for tip in tips:
+            x, y = (float(number) for number in re.match(r"M(\S+) (\S+)", tip).groups())
+            at_side = any(x in (box.left, box.right) and box.top < y < box.bottom for box in boxes)
+            at_bottom = any(y == box.bottom and box.left < x < box.right for box in boxes)
+            assert at_side or at_bottom or y < min(box.top for box in boxes), (name, x, y)

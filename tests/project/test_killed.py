@@ -73,7 +73,7 @@ def assert_same_end(folder, straight):
     assert not [*(folder / "run").glob(".*.tmp")]  # nothing half-done
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(25, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("kills", [2, pytest.param(25, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("place", PLACES)
 def test_a_training_killed_at_any_line_ends_as_if_nothing_had_happened(
     processes, straight, tmp_path, place, kills, tried
@@ -100,7 +100,7 @@ def test_a_training_killed_at_any_line_ends_as_if_nothing_had_happened(
     tried(f"training killed at {place}", killed, "nothing but the epoch it was in", "the last completed epoch goes on")
 
 
-@pytest.mark.faults
+@pytest.mark.slow
 def test_a_training_killed_at_any_time_ends_as_if_nothing_had_happened(processes, straight, tmp_path, tried):
     """Between lines too: in the middle of a matrix product, or of a file."""
     straight_run, _, seconds = straight

@@ -13,6 +13,7 @@ from browser import press_keys
 
 nbformat = pytest.importorskip("nbformat", reason="Jupyter is not installed")
 ipywidgets = pytest.importorskip("ipywidgets", reason="ipywidgets is not installed")
+pytestmark = pytest.mark.slow
 CLASSIC = ipywidgets.__version__.startswith("7.")  # newer notebooks cannot show the widgets of version 7
 PROGRAM, PATH = ("notebook", "notebooks") if CLASSIC else ("jupyterlab", "lab/tree")
 CELL = """from transformer_lib import LiveTranslator, Translator

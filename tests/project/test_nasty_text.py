@@ -175,7 +175,7 @@ def test_any_text_becomes_ids_or_is_refused_and_its_neighbour_does_not_notice(re
     check_anything(request.getfixturevalue(kind), text)
 
 
-@pytest.mark.faults
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["words", "subwords"])
 def test_thousands_of_texts_become_ids_or_are_refused(request, kind, tried):
     translator, seen = request.getfixturevalue(kind), []

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import itertools
 import json
 import math
 from pathlib import Path
@@ -43,15 +44,15 @@ TGT = torch.tensor([[2, 5, 6, 7], [2, 9, 1, 1]])
 def definitions(number):
     """Each class and function that a notebook's cells define, by its name: the last text, if there are several."""
     (path,) = (ROOT / "notebooks").glob(f"{number}_*.ipynb")
-    found = {}
+    sources = {}
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "code" and "%pip" not in source:
             for node in ast.parse(source).body:
                 if isinstance(node, ast.ClassDef | ast.FunctionDef):
-                    decorated = min(one.lineno for one in (node, *node.decorator_list)) - 1
-                    found[node.name] = "\n".join(source.splitlines()[decorated : node.end_lineno])
-    return found
+                    decorated = min(part.lineno for part in (node, *node.decorator_list)) - 1
+                    sources[node.name] = "\n".join(source.splitlines()[decorated : node.end_lineno])
+    return sources
 
 
 @pytest.fixture(scope="module")
@@ -69,21 +70,21 @@ def reader(texts):
     return names
 
 
-def moved(theirs):
+def moved(librarys):
     """Move weights off their starting values, so that a gain that is a bias, or one norm for another, would show."""
     torch.manual_seed(0)
     with torch.no_grad():
-        for parameter in theirs.parameters():
+        for parameter in librarys.parameters():
             parameter += 0.2 * torch.randn_like(parameter)
-    return theirs
+    return librarys
 
 
 def both(reader, name, *arguments, **named):
     """The reader's and the library's, with the same weights, in training mode."""
-    mine, theirs = reader[name](*arguments, **named), moved(LIBRARY[name](*arguments, **named))
-    mine.load_state_dict(theirs.state_dict(), strict=True)
-    theirs.load_state_dict(mine.state_dict(), strict=True)
-    return mine, theirs
+    readers, librarys = reader[name](*arguments, **named), moved(LIBRARY[name](*arguments, **named))
+    readers.load_state_dict(librarys.state_dict(), strict=True)
+    librarys.load_state_dict(readers.state_dict(), strict=True)
+    return readers, librarys
 
 
 def gradients(module, *outputs):
@@ -122,22 +123,22 @@ def test_attention_and_masks(reader):
     for mask in (None, reader["padding_mask"](SRC, 1), nothing):
         for dropout in (0.0, 0.4):
             torch.manual_seed(3)
-            mine = reader["scaled_dot_product_attention"](query, key, value, mask, dropout)
+            readers = reader["scaled_dot_product_attention"](query, key, value, mask, dropout)
             torch.manual_seed(3)
-            assert_close(mine, LIBRARY["scaled_dot_product_attention"](query, key, value, mask, dropout))
-    assert not mine[0][..., 2, :].any() and not mine[1][..., 2, :].any()
+            assert_close(readers, LIBRARY["scaled_dot_product_attention"](query, key, value, mask, dropout))
+    assert not readers[0][..., 2, :].any() and not readers[1][..., 2, :].any()
     for name, arguments in {"padding_mask": (SRC, 1), "target_mask": (TGT, 1), "causal_mask": (7,)}.items():
         assert reader[name](*arguments).equal(LIBRARY[name](*arguments))
 
 
 def test_multi_head_attention(reader):
-    mine, theirs = both(reader, "MultiHeadAttention", 16, 4)
+    readers, librarys = both(reader, "MultiHeadAttention", 16, 4)
     query, memory, padding = torch.randn(2, 4, 16), torch.randn(2, 6, 16), LIBRARY["padding_mask"](SRC, 1)
     # The second mask hides all of the second source.
     for mask in (padding, padding & torch.tensor([True, False])[:, None, None, None]):
-        outputs = mine(query, memory, memory, mask), theirs(query, memory, memory, mask, need_weights=True)
+        outputs = readers(query, memory, memory, mask), librarys(query, memory, memory, mask, need_weights=True)
         assert_close(*outputs)
-        assert_close(gradients(mine, outputs[0][0]), gradients(theirs, outputs[1][0]))
+        assert_close(gradients(readers, outputs[0][0]), gradients(librarys, outputs[1][0]))
 
 
 def test_attention_drops_weights_in_training_only(reader):
@@ -148,81 +149,76 @@ def test_attention_drops_weights_in_training_only(reader):
 
 
 def test_embeddings_and_feed_forward(reader):
-    mine, theirs = both(reader, "TokenEmbedding", 10, 16)
-    assert_close(mine(SRC), theirs(SRC))
+    readers, librarys = both(reader, "TokenEmbedding", 10, 16)
+    assert_close(readers(SRC), librarys(SRC))
     for kind in ("SinusoidalPositionalEncoding", "LearnedPositionalEncoding"):
-        mine, theirs = both(reader, kind, 300, 16)
-        assert_close(mine(300), theirs(300), atol=0, rtol=0)
-    mine, theirs = (
+        readers, librarys = both(reader, kind, 300, 16)
+        assert_close(readers(300), librarys(300), atol=0, rtol=0)
+    readers, librarys = (
         names["InputEmbedding"](names["TokenEmbedding"](10, 16), names["LearnedPositionalEncoding"](20, 16), 0.5)
         for names in (reader, LIBRARY)
     )
-    mine.load_state_dict(moved(theirs).state_dict(), strict=True)
+    readers.load_state_dict(moved(librarys).state_dict(), strict=True)
     torch.manual_seed(2)
-    expected = theirs(SRC)
+    expected = librarys(SRC)
     torch.manual_seed(2)
-    assert_close(mine(SRC), expected)
-    mine, theirs = both(reader, "PositionwiseFeedForward", 16, 32)
+    assert_close(readers(SRC), expected)
+    readers, librarys = both(reader, "PositionwiseFeedForward", 16, 32)
     x = torch.randn(2, 6, 16)
-    assert_close(gradients(mine, mine(x)), gradients(theirs, theirs(x)))
+    assert_close(gradients(readers, readers(x)), gradients(librarys, librarys(x)))
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
-@pytest.mark.parametrize("norm_first", [False, True])
 @pytest.mark.parametrize("name", ["EncoderLayer", "DecoderLayer"])
-def test_layers(reader, name, norm_first, dropout):
+def test_layers(reader, name):
     """With dropout and the same seed, too: both drop the same numbers, at the same places."""
-    mine = reader[name](16, 4, 32, dropout=dropout, norm_first=norm_first)
-    theirs = moved(LIBRARY[name](16, 4, 32, dropout=dropout, inner_dropout=dropout, norm_first=norm_first))
-    mine.load_state_dict(theirs.state_dict(), strict=True)
-    src_mask, tgt_mask = LIBRARY["padding_mask"](SRC, 1), LIBRARY["target_mask"](TGT, 1)
-    x, memory = torch.randn(2, 4, 16), torch.randn(2, 6, 16)
-    arguments = (memory, src_mask) if name == "EncoderLayer" else (x, memory, tgt_mask, src_mask)
-    torch.manual_seed(3)
-    found = mine(*arguments)
-    torch.manual_seed(3)
-    expected = theirs(*arguments, need_weights=True)
-    assert_close(found, expected)
-    assert_close(gradients(mine, found[0]), gradients(theirs, expected[0]))
+    for norm_first, dropout in itertools.product((False, True), (0.0, 0.4)):
+        readers = reader[name](16, 4, 32, dropout=dropout, norm_first=norm_first)
+        librarys = moved(LIBRARY[name](16, 4, 32, dropout=dropout, inner_dropout=dropout, norm_first=norm_first))
+        readers.load_state_dict(librarys.state_dict(), strict=True)
+        src_mask, tgt_mask = LIBRARY["padding_mask"](SRC, 1), LIBRARY["target_mask"](TGT, 1)
+        x, memory = torch.randn(2, 4, 16), torch.randn(2, 6, 16)
+        arguments = (memory, src_mask) if name == "EncoderLayer" else (x, memory, tgt_mask, src_mask)
+        torch.manual_seed(3)
+        outputs = readers(*arguments)
+        torch.manual_seed(3)
+        expected = librarys(*arguments, need_weights=True)
+        assert_close(outputs, expected)
+        assert_close(gradients(readers, outputs[0]), gradients(librarys, expected[0]))
 
 
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("norm_first", [False, True])
-def test_the_whole_model(reader, norm_first, tied, positions):
-    config = TransformerConfig(
-        12, 12, **SMALL, dropout=0.0, norm_first=norm_first, tie_embeddings=tied, positions=positions
-    )
-    mine, theirs = both(reader, "Transformer", config)
-    assert sum(p.numel() for p in mine.parameters()) == theirs.num_parameters()
-    logits = mine(SRC, TGT), theirs(SRC, TGT)
-    assert_close(*logits, atol=1e-4, rtol=1e-4)
-    assert_close(gradients(mine, logits[0]), gradients(theirs, logits[1]), atol=1e-3, rtol=1e-3)
-    memory, memory_mask = mine.encode(SRC)
-    expected = theirs.encode(SRC)
-    assert_close((memory, memory_mask), expected)
-    assert_close(mine.decode(TGT, memory, memory_mask), theirs.decode(TGT, *expected), atol=1e-4, rtol=1e-4)
+def test_the_whole_model(reader):
+    kinds = itertools.product((False, True), (False, True), ("learned", "sinusoidal"))
+    for norm_first, tied, positions in kinds:
+        choices = {"norm_first": norm_first, "tie_embeddings": tied, "positions": positions, "dropout": 0.0}
+        readers, librarys = both(reader, "Transformer", TransformerConfig(12, 12, **SMALL, **choices))
+        assert sum(p.numel() for p in readers.parameters()) == librarys.num_parameters()
+        logits = readers(SRC, TGT), librarys(SRC, TGT)
+        assert_close(*logits, atol=1e-4, rtol=1e-4)
+        assert_close(gradients(readers, logits[0]), gradients(librarys, logits[1]), atol=1e-3, rtol=1e-3)
+        memory, memory_mask = readers.encode(SRC)
+        expected = librarys.encode(SRC)
+        assert_close((memory, memory_mask), expected)
+        assert_close(readers.decode(TGT, memory, memory_mask), librarys.decode(TGT, *expected), atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("norm_first", [False, True])
-def test_both_stacks_keep_their_maps(reader, norm_first):
-    config = TransformerConfig(12, 12, **SMALL, norm_first=norm_first)
-    mine, theirs = both(reader, "Transformer", config)
-    mine.eval()
-    memory, encoder = mine.encoder(mine.src_embedding(SRC), LIBRARY["padding_mask"](SRC, 1))
-    masks = LIBRARY["target_mask"](TGT, 1), LIBRARY["padding_mask"](SRC, 1)
-    _, decoder, cross = mine.decoder(mine.tgt_embedding(TGT), memory, *masks)
-    assert_close((encoder, decoder, cross), tuple(theirs.attention_maps(SRC, TGT)))
+def test_both_stacks_keep_their_maps(reader):
+    for norm_first in (False, True):
+        readers, librarys = both(reader, "Transformer", TransformerConfig(12, 12, **SMALL, norm_first=norm_first))
+        readers.eval()
+        memory, encoder = readers.encoder(readers.src_embedding(SRC), LIBRARY["padding_mask"](SRC, 1))
+        masks = LIBRARY["target_mask"](TGT, 1), LIBRARY["padding_mask"](SRC, 1)
+        _, decoder, cross = readers.decoder(readers.tgt_embedding(TGT), memory, *masks)
+        assert_close((encoder, decoder, cross), tuple(librarys.attention_maps(SRC, TGT)))
 
 
-@pytest.mark.parametrize("tied", [False, True])
-def test_untrained_weights_are_of_the_librarys_size(reader, tied):
-    config = TransformerConfig(300, 300, d_model=64, num_layers=1, tie_embeddings=tied)
-    torch.manual_seed(0)
-    mine, theirs = reader["Transformer"](config).state_dict(), LIBRARY["Transformer"](config).state_dict()
-    for name, tensor in theirs.items():
-        if tensor.dim() > 1:
-            assert mine[name].std().item() == pytest.approx(tensor.std().item(), rel=0.1), name
+def test_untrained_weights_are_of_the_librarys_size(reader):
+    for tied in (False, True):
+        config = TransformerConfig(300, 300, d_model=64, num_layers=1, tie_embeddings=tied)
+        torch.manual_seed(0)
+        readers, librarys = reader["Transformer"](config).state_dict(), LIBRARY["Transformer"](config).state_dict()
+        for name, tensor in librarys.items():
+            if tensor.dim() > 1:
+                assert readers[name].std().item() == pytest.approx(tensor.std().item(), rel=0.1), name
 
 
 @pytest.fixture(scope="module")
@@ -243,21 +239,22 @@ def greedily(reader, model, saved, sentences):
     german, english = saved.tokenizers["src"], saved.tokenizers["tgt"]
     ids = [torch.tensor(german.encode(sentence)) for sentence in sentences]
     by_length = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-    found = {}
+    translations = {}
     for start in range(0, len(by_length), 100):
         batch = by_length[start : start + 100]
         src = pad_sequence([ids[i] for i in batch], batch_first=True, padding_value=german.pad_id)
         most = {"most": src.shape[1] + 20} if "most" in inspect.signature(reader["greedy"]).parameters else {}
         for i, written in zip(batch, reader["greedy"](model, src, **most).tolist(), strict=True):
-            found[i] = english.join(english.decode(written))
-    return [found[i] for i in range(len(ids))]
+            translations[i] = english.join(english.decode(written))
+    return [translations[i] for i in range(len(ids))]
 
 
 def test_the_shipped_weights_translate_in_the_readers_model(reader, readers_model, saved):
-    (found,) = greedily(reader, readers_model, saved, ["Der Mann hebt den Ball auf."])
-    assert found == "the man is raising the ball."
+    (translation,) = greedily(reader, readers_model, saved, ["Der Mann hebt den Ball auf."])
+    assert translation == "the man is raising the ball."
 
 
+@pytest.mark.slow
 def test_the_readers_model_scores_what_the_librarys_does(reader, readers_model, saved):
     """All of the test split, where Multi30k is on this machine; 41.55 BLEU is what the model's card says."""
     try:
@@ -265,9 +262,11 @@ def test_the_readers_model_scores_what_the_librarys_does(reader, readers_model, 
     except CorpusError:
         pytest.skip("Multi30k cannot be had here")
     english = saved.tokenizers["tgt"]
-    found = greedily(reader, readers_model, saved, [pair.src for pair in pairs])
+    translations = greedily(reader, readers_model, saved, [pair.src for pair in pairs])
     expected = Translator.from_saved(saved)([pair.src for pair in pairs[:100]], beam_size=1)
-    assert sum(one == other for one, other in zip(found, expected, strict=False)) >= 99
-    measured = bleu.by_definition([english.words(one) for one in found], [english.words(pair.tgt) for pair in pairs])
+    assert sum(text == other for text, other in zip(translations, expected, strict=False)) >= 99
+    measured = bleu.by_definition(
+        [english.words(text) for text in translations], [english.words(pair.tgt) for pair in pairs]
+    )
     print(f"the reader's model: {measured:.2f} BLEU")
     assert measured == pytest.approx(41.55, abs=0.1)

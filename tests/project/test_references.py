@@ -1,10 +1,8 @@
-"""What docstrings say of where the series explains a thing is so."""
+"""What docstrings and pages say of where a thing is explained is so."""
 
 import json
 import re
 from pathlib import Path
-
-import pytest
 
 import transformer_lib
 
@@ -21,15 +19,23 @@ def references():
                 yield path.relative_to(LIBRARY).as_posix(), notebook, section
 
 
-@pytest.mark.parametrize(("module", "notebook", "section"), sorted(set(references())))
-def test_a_section_that_a_docstring_names_exists(module, notebook, section):
-    (path,) = (ROOT / "notebooks").glob(f"{notebook}_*.ipynb")
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    start = r"##+ " + re.escape(section) + ("" if section.endswith(". ") else "$")
-    assert re.search(f"^{start}", text, flags=re.MULTILINE), f"{module} names section {section} of {path.name}"
+def test_the_sections_that_docstrings_name_exist():
+    for module, notebook, section in sorted(set(references())):
+        (path,) = (ROOT / "notebooks").glob(f"{notebook}_*.ipynb")
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        start = r"##+ " + re.escape(section) + ("" if section.endswith(". ") else "$")
+        assert re.search(f"^{start}", text, flags=re.MULTILINE), f"{module} names section {section} of {path.name}"
 
 
 def test_there_are_references():
-    assert {module for module, _, _ in references()} >= {"model/attention.py", "model/encoder.py", "training/loop.py"}
-    assert ("model/embeddings.py", "04", "Ids outside the vocabulary") in references()
+    assert {module for module, _, _ in references()} >= {"model/attention.py", "model/encoder.py"}
+
+
+def test_links_of_the_pages_lead_to_files():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "book").glob("*.md"), *(ROOT / "assets").glob("*.md")]
+    assert len(pages) > 10
+    for page in pages:
+        text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s#]+)(?:#[^)]*)?\)", text):
+            assert "://" in target or (page.parent / target).exists(), f"{page.name}: {target}"

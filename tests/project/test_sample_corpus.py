@@ -219,6 +219,7 @@ def test_every_file_has_its_number_of_lines_and_a_final_newline():
             assert content.count(b"\n") == size, f"{split}.{suffix}"
 
 
+@pytest.mark.slow
 def test_regenerating_gives_the_committed_bytes(tmp_path):
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, str(DATA / "generate_sample.py"), "--out", str(tmp_path)]
@@ -228,41 +229,41 @@ def test_regenerating_gives_the_committed_bytes(tmp_path):
         assert path.read_bytes() == (SAMPLE / path.name).read_bytes(), path.name
 
 
-@pytest.mark.parametrize("suffix", ["de", "en"])
-def test_no_sentence_occurs_twice(corpus, suffix):
-    lines = [line for split in SPLITS for line in corpus.lines[split, suffix]]
-    assert len(set(lines)) == len(lines)
+@pytest.mark.slow
+def test_sentences_and_vocabulary_have_the_sizes_that_they_should_and_no_sentence_occurs_twice(corpus):
+    for suffix in ("de", "en"):
+        lines = [line for split in SPLITS for line in corpus.lines[split, suffix]]
+        assert len(set(lines)) == len(lines)
+        sentences = [tokens for split in SPLITS for tokens in corpus.tokens[split, suffix]]
+        assert len({word.lower() for tokens in sentences for word in tokens}) >= 300
+        assert all(4 <= len(tokens) <= 25 for tokens in sentences)
 
 
-@pytest.mark.parametrize("suffix", ["de", "en"])
-def test_sizes_of_vocabulary_and_sentences(corpus, suffix):
-    sentences = [tokens for split in SPLITS for tokens in corpus.tokens[split, suffix]]
-    assert len({word.lower() for tokens in sentences for word in tokens}) >= 300
-    assert all(4 <= len(tokens) <= 25 for tokens in sentences)
+@pytest.mark.slow
+def test_held_out_words_occur_five_times_in_train(corpus):
+    for suffix in ("de", "en"):
+        counts = Counter(word.lower() for tokens in corpus.tokens["train", suffix] for word in tokens)
+        for split in ("val", "test"):
+            words = {word.lower() for tokens in corpus.tokens[split, suffix] for word in tokens}
+            assert not [word for word in words if counts[word] < 5]
 
 
-@pytest.mark.parametrize("suffix", ["de", "en"])
-def test_held_out_words_occur_five_times_in_train(corpus, suffix):
-    counts = Counter(word.lower() for tokens in corpus.tokens["train", suffix] for word in tokens)
-    for split in ("val", "test"):
-        words = {word.lower() for tokens in corpus.tokens[split, suffix] for word in tokens}
-        assert not [word for word in words if counts[word] < 5]
-
-
+@pytest.mark.slow
 def test_many_patterns_in_every_split(splits):
     for split, pairs in splits.items():
         assert len({pair.pattern for pair in pairs}) >= 12, split
 
 
-@pytest.mark.parametrize("language", ["de", "en"])
-def test_spacy_finds_the_tokens_that_the_alignment_counts(corpus, splits, language):
-    tokenizer = spacy.blank(language).tokenizer
-    side = {"de": "german", "en": "english"}[language]
-    for split in SPLITS:
-        for line, pair in zip(corpus.lines[split, language], splits[split], strict=True):
-            assert tuple(token.text for token in tokenizer(line)) == getattr(pair, side)
+@pytest.mark.slow
+def test_spacy_finds_the_tokens_that_the_alignment_counts(corpus, splits):
+    for language, side in {"de": "german", "en": "english"}.items():
+        tokenizer = spacy.blank(language).tokenizer
+        for split in SPLITS:
+            for line, pair in zip(corpus.lines[split, language], splits[split], strict=True):
+                assert tuple(token.text for token in tokenizer(line)) == getattr(pair, side)
 
 
+@pytest.mark.slow
 def test_sentences_begin_with_a_capital_and_end_with_a_full_stop(corpus):
     for split in SPLITS:
         for suffix in ("de", "en"):
@@ -289,6 +290,7 @@ def test_every_word_is_aligned(corpus):
             assert {j for j, word in enumerate(english) if word != ","} <= {j for _, j in links}, english
 
 
+@pytest.mark.slow
 def test_words_align_with_their_translation(corpus):
     meaning = {"und": "and", "nicht": "not", "zwei": "two", "drei": "three", "vier": "four", "weil": "because"}
     meaning |= {"während": "while", "er": "he", "hund": "dog", "frau": "woman", "roten": "red", "gegessen": "eaten"}
@@ -312,6 +314,7 @@ def test_words_align_with_their_translation(corpus):
     assert all(seen[word] >= 3 for word in meaning), seen
 
 
+@pytest.mark.slow
 def test_word_order_differs_in_many_pairs(corpus):
     links = [alignment for split in SPLITS for alignment in corpus.alignments[split]]
     crossing = sum(any(i < k and j > m for i, j in pairs for k, m in pairs) for pairs in links)
@@ -329,6 +332,7 @@ def test_tree_leaves_are_the_english_tokens(corpus):
 # German --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_determiner_adjective_and_noun_agree(corpus):
     checked = 0
     for tokens in corpus.german:
@@ -338,6 +342,7 @@ def test_determiner_adjective_and_noun_agree(corpus):
     assert checked > 15000
 
 
+@pytest.mark.slow
 def test_prepositions_govern_their_case(corpus):
     seen = Counter()
     for tokens in corpus.german:
@@ -347,6 +352,7 @@ def test_prepositions_govern_their_case(corpus):
     assert not set(GOVERNS) - set(seen)
 
 
+@pytest.mark.slow
 def test_two_way_prepositions_take_the_dative_at_rest_and_the_accusative_on_the_way(corpus):
     resting = heading = 0
     for tokens in corpus.german:
@@ -392,6 +398,7 @@ def main_and_subordinate(tokens):
     return main, subordinate
 
 
+@pytest.mark.slow
 def test_subordinate_clauses_end_in_their_finite_verb(corpus):
     checked = 0
     for tokens in corpus.german:
@@ -422,6 +429,7 @@ def constituent_shape(corpus, words):
     return shape
 
 
+@pytest.mark.slow
 def test_the_finite_verb_is_the_second_constituent_of_a_main_clause(corpus):
     phrase = "P?D?A?N"
     one_constituent = re.compile(f"T|{phrase}({phrase})?|{phrase}UD?A?N")
@@ -437,6 +445,7 @@ def test_the_finite_verb_is_the_second_constituent_of_a_main_clause(corpus):
         assert one_constituent.fullmatch(constituent_shape(corpus, before)), " ".join(tokens)
 
 
+@pytest.mark.slow
 def test_subject_and_verb_agree_in_number(corpus):
     """Where no phrase is joined by und, some phrase can be the nominative that the finite verb's number asks for."""
     checked = 0
@@ -455,6 +464,7 @@ def test_subject_and_verb_agree_in_number(corpus):
     assert checked > 200
 
 
+@pytest.mark.slow
 def test_separable_prefix_ends_its_clause(corpus):
     checked = 0
     for tokens in corpus.german:
@@ -470,6 +480,7 @@ def test_separable_prefix_ends_its_clause(corpus):
     assert checked > 300
 
 
+@pytest.mark.slow
 def test_perfect_and_modal_bracket(corpus, grammar):
     """hat, ist, wird and the modals have their participle or infinitive at the end of the clause."""
     participles = {verb.participle for verb in grammar.verbs.VERBS.values()}
@@ -489,6 +500,7 @@ def test_perfect_and_modal_bracket(corpus, grammar):
 # English -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_and_an(corpus):
     for split in SPLITS:
         for tokens in corpus.tokens[split, "en"]:
@@ -497,6 +509,7 @@ def test_a_and_an(corpus):
                     assert (word.lower() == "an") == (following[0] in "aeiou"), " ".join(tokens)
 
 
+@pytest.mark.slow
 def test_english_progressive_forms(grammar):
     gerunds = {verb.base: verb.gerund for verb in grammar.verbs.VERBS.values()}
     expected = "sit sitting,lie lying,run running,write writing,swim swimming,put putting,tidy tidying,hug hugging,"
@@ -506,6 +519,7 @@ def test_english_progressive_forms(grammar):
         assert gerunds[base] == gerund
 
 
+@pytest.mark.slow
 def test_one_german_sentence_has_one_translation(corpus):
     """The English is a function of the German: the same German words in another sentence get the same English."""
     seen = {}
@@ -591,6 +605,7 @@ vorlesen liest vorgelesen; mitnehmen nimmt mitgenommen; reparieren repariert rep
 """
 
 
+@pytest.mark.slow
 def test_gender_plural_and_declension_of_every_noun(grammar):
     articles = {"m": "der", "f": "die", "n": "das"}
     nouns = grammar.nouns.NOUNS.values()
@@ -599,6 +614,7 @@ def test_gender_plural_and_declension_of_every_noun(grammar):
     assert {noun.lemma for noun in nouns if noun.weak} == set(N_DECLENSION.split())
 
 
+@pytest.mark.slow
 def test_forms_of_strong_verbs(grammar):
     for entry in VERB_LIST.replace("\n", ";").split(";"):
         if entry.strip():
@@ -607,13 +623,15 @@ def test_forms_of_strong_verbs(grammar):
             assert (verb.prefix + verb.infinitive, verb.third, verb.participle) == (infinitive, third, participle)
 
 
-@pytest.mark.parametrize(("lemma", "number", "det", "adjective", "expected"), FULL_PARADIGMS)
-def test_noun_phrase_paradigm(grammar, lemma, number, det, adjective, expected):
-    phrase = grammar.phrases.NounPhrase(lemma, det, number, adjective)
-    forms = expected.split(", ")
-    assert [" ".join(t.text for t in phrase.german(case)) for case in CASES[: len(forms)]] == forms
+@pytest.mark.slow
+def test_noun_phrase_paradigms(grammar):
+    for lemma, number, determiner, adjective, expected in FULL_PARADIGMS:
+        phrase = grammar.phrases.NounPhrase(lemma, determiner, number, adjective)
+        forms = expected.split(", ")
+        assert [" ".join(token.text for token in phrase.german(case)) for case in CASES[: len(forms)]] == forms
 
 
+@pytest.mark.slow
 def test_contractions_and_zu_infinitives(grammar):
     german, verbs = grammar.german, grammar.verbs.VERBS
     assert [german.contract(*pair.split()) for pair in ("in dem", "an das", "zu der", "von dem", "auf dem")] == [
@@ -699,7 +717,8 @@ BY_HAND = [
 ]
 
 
+@pytest.mark.slow
 def test_sentences_written_by_hand(grammar):
     pairs = [grammar.generate.finish(sentence, "by hand") for sentence in simple_sentences(grammar)]
-    found = [(p.german_text, p.english_text, " ".join(f"{i}-{j}" for i, j in p.alignment)) for p in pairs]
-    assert found == BY_HAND
+    written = [(p.german_text, p.english_text, " ".join(f"{i}-{j}" for i, j in p.alignment)) for p in pairs]
+    assert written == BY_HAND

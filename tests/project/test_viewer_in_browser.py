@@ -73,6 +73,9 @@ OVERLAPS = """
 """
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def translations(trained):
     return trained.translate(["Eine Katze schläft im Garten.", "Ein Hund schläft."], attention=True)
@@ -221,16 +224,16 @@ def test_viewers_on_one_page_do_not_meet(show, translations):
     assert_shown(first, translations[0].attention.cross[0][0, 3, 1])
 
 
-@pytest.mark.parametrize("theme", THEMES)
-def test_text_is_readable_on_light_and_dark_pages(show, theme):
+def test_text_is_readable_on_light_and_dark_pages(show):
     bright = torch.tensor([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.2, 0.8]]])  # the strongest colours that there are
-    page = show(AttentionViewer({"encoder": [bright]}, ["ein", "hund"]), theme=theme)
-    open_table(page)
-    texts, contrast = page.evaluate(SMALLEST_CONTRAST)
-    assert texts > 20 and contrast >= 4.5
-    host = page.locator(".attention-viewer")
-    back = host.evaluate("host => getComputedStyle(host).backgroundColor")
-    assert (sum(map(int, back[4:-1].split(","))) < 3 * 128) == theme.endswith("dark")
+    for theme in THEMES:
+        page = show(AttentionViewer({"encoder": [bright]}, ["ein", "hund"]), theme=theme)
+        open_table(page)
+        texts, contrast = page.evaluate(SMALLEST_CONTRAST)
+        assert texts > 20 and contrast >= 4.5, theme
+        host = page.locator(".attention-viewer")
+        back = host.evaluate("host => getComputedStyle(host).backgroundColor")
+        assert (sum(map(int, back[4:-1].split(","))) < 3 * 128) == theme.endswith("dark"), theme
 
 
 def test_a_page_may_change_its_theme(show, translations):
@@ -249,15 +252,15 @@ def test_arabic_words_leave_the_order_of_the_sentence_as_it_is(show):
     assert len(places) == 4 and places == sorted(places)
 
 
-@pytest.mark.parametrize("width", [360, 1280])
-def test_a_long_sentence_stays_inside_a_phone_and_a_laptop(show, width):
+def test_a_long_sentence_stays_inside_a_phone_and_a_laptop(show):
     words = [f"donaudampfschifffahrtsgesellschaft{number}"[number % 30 :] for number in range(60)]
     words[7] = 60 * "w"
     maps = [torch.rand(16, 60, 60).softmax(dim=-1)]
-    page = show(AttentionViewer({"encoder": maps}, words), width=width)
-    open_table(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.evaluate(OVERLAPS) == 0
+    for width in (360, 1280):
+        page = show(AttentionViewer({"encoder": maps}, words), width=width)
+        open_table(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(OVERLAPS) == 0, width
 
 
 def test_a_hostile_token_is_text(show):

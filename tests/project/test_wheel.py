@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 
 import transformer_lib
 
+pytestmark = pytest.mark.slow
 PACKAGE = Path(transformer_lib.__file__).parent
 
 
@@ -23,13 +24,10 @@ def wheel(tmp_path_factory):
     return next(folder.glob("*.whl"))
 
 
-def test_the_wheel_tells_type_checkers_that_it_has_types(wheel):
-    assert "transformer_lib/py.typed" in zipfile.ZipFile(wheel).namelist()
-
-
 def test_the_wheel_says_that_the_translator_is_not_for_commerce(wheel):
     """Its code is free, but what it was trained on is not: those who look only at PyPI must learn it, too."""
     archive = zipfile.ZipFile(wheel)
+    assert "transformer_lib/py.typed" in archive.namelist()  # type checkers look for it
     metadata = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
     licence = metadata.replace("METADATA", "licenses/assets/MODEL_CARD.md")
     assert "License-Expression: MIT AND LicenseRef-Multi30k-noncommercial" in archive.read(metadata).decode()
@@ -49,8 +47,8 @@ print(check("02.1", ...), check.__code__.co_filename, sep=" in ")
 print(t.__file__, len(t.load_corpus()["train"]), cache_folder(), len(figure("transformer").data))
 print(len(t.load_text("pride-and-prejudice")["train"]))
 print(SHIPPED_MODEL, t.Translator.load()("Ein Hund läuft."), sep="\\n")
-found = t.Translator.load().translate(["Ein Hund läuft."], attention=True)[0]
-print(len(t.AttentionViewer.of_translation(found)._repr_html_()), len(results("training")["contenders"]))
+translation = t.Translator.load().translate(["Ein Hund läuft."], attention=True)[0]
+print(len(t.AttentionViewer.of_translation(translation)._repr_html_()), len(results("training")["contenders"]))
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "TRANSFORMER_LIB_DATA": ""}
     result = subprocess.run(
@@ -88,10 +86,13 @@ def test_installing_leaves_torch_and_numpy_alone(wheel, tmp_path, torch, numpy):
     if "connection" in result.stderr.lower() and result.returncode:
         pytest.skip("the package index cannot be reached")
     assert result.returncode == 0, result.stderr
-    installed = {one["metadata"]["name"].lower(): one["metadata"] for one in json.loads(report.read_text())["install"]}
+    installed = {
+        package["metadata"]["name"].lower(): package["metadata"]
+        for package in json.loads(report.read_text())["install"]
+    }
     assert {"transformer-lib", "torchtext", "spacy"} <= set(installed)
     others = set(installed) - {"transformer-lib"}
-    theirs = [line for name in others for line in installed[name].get("requires_dist", [])]
-    asked = [one for one in map(Requirement, theirs) if one.marker is None or one.marker.evaluate({"extra": ""})]
-    numpy_may_stay = all(one.specifier.contains(numpy) for one in asked if one.name == "numpy")
+    needs = [line for name in others for line in installed[name].get("requires_dist", [])]
+    asked = [need for need in map(Requirement, needs) if need.marker is None or need.marker.evaluate({"extra": ""})]
+    numpy_may_stay = all(need.specifier.contains(numpy) for need in asked if need.name == "numpy")
     assert not set(installed) & ({"torch", "numpy"} if numpy_may_stay else {"torch"})

@@ -27,9 +27,7 @@ def jobs():
     return [(path.stem, name, job) for path in WORKFLOWS for name, job in parsed(path)["jobs"].items()]
 
 
-each_job = pytest.mark.parametrize(
-    ("workflow", "name", "job"), [pytest.param(*job, id="-".join(job[:2])) for job in jobs()]
-)
+pytestmark = pytest.mark.slow
 project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
@@ -49,47 +47,53 @@ def pythons(job):
 
 
 def test_there_are_workflows_for_what_keeps_the_project_alive():
-    assert {path.stem for path in WORKFLOWS} == {"tests", "book", "release", "links"}
+    assert {path.stem for path in WORKFLOWS} == {"tests", "nightly", "book", "release", "links"}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: path.name)
-def test_every_file_can_be_read_and_knows_no_secret(path):
-    assert parsed(path)
-    assert not re.search(r"secrets\.|GITHUB_TOKEN|password", path.read_text("utf-8"))
+def test_every_file_can_be_read_and_knows_no_secret():
+    for path in (ROOT / ".github").rglob("*.yml"):
+        assert parsed(path), path
+        assert not re.search(r"secrets\.|GITHUB_TOKEN|password", path.read_text("utf-8")), path
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_a_workflow_may_read_and_stops_what_is_out_of_date(path):
-    workflow = parsed(path)
-    assert workflow["permissions"] == {"contents": "read"}
-    assert "group" in workflow["concurrency"]
-    assert "pull_request_target" not in workflow["on"]
+def test_a_workflow_may_read_and_stops_what_is_out_of_date():
+    for path in WORKFLOWS:
+        workflow = parsed(path)
+        assert workflow["permissions"] == {"contents": "read"}, path
+        assert "group" in workflow["concurrency"], path
+        assert "pull_request_target" not in workflow["on"], path
 
 
-@each_job
-def test_a_job_ends_has_few_rights_and_pins_what_it_uses(workflow, name, job):
-    assert int(job["timeout-minutes"]) <= 90
-    rights = job.get("permissions", {})
-    assert set(rights) == MAY_WRITE.get((workflow, name), set())
-    assert not (rights and commands(job))
-    for step in job["steps"]:
-        assert "uses" not in step or re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"])
-        if step.get("uses", "").startswith("actions/checkout@"):
-            assert step["with"]["persist-credentials"] == "false"
+def test_a_job_ends_has_few_rights_and_pins_what_it_uses():
+    for workflow, name, job in jobs():
+        assert int(job["timeout-minutes"]) <= (360 if workflow == "nightly" else 90), (workflow, name)
+        rights = job.get("permissions", {})
+        assert set(rights) == MAY_WRITE.get((workflow, name), set()), (workflow, name)
+        assert not (rights and commands(job)), (workflow, name)
+        for step in job["steps"]:
+            assert "uses" not in step or re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"]), step
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] == "false", (workflow, name)
 
 
-@each_job
-def test_the_commands_and_files_that_a_job_names_exist(workflow, name, job):
+def test_the_commands_and_files_that_a_job_names_exist():
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
-    for words in commands(job):
-        if words[0] == "make":
-            assert set(words[1:]) <= targets
-        for option, value in itertools.pairwise(words):
-            if option in ("--ignore", "--conf-dir") or (option == "-c" and value.endswith(".txt")):
-                assert (ROOT / value).exists()
-    for step in job["steps"]:
-        if cached := step.get("with", {}).get("cache-dependency-path"):
-            assert (ROOT / cached).is_file()
+    for _, _, job in jobs():
+        for words in commands(job):
+            if words[0] == "make":
+                assert set(words[1:]) <= targets, words
+            for option, value in itertools.pairwise(words):
+                if option in ("--ignore", "--conf-dir") or (option == "-c" and value.endswith(".txt")):
+                    assert (ROOT / value).exists(), words
+        for step in job["steps"]:
+            if cached := step.get("with", {}).get("cache-dependency-path"):
+                assert (ROOT / cached).is_file(), cached
+
+
+def test_every_test_runs_each_night():
+    nightly = parsed(ROOT / ".github" / "workflows" / "nightly.yml")
+    assert nightly["on"]["schedule"]
+    assert ["make", "test-all"] in [words for job in nightly["jobs"].values() for words in commands(job)]
 
 
 def test_other_systems_run_what_the_readme_says_and_the_tests_that_make_test_runs():

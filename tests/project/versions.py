@@ -1,7 +1,7 @@
 """The core's tests and the notebooks, in small, with the pinned dependencies on every other Python that there is.
 
 Also with the lowest on the oldest Python, the newest on the newest, and what Google's Colab has installed on its
-Python; there, installing the library must not replace anything. `make test-versions` runs all; `python
+Python; there, installing the library must not replace anything. `python tests/project/versions.py` runs all; `python
 tests/project/versions.py 3.12:newest tests/test_fast.py` one row, in part; `python tests/project/versions.py colab
 notebooks/05_training.ipynb` a notebook as Colab would run it. Where PyPI's torch is a CUDA build of several GB,
 PyTorch's own index has a smaller one: `PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu`.
@@ -30,14 +30,14 @@ ABOUT = "import sys, numpy, torch; print(sys.version.split()[0], torch.__version
 
 def pythons():
     """Find Pythons on the path and pyenv's: the command of each, by its version."""
-    found = {}
+    commands = {}
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.*/bin/python")
     for command in (sys.executable, *(shutil.which(f"python3.{minor}") for minor in range(10, 20)), *sorted(pyenv)):
         asked = [command, "-c", "import sys; print(*sys.version_info[:2], sep='.')"]
         told = subprocess.run(asked, capture_output=True, text=True) if command else None
         if told and not told.returncode and int(told.stdout.split(".")[1]) >= 10:
-            found.setdefault(told.stdout.strip(), command)
-    return dict(sorted(found.items(), key=lambda item: int(item[0].split(".")[1])))
+            commands.setdefault(told.stdout.strip(), command)
+    return dict(sorted(commands.items(), key=lambda item: int(item[0].split(".")[1])))
 
 
 def write_lowest():
@@ -73,7 +73,7 @@ def cell(version, command, dependencies, *what):
     about = subprocess.run([python, "-c", ABOUT], capture_output=True, text=True).stdout.strip()
     report = folder / "report.xml"
     pytest = [python, "-m", "pytest", "-q", "--nbval-lax", f"--junitxml={report}", "-o", "junit_family=xunit1"]
-    pytest += ["--numprocesses", "2", "--dist", "loadfile"]
+    pytest += ["--numprocesses", "2", "--dist", "loadfile", "-m", "slow or not slow"]
     library = sorted(ROOT.glob("tests/test_*.py"))
     pytest += what or [*library, *(IN_BROWSER if dependencies == "colab" else []), "notebooks"]
     environment = {**os.environ, "TRANSFORMER_LIB_FAST_DEV_RUN": "1", "OMP_NUM_THREADS": "1"}
@@ -83,26 +83,29 @@ def cell(version, command, dependencies, *what):
     return f"{start} {about} | {passed_of(counts, 'tests')} | {passed_of(counts, 'cells')} |", failed
 
 
-def rows(there):
+def rows(commands):
     """Return the table's rows, as they are asked for on the command line; Pythons come from old to new."""
-    oldest, *_, newest = there
-    pinned = [f"{version}:pinned" for version, command in there.items() if command != sys.executable]  # `make test`'s
-    return [f"{oldest}:lowest", *pinned, f"{newest}:newest", *([f"{COLAB[0]}:colab"] if COLAB[0] in there else [])]
+    oldest, *_, newest = commands
+    others = [
+        version for version, command in commands.items() if command != sys.executable
+    ]  # this one is `make test`'s
+    pinned = [f"{version}:pinned" for version in others]
+    return [f"{oldest}:lowest", *pinned, f"{newest}:newest", *([f"{COLAB[0]}:colab"] if COLAB[0] in commands else [])]
 
 
 def main():
     """Run the cells that were asked for, or all."""
     write_lowest()
-    there = pythons()
-    asked = [f"{COLAB[0]}:colab" if one == "colab" else one for one in sys.argv[1:2]]
-    asked = asked or rows(there)
+    commands = pythons()
+    asked = [f"{COLAB[0]}:colab" if row == "colab" else row for row in sys.argv[1:2]]
+    asked = asked or rows(commands)
     print("| Python | dependencies | exactly | torch | numpy | tests passed | cells passed |\n|" + "---|" * 7)
     everything = []
-    for one in asked:
-        version, dependencies = one.split(":")
-        row, failed = cell(version, there[version], dependencies, *sys.argv[2:])
+    for name in asked:
+        version, dependencies = name.split(":")
+        row, failed = cell(version, commands[version], dependencies, *sys.argv[2:])
         print(row, flush=True)
-        everything += [f"{one}  {name}" for name in failed]
+        everything += [f"{name}  {test}" for test in failed]
     print(*everything, sep="\n")
     return bool(everything)
 
