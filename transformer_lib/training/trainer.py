@@ -48,7 +48,8 @@ def fit(
             (``seed_everything``); they are the first candidate for the best.
         train_set, val_set: what ``make_dataset`` (``make_stream`` for a language model) returned, with the vocabularies
             that the model was built for; or a ``DataLoader`` or any other sized iterable of batches, used as it is
-            (not by several processes). Its ``set_epoch``, if it has one, is called before each epoch.
+            (not by several processes). Before each epoch, the global random numbers are seeded, and its ``set_epoch``
+            called if it has one: an order that comes from elsewhere is another one in a resumed run.
         recipe: how to train. A warm-up that would outlast the run is cut to a tenth of its steps.
         output: folder to write to; by default, nothing is written.
         resume: continue what ``output`` holds. ``recipe.epochs`` may have grown, unless the schedule is ``"linear"``.
@@ -76,7 +77,13 @@ def fit(
     tokenizers = tokenizers or getattr(train_set, "tokenizers", {})
     with contextlib.ExitStack() as stack:
         stack.enter_context(distributed.process_group(device))
-        _check_trainable(model, train_set, val_set, recipe, tokenizers, output is not None, log)
+        input_names(model)  # a TypeError if it cannot be trained
+        for known in (tokenizers, getattr(val_set, "tokenizers", {})):
+            check_vocabularies(model.config, known, to_train=True)
+        if distributed.world_size() > 1 and not hasattr(train_set, "batches_for"):
+            raise ValueError(
+                f"train_set is a {type(train_set).__name__}, but several processes share a data set's batches"
+            )
         if output is not None:
             description = describe_model(model, tokenizers, notes)  # what cannot be saved need not be trained
             if distributed.is_first():
@@ -90,7 +97,9 @@ def fit(
         distributed.copy_from_first(model)
         if recipe.init_bias_from_unigrams:
             model.init_bias_from_unigrams(train_set.ids().bincount(minlength=model.config.vocab_size))
-        steps = recipe.epochs * _number_of_batches(train_batches)
+        steps = recipe.epochs * len(train_batches)
+        if not steps:
+            raise ValueError("train_set has no batches: is it empty, or smaller than one batch (drop_last=True)?")
         optimizer = make_optimizer(model, recipe)
         schedule = learning_rate_schedule(
             optimizer, recipe.schedule, _warmup_steps(recipe, steps, log), steps, recipe.epochs, recipe.lr_decay
@@ -161,38 +170,6 @@ def compile_layers(model: nn.Module) -> None:
             module.compile(dynamic=True)
 
 
-def _check_trainable(
-    model: nn.Module,
-    train_set: Any,
-    val_set: Any,
-    recipe: Recipe,
-    tokenizers: dict[str, WordTokenizer],
-    resumable: bool,
-    log: Callable[[str], None],
-) -> None:
-    """Raise an error for what would go wrong late, or unnoticed."""
-    input_names(model)  # a TypeError if there are none
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ValueError("model has no parameter with requires_grad=True, expected one at least: are all frozen?")
-    for known in (tokenizers, getattr(val_set, "tokenizers", {})):
-        check_vocabularies(model.config, known, to_train=True)
-    if recipe.init_bias_from_unigrams and not hasattr(model, "init_bias_from_unigrams"):
-        raise ValueError(
-            f"init_bias_from_unigrams is True, which is for language models, but this trains a {type(model).__name__}"
-        )
-    if not hasattr(train_set, "batches_for"):
-        if distributed.world_size() > 1:
-            raise ValueError(
-                f"train_set is a {type(train_set).__name__}, but several processes share a data set's batches"
-            )
-        if resumable and not (isinstance(train_set, list | tuple) or hasattr(train_set, "set_epoch")):
-            kind = type(train_set).__name__
-            log(
-                f"note: the global random numbers are seeded before each epoch; if the order of this {kind} comes from "
-                "others, a resumed run sees another one"
-            )
-
-
 def _check_folder(output: Path, resume: bool) -> None:
     """Raise a FileExistsError if a new run would replace an earlier one, or a model; remove what killed ones left."""
     for name, what in ((STATE_FILE, "a training run: resume it (--resume), or"), (MODEL_FILE, "a model:")):
@@ -200,17 +177,6 @@ def _check_folder(output: Path, resume: bool) -> None:
             raise FileExistsError(f"{output} holds {what} choose another output folder (--output)")
         for unfinished in output.glob(f".{name}.*.tmp"):  # see ``replacing``
             unfinished.unlink()
-
-
-def _number_of_batches(batches: Any) -> int:
-    """Return how many batches an epoch has; an error if nobody knows, or there are none."""
-    if not hasattr(batches, "__len__"):
-        raise TypeError(
-            f"train_set is a {type(batches).__name__} without a length, expected one: list(…) of it, for example"
-        )
-    if not len(batches):
-        raise ValueError("train_set has no batches: is it empty, or smaller than one batch (drop_last=True)?")
-    return len(batches)
 
 
 def _warmup_steps(recipe: Recipe, steps: int, log: Callable[[str], None]) -> int:
