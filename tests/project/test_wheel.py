@@ -89,8 +89,8 @@ def test_installing_leaves_torch_and_numpy_alone(wheel, tmp_path, torch, numpy):
         pytest.skip("the package index cannot be reached")
     assert result.returncode == 0, result.stderr
     installed = {one["metadata"]["name"].lower(): one["metadata"] for one in json.loads(report.read_text())["install"]}
-    assert {"transformer-lib", "torchtext", "spacy"} <= set(installed)
-    others = set(installed) - {"transformer-lib"}
+    assert {"transformer-step-by-step", "torchtext", "spacy"} <= set(installed)
+    others = set(installed) - {"transformer-step-by-step"}
     theirs = [line for name in others for line in installed[name].get("requires_dist", [])]
     asked = [one for one in map(Requirement, theirs) if one.marker is None or one.marker.evaluate({"extra": ""})]
     numpy_may_stay = all(one.specifier.contains(numpy) for one in asked if one.name == "numpy")
