@@ -76,8 +76,8 @@ def page():
     copyleft = [f"{name} ({text})" for name, text in licences.items() if COPYLEFT.search(text)]
     lines = [
         f"What `{PROJECT}[notebooks,book,test]` needs, in the versions of [constraints.txt](constraints.txt), "
-        "with\nthe licences that the packages' metadata name, as `python tests/project/list_licences.py > LICENSES.md` finds"
-        "\nthem; what a torch for GPUs brings along from NVIDIA, under NVIDIA's terms, is left out.\n",
+        "with\nthe licences that the packages' metadata name, as `python tests/project/list_licences.py > LICENSES.md` "
+        "finds\nthem; what a torch for GPUs brings along from NVIDIA, under NVIDIA's terms, is left out.\n",
         "| package | version | licence | needed for | brought by |\n| --- | --- | --- | --- | --- |",
     ]
     for name, purposes in packages.items():
