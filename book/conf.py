@@ -24,8 +24,9 @@ from sphinx.util.nodes import make_refnode
 
 LOGGER = getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "notebooks")]
+sys.path[:0] = [str(ROOT), str(ROOT / "notebooks"), str(ROOT / "tests")]
 from set_repository import address  # noqa: E402
+from test_package import ROOMS  # noqa: E402
 
 HOST, NAME = address((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 REPOSITORY = f"https://{HOST}/{NAME}"
@@ -112,12 +113,7 @@ def imported(tree: ast.AST) -> dict[str, str]:
 
 def order() -> list[str]:
     """Return the folders and modules at the root of the library, each of which uses only those before it."""
-    tree = ast.parse((ROOT / "tests" / "test_package.py").read_text(encoding="utf-8"))
-    return next(
-        ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ORDER"
-    )
+    return [room for room in ROOMS if "." not in room]
 
 
 def modules_of(folder: str) -> list[str]:

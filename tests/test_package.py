@@ -57,6 +57,8 @@ def test_importing_the_library_loads_nothing_that_is_slow_or_optional():
 
 
 def test_the_model_and_what_makes_it_fast_can_be_copied_to_where_there_is_only_torch(tmp_path):
+    (tmp_path / "transformer_lib").mkdir()
+    (tmp_path / "transformer_lib" / "__init__.py").touch()
     for room in ("model", "fast"):
         shutil.copytree(PACKAGE / room, tmp_path / "transformer_lib" / room)
         needed = {

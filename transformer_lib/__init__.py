@@ -35,6 +35,6 @@ from transformer_lib.training.train_translator import train_translator as train_
 from transformer_lib.training.trainer import fit as fit
 
 try:
-    __version__ = version("transformer-lib")
+    __version__ = version("transformer-step-by-step")
 except PackageNotFoundError:  # the folder was copied, not installed
     __version__ = "unknown"

@@ -1,4 +1,4 @@
-"""Prints the list of packages that transformer-lib needs, with their licences, from what is installed.
+"""Prints the list of packages that this project needs, with their licences, from what is installed.
 
 ``python tests/project/list_licences.py > LICENSES.md``, in the environment that ``make`` sets up.
 """
@@ -11,6 +11,7 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+PROJECT = "transformer-step-by-step"
 CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
 PURPOSES = {"": "run time", "notebooks": "notebooks", "book": "book", "test": "tests"}  # extra: what it is for
 FOR_CUDA = ("cuda-", "nvidia-", "triton")  # what only a torch for GPUs brings; it names their versions itself
@@ -35,10 +36,10 @@ def requirements(name, extra=""):
 
 
 def needed():
-    """Return all that transformer-lib needs, by package: for each purpose, the direct dependencies that bring it."""
+    """Return all that this project needs, by package: for each purpose, the direct dependencies that bring it."""
     packages = {}
     for extra, purpose in PURPOSES.items():
-        for direct in requirements("transformer-lib", extra) - (requirements("transformer-lib") if extra else set()):
+        for direct in requirements(PROJECT, extra) - (requirements(PROJECT) if extra else set()):
             seen, ahead = set(), {direct}
             while ahead:
                 seen |= ahead
@@ -74,9 +75,9 @@ def page():
     licences = {name: licence(metadata(name)) for name in packages}
     copyleft = [f"{name} ({text})" for name, text in licences.items() if COPYLEFT.search(text)]
     lines = [
-        "What `transformer-lib[notebooks,book,test]` needs, in the versions of [constraints.txt](constraints.txt), "
-        "with the licences\nthat the packages' metadata name, as `python tests/project/list_licences.py > LICENSES.md` "
-        "finds them; what a torch for GPUs\nbrings along from NVIDIA, under NVIDIA's terms, is left out.\n",
+        f"What `{PROJECT}[notebooks,book,test]` needs, in the versions of [constraints.txt](constraints.txt), "
+        "with\nthe licences that the packages' metadata name, as `python tests/project/list_licences.py > LICENSES.md` "
+        "finds\nthem; what a torch for GPUs brings along from NVIDIA, under NVIDIA's terms, is left out.\n",
         "| package | version | licence | needed for | brought by |\n| --- | --- | --- | --- | --- |",
     ]
     for name, purposes in packages.items():

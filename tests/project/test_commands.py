@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import importlib
 import io
+import itertools
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_package import FILES, ROOMS, place_of
 from test_translator_in_browser import site  # noqa: F401 - a fixture
 
 from transformer_lib import cli
@@ -294,3 +296,14 @@ def test_the_readme_s_three_lines_print_what_they_say():
     with contextlib.redirect_stdout(printed):
         exec(code, {})
     assert printed.getvalue().strip() == code.rpartition("  # ")[2].strip()
+
+
+def test_the_picture_of_the_house_has_its_rooms_and_their_sizes():
+    picture = re.findall(r"^│ (\w+) +(\d+) ", read("CONTRIBUTING.md"), re.MULTILINE)
+    by_folder = itertools.groupby(range(len(ROOMS)), lambda place: ROOMS[place].split(".")[0])
+    rooms = [(folder, [*places]) for folder, places in by_folder]
+    assert [name for name, _ in reversed(picture)] == [folder for folder, _ in rooms]
+    for (name, drawn), (_, places) in zip(reversed(picture), rooms, strict=True):
+        files = [path for module, path in FILES.items() if place_of(module) in places]
+        lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
+        assert abs(int(drawn) - lines) <= max(50, lines / 10), f"{name} has {lines} lines"

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def needed():
-    """What transformer-lib needs, where constraints.txt chose the versions; its first line says for which Python."""
+    """What this project needs, where constraints.txt chose the versions; its first line says for which Python."""
     python, system = re.search(r"CPython (\d+\.\d+), (\w+)", list_licences.CONSTRAINTS.read_text("utf-8")).groups()
     here = (platform.python_implementation(), ".".join(platform.python_version_tuple()[:2]), platform.system())
     if here != ("CPython", python, system):

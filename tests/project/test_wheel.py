@@ -90,8 +90,8 @@ def test_installing_leaves_torch_and_numpy_alone(wheel, tmp_path, torch, numpy):
         package["metadata"]["name"].lower(): package["metadata"]
         for package in json.loads(report.read_text())["install"]
     }
-    assert {"transformer-lib", "torchtext", "spacy"} <= set(installed)
-    others = set(installed) - {"transformer-lib"}
+    assert {"transformer-step-by-step", "torchtext", "spacy"} <= set(installed)
+    others = set(installed) - {"transformer-step-by-step"}
     needs = [line for name in others for line in installed[name].get("requires_dist", [])]
     asked = [need for need in map(Requirement, needs) if need.marker is None or need.marker.evaluate({"extra": ""})]
     numpy_may_stay = all(need.specifier.contains(numpy) for need in asked if need.name == "numpy")

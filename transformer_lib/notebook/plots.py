@@ -297,6 +297,7 @@ def save(figure: Figure, path: str | Path) -> None:
         ValueError: the ending is not a format that matplotlib writes.
         OSError: the file cannot be written.
     """
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         figure.savefig(temporary, format=Path(path).suffix.removeprefix("."), bbox_inches="tight")
 
