@@ -292,7 +292,7 @@ def loaders(dataset):
 def one_step(config, batches):
     torch.manual_seed(0)
     model = Transformer(dataclasses.replace(config, dropout=0.0))
-    loss = train_epoch(model, batches, torch.optim.SGD(model.parameters(), lr=0.1)).loss
+    loss = train_epoch(model, batches, torch.optim.SGD(model.parameters(), lr=0.1))
     return loss, evaluate(model, batches)
 
 

@@ -117,7 +117,7 @@ def test_the_best_recipe_on_a_corpus_of_ones_own_and_its_export(corpus_folder, t
     arguments = ["train", "--corpus", corpus_folder, "--preset", "multi30k-best", "--output", best]
     changes = "precision=float32", f"optimizer={OPTIMIZER}"
     output = printed_by(*arguments, "--subwords", "80", "--epochs", "2", "--set", *changes).out
-    assert "subwords  80 types" in output and "BLEU, beam 4, length penalty " in output
+    assert "subwords  80 de" in output and "BLEU, beam 4, length penalty " in output
 
     assert str(exported) in printed_by("export", best, exported).out
     assert 1.9 < (best / "model.safetensors").stat().st_size / exported.stat().st_size < 2.1
@@ -163,7 +163,7 @@ def test_from_training_a_language_model_to_text(tmp_path, printed_by):
     assert printed_by(*generate, "--temperature", "0", "--length", "5").out == text
     assert len({printed_by(*generate, "--temperature", "50", "--seed", seed).out for seed in range(4)}) > 1
     assert "top_k is 0" in printed_by(*generate, "--top-k", "0", code=1).err
-    assert "holds a language model" in printed_by("translate", "--model", folder, "Hallo", code=1).err
+    assert "it holds the tokenizers text" in printed_by("translate", "--model", folder, "Hallo", code=1).err
 
 
 def test_a_test_split_that_cannot_be_read_is_known_before_training(corpus_folder, tmp_path, printed_by):

@@ -180,14 +180,14 @@ def train_backwards(tmp_path):
 
 
 def test_training_leaves_the_weights_that_validated_best(train_backwards):
-    losses, left = train_backwards(learning_rate=1e-4)
+    losses, left = train_backwards(learning_rate=5e-5)
     assert left == pytest.approx(min(losses), abs=1e-3)
     assert losses[-1] > min(losses)  # so that it mattered
 
 
 def test_training_that_only_makes_it_worse_leaves_the_model_as_it_was(train_backwards):
     losses, left = train_backwards(learning_rate=2e-3)
-    assert left < 2.5 < min(losses)  # it knew nothing: log 10 is 2.3
+    assert left < 3 < min(losses)  # it knew nothing: log 10 is 2.3
 
 
 def test_the_vocabulary_comes_from_the_training_text_only(tmp_path):
@@ -223,9 +223,7 @@ def test_a_vocabulary_of_another_size_is_refused(generator, text):
 
 def test_sentence_pairs_are_not_for_a_language_model(generator, trained, pairs):
     pairs = make_dataset(pairs, trained.src_tokenizer, trained.tgt_tokenizer)
-    with pytest.raises(
-        ValueError, match=r"tokenizers holds 'src', but LanguageModelConfig has no src_vocab_size: .*make_stream"
-    ):
+    with pytest.raises(ValueError, match=r"tokenizers holds 'src', but LanguageModelConfig has no src_vocab_size"):
         fit(generator.model, pairs, pairs, RECIPE, log=silent)
 
 

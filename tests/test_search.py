@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib import MultiHeadAttention, Transformer, TransformerConfig
@@ -28,10 +29,11 @@ def model(request):
     return model
 
 
-class Scripted:
+class Scripted(nn.Module):
     """Predicts <eos>, 4 and 5 with the same shares at every step."""
 
     def __init__(self, *shares):
+        super().__init__()
         self.shares, self.steps = shares, 0
         self.config = SimpleNamespace(tgt_vocab_size=6, max_len=9, pad_id=PAD)
 
@@ -185,7 +187,7 @@ def test_an_impossible_limit_is_refused(model, src, max_len):
 
 @pytest.mark.parametrize("beam_size", [0, 26])
 def test_an_impossible_beam_is_refused(model, src, beam_size):
-    with pytest.raises(ValueError, match=f"beam_size is {beam_size}, expected 1 to 25"):
+    with pytest.raises(ValueError, match=f"beam_size is {beam_size}, expected a whole number from 1 to 25"):
         beam_search(model, src, SOS, EOS, beam_size)
 
 

@@ -64,9 +64,6 @@ class TransformerLanguageModel(nn.Module):
         norm = nn.LayerNorm(config.d_model) if config.final_norm else None
         self.encoder = Encoder((EncoderLayer(*layer) for _ in range(config.num_layers)), norm)
         self.output = nn.Linear(config.d_model, config.vocab_size)
-        for parameter in self.encoder.parameters():
-            if parameter.dim() > 1:
-                nn.init.xavier_uniform_(parameter)
         nn.init.uniform_(tokens.table.weight, -0.1, 0.1)
         nn.init.uniform_(self.output.weight, -0.1, 0.1)
         nn.init.zeros_(self.output.bias)

@@ -63,8 +63,11 @@ def train_translator(
         CorpusError: the corpus is unavailable.
     """
     config_changes, recipe_changes = _sorted_changes(changes)
-    if "batch_size" in changes:  # a preset may measure batches in tokens
-        recipe_changes.setdefault("max_tokens", 0)
+    if "batch_size" in changes:
+        if changes.get("max_tokens"):
+            given = f"batch_size is {changes['batch_size']} and max_tokens is {changes['max_tokens']}"
+            raise ValueError(f"{given}, expected one of them: they measure the same in two units")
+        recipe_changes["max_tokens"] = 0  # in which a preset may measure batches
     shape = TransformerConfig.preset(preset, 2, 2, **config_changes)  # how large the vocabularies will be is not known
     # words or a number of subwords, if anybody has said so; else, a corpus of your own gets subwords that suit its size
     suits_corpus = corpus.is_own and recipe is None and min_freq is None and "subwords" not in changes
