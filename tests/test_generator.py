@@ -242,12 +242,6 @@ def test_a_short_validation_text_does_not_stop_the_training(tmp_path):
     train_language_model(load_text(tmp_path), recipe=Recipe(epochs=1, batch_size=20), device="cpu", log=silent)
 
 
-@pytest.mark.parametrize("change", [{"subwords": 50}, {"max_tokens": 7}, {"beam_size": 4}])
-def test_what_is_for_translators_is_refused(text, change):
-    with pytest.raises(ValueError, match=f"recipe.{next(iter(change))} is .*, but that is for translators"):
-        train_language_model(text, recipe=dataclasses.replace(RECIPE, **change), log=silent)
-
-
 def test_a_text_without_a_frequent_word_is_not_trained_on(text, tmp_path):
     with pytest.raises(ValueError, match="min_freq is 1000, but no word occurs so often"):
         train_language_model(text, recipe=RECIPE, output=tmp_path / "run", min_freq=1000, log=silent)

@@ -191,13 +191,10 @@ class Translator:
         """Return what the model reads of a sentence: its tokens between ``<sos>`` and ``<eos>``.
 
         Raises:
-            ValueError: it has no words, more tokens than the model has positions, or far too many letters for them.
+            ValueError: it has no words, more tokens than the model has positions, or far too many characters for them.
         """
-        if len(sentence) > (most := 1000 * self.model.config.max_len):  # before they are cut, which takes long
-            raise ValueError(
-                f"sentence has {len(sentence):,} letters, expected at most {most:,}, a thousand for each position of "
-                "the model: translate it in parts"
-            )
+        if len(sentence) > (limit := 1000 * self.model.config.max_len):  # to split them takes long
+            raise ValueError(f"sentence has {len(sentence):,} characters, expected at most {limit:,}: is it one?")
         tokens = [SOS, *self.src_tokenizer.tokens(sentence), EOS]
         if len(tokens) > (max_len := self.model.config.max_len):
             raise ValueError(

@@ -44,9 +44,6 @@ def train_language_model(
     if preset not in LANGUAGE_MODEL_RECIPES:
         raise ValueError(f"preset is {preset!r}, expected one of {', '.join(LANGUAGE_MODEL_RECIPES)}")
     recipe = recipe or LANGUAGE_MODEL_RECIPES[preset]
-    for name in ("subwords", "max_tokens", "beam_size"):
-        if (value := getattr(recipe, name)) != getattr(Recipe, name):
-            raise ValueError(f"recipe.{name} is {value!r}, but that is for translators: a language model ignores it")
     log = log if distributed.is_first() else lambda line: None
     device = pick_device(str(device))
     seed_everything(recipe.seed)

@@ -9,8 +9,6 @@ import torch
 
 from transformer_lib.fast.attention import fused_attention_is_right
 
-_LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")  # torchrun's, srun's, mpirun's
-
 
 def pick_device(name: str = "auto") -> torch.device:
     """Return the device of that name; for ``"auto"``, the best that computes: CUDA, else Apple's MPS, else the CPU.
@@ -20,26 +18,19 @@ def pick_device(name: str = "auto") -> torch.device:
     Raises:
         ValueError: there is no such device on this machine, or not one for each process.
     """
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    numbers = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
     if name == "auto":
-        name = next(kind for kind in ("cuda", "mps", "cpu") if available[kind] and _computes(kind))
-    local_ranks = [os.environ[variable] for variable in _LOCAL_RANKS if variable in os.environ]
-    if name == "cuda" and (local_ranks or "WORLD_SIZE" in os.environ):
-        number, gpus = int(local_ranks[0]) if local_ranks else 0, torch.cuda.device_count()
-        if number >= gpus:
-            raise ValueError(
-                f"there is no GPU for process {number + 1} of this machine, which has {gpus}: start no more processes "
-                "(--nproc-per-node), or train on CPUs (--device cpu)"
-            )
-        name = f"cuda:{number}"
+        name = next(kind for kind in ("cuda", "mps", "cpu") if numbers[kind] and _computes(kind))
+    if name == "cuda" and "WORLD_SIZE" in os.environ:
+        name = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
     try:
         device = torch.device(name)
-        if available.get(device.type) and (device.type != "cuda" or (device.index or 0) < torch.cuda.device_count()):
-            return device
     except RuntimeError:  # not a device's name at all
-        pass
-    choices = [kind for kind, there in available.items() if there]
-    raise ValueError(f"device is {name!r}, but this machine has {', '.join(choices)}; 'auto' picks one")
+        device = torch.device("meta")
+    if (device.index or 0) < numbers.get(device.type, 0):
+        return device
+    choices = ", ".join(f"{number} {kind}" for kind, number in numbers.items() if number)
+    raise ValueError(f"device is {name!r}, but this machine has {choices}; 'auto' picks one (or one for each process)")
 
 
 def _computes(kind: str) -> bool:
