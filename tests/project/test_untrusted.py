@@ -212,7 +212,7 @@ def test_notes_of_another_kind_are_refused(subword_model):
 @pytest.mark.parametrize("language", ["de.examples", "..os", "os/../de", "", "x"])
 def test_a_language_that_is_no_code_is_never_looked_up_as_a_module(language, monkeypatch):
     monkeypatch.setattr(spacy, "blank", lambda language: pytest.fail(f"spaCy was asked for {language}"))
-    with pytest.raises(ValueError, match="expected a code that spaCy can tokenise"):
+    with pytest.raises(ValueError, match="expected one that spaCy can tokenise"):
         spacy_tokenizer(language)
 
 
