@@ -87,7 +87,7 @@ def test_a_folder_that_became_read_only_is_named_before_training_goes_on(
     monkeypatch.setattr(trainer, "train_epoch", never)
     with as_guest(guest_folder):
         output.chmod(0o555)
-        with pytest.raises(OSError, match="Permission denied.*; what was there before is unchanged"):
+        with pytest.raises(OSError, match=r"Permission denied.*; what was there before is unchanged"):
             run(dataset, tiny_config, output, resume=True)
         output.chmod(0o755)
 
