@@ -448,6 +448,7 @@ def test_lines_end_at_newlines_alone(tmp_path):
         assert read_text(tmp_path / "text") == lines
 
 
+@pytest.mark.slow
 @needs_multi30k
 def test_the_real_multi30k(monkeypatch):
     from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset

@@ -75,6 +75,7 @@ def test_an_own_model_that_is_interrupted_and_resumed_ends_as_if_nothing_had_hap
     assert same_weights(train(model_class, tmp_path, resume=True), straight)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 def test_an_own_model_whose_training_is_killed_ends_as_if_nothing_had_happened(tmp_path):
     context = multiprocessing.get_context("forkserver")

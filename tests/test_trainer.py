@@ -380,6 +380,7 @@ def test_ids_that_do_not_come_from_the_models_own_vocabularies_are_checked(subwo
         fit(Transformer(subword_config), [batch], subword_dataset, RECIPE, log=silent)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch.compile's
 def test_a_compiled_model_learns_the_same(subword_dataset, subword_config, monkeypatch):
     """Without a compiler for kernels, which not every machine has: PyTorch then runs what it has recorded."""

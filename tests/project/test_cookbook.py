@@ -18,7 +18,15 @@ EXTRAS = {"datasets", "tokenizers", "ctranslate2", "onnxruntime", "onnx", "onnxs
 
 
 @pytest.mark.filterwarnings("ignore:.*(axis name|LeafSpec)")  # PyTorch's ONNX exporter's own
-@pytest.mark.parametrize("heading", RECIPES_OF_THE_PAGE)
+@pytest.mark.parametrize(
+    "heading",
+    [
+        pytest.param(heading, marks=pytest.mark.slow)
+        if heading in ("To ONNX", "Fine-tune the shipped translator")
+        else heading
+        for heading in RECIPES_OF_THE_PAGE
+    ],
+)
 def test_a_recipe_runs_and_prints_what_the_page_says(heading, tmp_path, monkeypatch):
     fences = RECIPES_OF_THE_PAGE[heading]
     assert fences, f"{heading} has no code"

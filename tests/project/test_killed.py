@@ -13,9 +13,10 @@ from transformer_lib.files import STATE_FILE, load_training_state
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 KILLED = -9
+FILES = "a line that reads or writes files"
 PLACES = {
     "any line of the library": LIBRARY,
-    "a line that reads or writes files": (f"{LIBRARY}/checkpoint.py", f"{LIBRARY}/files.py"),
+    FILES: (f"{LIBRARY}/checkpoint.py", f"{LIBRARY}/files.py"),
 }
 
 
@@ -73,8 +74,9 @@ def assert_same_end(folder, straight):
     assert not [*(folder / "run").glob(".*.tmp")]  # nothing half-done
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(25, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("place", "kills"), [(FILES, 2), *(pytest.param(place, 25, marks=pytest.mark.slow) for place in PLACES)]
+)
 def test_a_training_killed_at_any_line_ends_as_if_nothing_had_happened(
     processes, straight, tmp_path, place, kills, tried
 ):

@@ -16,6 +16,7 @@ def corpus(tmp_path, pairs):
     return folder
 
 
+@pytest.mark.slow
 def test_the_command_line_prints_once_and_stops_when_a_process_does(corpus, tmp_path):
     output = tmp_path / "run"
     train = ("-m", "transformer_lib", "train", "--corpus", corpus, "--preset", "multi30k-fast", "--output", output)
