@@ -137,19 +137,19 @@ def beam_step(my_beam_step: Callable[[list, Tensor, int, int], tuple[list, list]
     generator = torch.Generator().manual_seed(0)
     for case in range(12):
         beam_size = 2 + case % 2
-        beginnings = [([], 0.0)] if case == 0 else [([4, i], -1.5 * (i + 1) / beam_size) for i in range(beam_size)]
-        logits = 2 * torch.randn(len(beginnings), 6, generator=generator)
+        prefixes = [([], 0.0)] if case == 0 else [([4, i], -1.5 * (i + 1) / beam_size) for i in range(beam_size)]
+        logits = 2 * torch.randn(len(prefixes), 6, generator=generator)
         logits[:, 3] += case % 4  # sometimes, <eos> is likely
         log_probs = logits.log_softmax(-1)
         candidates = [
             ([*ids, token], log_prob + step, step)
-            for (ids, log_prob), row in zip(beginnings, log_probs.tolist(), strict=True)
+            for (ids, log_prob), row in zip(prefixes, log_probs.tolist(), strict=True)
             for token, step in enumerate(row)
         ]
         best = _sorted([(ids, log_prob) for ids, log_prob, _ in candidates])
         open_ones = [one for one in best if one[0][-1] != 3]
         right_beam, right_finished = open_ones[:beam_size], [one for one in best[:beam_size] if one[0][-1] == 3]
-        given = [(list(ids), log_prob) for ids, log_prob in beginnings]
+        given = [(list(ids), log_prob) for ids, log_prob in prefixes]
         answer = call(my_beam_step, given, log_probs.clone(), 3, beam_size)
         expect(isinstance(answer, tuple | list) and len(answer) == 2, "two lists were expected: beam, finished.")
         beam, finished = (_hypotheses(some) for some in answer)
@@ -162,25 +162,25 @@ def beam_step(my_beam_step: Callable[[list, Tensor, int, int], tuple[list, list]
         if case:
             expect(
                 [ids for ids, _ in beam] != last_only or last_only == [ids for ids, _ in right_beam],
-                "rank the candidates by the log-probability of the whole beginning, not by that of the last token.",
+                "rank the candidates by the log-probability of the whole prefix, not by that of the last token.",
             )
-            one_each = _sorted([next(o for o in open_ones if o[0][:-1] == ids) for ids, _ in beginnings])
+            one_each = _sorted([next(o for o in open_ones if o[0][:-1] == ids) for ids, _ in prefixes])
             expect(
                 not _match(beam, one_each) or _match(one_each, right_beam),
-                "you keep one candidate of each beginning. All candidates compete: one beginning may have several.",
+                "you keep one candidate of each prefix. All candidates compete: one prefix may have several.",
             )
-        expect(len(beam) <= beam_size, f"the beam has {len(beam)} beginnings, more than {beam_size}.")
+        expect(len(beam) <= beam_size, f"the beam has {len(beam)} prefixes, more than {beam_size}.")
         expect(
             len(beam) == beam_size,
-            f"the beam has {len(beam)} beginnings, expected {beam_size}: what is finished takes no place in it.",
+            f"the beam has {len(beam)} prefixes, expected {beam_size}: what is finished takes no place in it.",
         )
         expect(
             _match(_sorted(beam), right_beam)
             or {tuple(ids) for ids, _ in beam} != {tuple(ids) for ids, _ in right_beam},
-            "the right beginnings, but not their log-probabilities: add the last step's to the beginning's.",
+            "the right prefixes, but not their log-probabilities: add the last step's to the prefix's.",
         )
         expect(not _match(_sorted(beam), right_beam) or _match(beam, right_beam), "the best one comes first.")
-        expect(_match(beam, right_beam), "sort all candidates of all beginnings; the best that do not end go on.")
+        expect(_match(beam, right_beam), "sort all candidates of all prefixes; the best that do not end go on.")
         everything = [one for one in best if one[0][-1] == 3]
         expect(
             not _match(_sorted(finished), everything) or everything == right_finished,

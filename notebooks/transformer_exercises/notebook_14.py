@@ -23,7 +23,7 @@ def positions_and_scores(
     )
     steps = range(1, 21)
     once, all_again, squares = len(steps), sum(steps), sum(step**2 for step in steps)
-    expect(positions_without_cache != 20 * 20, "positions_without_cache: the beginning grows: 1, then 2, then 3 …")
+    expect(positions_without_cache != 20 * 20, "positions_without_cache: the prefix grows: 1, then 2, then 3 …")
     expect(positions_without_cache != sum(range(20)), "positions_without_cache: the first step has a position too.")
     expect_number(positions_without_cache, all_again, "positions_without_cache: add up the 20 steps.", 0)
     expect(positions_with_cache != 1, "positions_with_cache: one for each step, and there are 20.")

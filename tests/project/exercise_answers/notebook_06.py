@@ -215,7 +215,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
     ],
     "06.3": [
         (beam_step(rank=lambda log_prob, step: step), "not by that of the last token"),
-        (beam_step(each=1), "one candidate of each beginning"),
+        (beam_step(each=1), "one candidate of each prefix"),
         (beam_step(rank=lambda log_prob, step: -log_prob - step), "sort all candidates"),
         (beam_step(total=lambda log_prob, step: step), "add the last step's"),
         (beam_step(extend=lambda best, size, eos_id: best[:size]), "leaves the beam"),

@@ -111,7 +111,7 @@ RIGHT = {
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "14.1": [
-        ((400, 20, 2870, 210), "the beginning grows"),
+        ((400, 20, 2870, 210), "the prefix grows"),
         ((7777, 20, 2870, 210), "add up the 20 steps"),
         ((190, 20, 2870, 210), "the first step has a position"),
         ((210, 1, 2870, 210), "one for each step"),
