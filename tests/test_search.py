@@ -49,7 +49,7 @@ class Scripted(nn.Module):
 
 
 def test_a_beam_by_hand():
-    """Only beginnings among the best two may end, and a sentence is done when two have ended."""
+    """Only partial hypotheses among the best two may end, and a sentence is done when two have ended."""
     src, model = torch.tensor([[4, 5]]), Scripted(0.5, 0.3, 0.2)
     (found,) = beam_search(model, src, SOS, EOS, beam_size=2, length_penalty=0.0)
     assert [one.ids for one in found] == [[EOS], [4, EOS]] and model.steps == 2

@@ -36,7 +36,7 @@ class StreamTokenizer(WordTokenizer):
         return tokens
 
     def encode(self, prompt: str) -> list[int]:
-        """Turn the beginning of a text, one line or several, into ids.
+        """Turn a prompt, one line or several, into ids.
 
         Raises:
             ValueError: there is nothing in it, or a word is not in the vocabulary.
