@@ -84,22 +84,22 @@ def fit(
             raise ValueError(
                 f"train_set is a {type(train_set).__name__}, but several processes share a data set's batches"
             )
+        train_batches, val_batches = (
+            data.batches_for(recipe, device, train) if hasattr(data, "batches_for") else data
+            for data, train in ((train_set, True), (val_set, False))
+        )
+        steps = recipe.epochs * len(train_batches)
+        if not steps:
+            raise ValueError("train_set has no batches: is it empty, or smaller than one batch (drop_last=True)?")
         if output is not None:
             description = describe_model(model, tokenizers, notes)  # what cannot be saved need not be trained
             if distributed.is_first():
                 stack.enter_context(locked(output))
                 _check_folder(output, resume)
 
-        train_batches, val_batches = (
-            data.batches_for(recipe, device, train) if hasattr(data, "batches_for") else data
-            for data, train in ((train_set, True), (val_set, False))
-        )
         distributed.copy_from_first(model)
         if recipe.init_bias_from_unigrams:
             model.init_bias_from_unigrams(train_set.ids().bincount(minlength=model.config.vocab_size))
-        steps = recipe.epochs * len(train_batches)
-        if not steps:
-            raise ValueError("train_set has no batches: is it empty, or smaller than one batch (drop_last=True)?")
         optimizer = make_optimizer(model, recipe)
         schedule = learning_rate_schedule(
             optimizer, recipe.schedule, _warmup_steps(recipe, steps, log), steps, recipe.epochs, recipe.lr_decay
