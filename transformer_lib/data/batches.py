@@ -58,7 +58,7 @@ class PairDataset(torch.utils.data.Dataset):
         sides = zip(self.tokenizers.values(), zip(*examples, strict=True), strict=True)
         return Batch(*(padded_ids(tokenizer, sentences) for tokenizer, sentences in sides))
 
-    def batches_for(self, recipe: Any, device: torch.device, train: bool, *_: Any) -> "BucketBatches":
+    def batches_for(self, recipe: Any, device: torch.device, train: bool) -> "BucketBatches":
         """Return batches as a ``Recipe`` wants them."""
         size = {"max_tokens": recipe.max_tokens} if train and recipe.max_tokens else {"batch_size": recipe.batch_size}
         return BucketBatches(self, **size, train=train, seed=recipe.seed, device=device)

@@ -85,7 +85,7 @@ class TextDataset(torch.utils.data.Dataset):
         vocab = self.tokenizers["text"].vocab
         return torch.tensor([vocab[token] for token in self.tokens], device="cpu")
 
-    def batches_for(self, recipe: Any, device: torch.device, train: bool, *_: Any) -> "BPTTBatches":
+    def batches_for(self, recipe: Any, device: torch.device, train: bool) -> "BPTTBatches":
         """Return chunks as a ``Recipe`` wants them; a short text to validate on may have fewer rows."""
         rows = recipe.batch_size if train else max(1, min(recipe.batch_size, len(self) // 2))
         return BPTTBatches(self, rows, recipe.bptt, device)

@@ -220,14 +220,9 @@ def _restore(parts: dict[str, Any], state: dict[str, Any]) -> History:
                 part.load_state_dict(state[name])
         for optimizer in getattr(parts["optimizer"], "optimizers", [parts["optimizer"]]):
             for weights, moments in optimizer.state.items():
-                if any(
-                    tensor.dim() and tensor.shape != weights.shape
-                    for tensor in moments.values()
-                    if isinstance(tensor, Tensor)
-                ):
-                    raise ValueError(
-                        "the optimizer's moments have other shapes than the weights"
-                    )  # it would write beyond their end
+                tensors = [moment for moment in moments.values() if isinstance(moment, Tensor) and moment.dim()]
+                if any(tensor.shape != weights.shape for tensor in tensors):  # a step would write beyond their end
+                    raise ValueError("the optimizer's moments have other shapes than the weights")
         return History(**state["history"])
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise CheckpointError(f"{STATE_FILE} does not hold what this run needs to go on ({error})") from error
