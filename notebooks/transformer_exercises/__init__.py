@@ -1,15 +1,21 @@
 """Exercises that check themselves: ``check("03.2", my_target_mask)`` says whether it is right, or what to look at.
 
+The boxes of the Transformer are exercises, too: ``target_mask = write(target_mask)`` checks what a reader wrote, and
+goes on with it once it is right, until then with the course's own (``course``). ``keep`` and ``kept`` carry what was
+written in one notebook to the next.
+
 The checks of a notebook's exercises are in a file of their own, ``notebook_03`` for example, and are loaded when the
 first of them is asked for. A check compares with arithmetic, with the paper or with PyTorch, and names the likeliest
 mistakes.
 """
 
+import ast
 import copy
 import functools
 import importlib.util
 import inspect
 import itertools
+import linecache
 import random
 import re
 from collections.abc import Callable, Iterator, Sized
@@ -17,11 +23,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from transformer_exercises import course
 
 _MOST_ENTRIES = 1_000_000
 _CHECKS: dict[str, Callable[..., str | None]] = {}
@@ -60,19 +69,19 @@ def check(name: str, *answer: Any) -> Verdict:
     """Check the answer to an exercise. Random numbers, the default dtype and the grad mode are afterwards as before.
 
     Args:
-        name: the notebook's and the exercise's number, such as ``"03.2"``.
+        name: the notebook's and the exercise's number, such as ``"03.2"``; or the name of a box, such as
+            ``"target_mask"``.
         answer: what the exercise asks for: functions, classes or values.
 
     Raises:
         ValueError: there is no such exercise.
         TypeError: it asks for another number of answers.
     """
-    if not re.fullmatch(r"\d\d\.\d", name):
-        raise ValueError(f"name is {name!r}, expected a notebook and an exercise, such as '02.1'")
-    if importlib.util.find_spec(module := f"{__name__}.notebook_{name[:2]}"):
+    notebook = name[:2] if re.fullmatch(r"\d\d\.\d", name) else course.notebook_of(name)
+    if importlib.util.find_spec(module := f"{__name__}.notebook_{notebook}"):
         importlib.import_module(module)
     if name not in _CHECKS:
-        raise ValueError(f"name is {name!r}, expected an exercise that there is, such as '02.1'")
+        raise ValueError(f"name is {name!r}, expected an exercise such as '02.1', or a box such as 'target_mask'")
     checker = _CHECKS[name]
     wanted = list(inspect.signature(checker).parameters)
     if len(answer) != len(wanted):
@@ -89,6 +98,72 @@ def check(name: str, *answer: Any) -> Verdict:
     except Exception as error:
         what = "the answer has another form than the exercise asks for"
         return Verdict(name, "not yet", f"{what}: the check stopped with {type(error).__name__}: {error}")
+
+
+def write(written: Any) -> Any:
+    """Check what a reader wrote, print the verdict, and return what the notebook goes on with.
+
+    That is ``written`` if it is right; until then, what the course has of that name, so that all later cells run.
+
+    Args:
+        written: a function or class, which has the name of the course's own.
+
+    Raises:
+        ValueError: the course has nothing of that name.
+    """
+    name = getattr(written, "__name__", type(written).__name__)
+    own = course.own(name)
+    verdict = check(name, written)
+    print(verdict if verdict else f"{verdict} The course's own stands in.")
+    return written if verdict else own
+
+
+def keep(folder: str | Path, *written: Any) -> None:
+    """Write the source of functions and classes to ``written.py`` in a folder, where ``kept`` finds it.
+
+    Args:
+        folder: it is made if there is none.
+        written: what ``write`` returned, each after what it uses. Nothing of the course's own is written down.
+    """
+    own = [item for item in written if not course.has(item)]
+    if not own:
+        print("Nothing is kept: all of it is the course's own.")
+        return
+    modules = [f"from {__name__}.course.{name} import *" for name in course.MODULES]  # what was not written
+    head = ["import math", "", "import torch", "import torch.nn.functional as F", "from torch import nn", "", *modules]
+    file = Path(folder) / "written.py"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n\n\n".join(["\n".join(head), *map(_source, own)]) + "\n", encoding="utf-8")
+    print(f"{file.name} keeps what you wrote: {', '.join(item.__name__ for item in own)}")
+
+
+def kept(folder: str | Path, name: str) -> Any:
+    """Return what a reader wrote under a name and ``keep`` wrote down, if it is right; else the course's own."""
+    file = Path(folder) / "written.py"
+    try:
+        written = getattr(_module(file), name)
+        is_right = bool(check(name, written))
+    except Exception:  # there is no such file, or it needs something that is not in it
+        is_right = False
+    print(f"{name}: {'yours' if is_right and not course.has(written) else 'the course’s own'}")
+    return written if is_right else course.own(name)
+
+
+def _module(file: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("written", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _source(item: Any) -> str:
+    """Return the source of a function or a class; ``inspect`` does not find a class that was made in a notebook."""
+    methods = [item] if inspect.isfunction(item) else [part for part in vars(item).values() if inspect.isfunction(part)]
+    cell = "".join(linecache.getlines(methods[0].__code__.co_filename))
+    for node in ast.parse(cell).body:
+        if getattr(node, "name", "") == item.__name__:
+            return ast.get_source_segment(cell, node)
+    raise OSError(f"the source of {item.__name__} is not to be found")
 
 
 def _on_the_cpu(answer: Any, depth: int = 3) -> Any:
@@ -163,6 +238,39 @@ def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     if found is None or found is ...:
         raise Unsolved
     return found
+
+
+def build(kind: Any, *arguments: Any, **named: Any) -> nn.Module:
+    """Make a module of a reader's class.
+
+    Raises:
+        Unsolved: some of its parts are still dots.
+        Wrong: it is no class of modules, or making one raises something.
+    """
+    expect(
+        inspect.isclass(kind) and issubclass(kind, nn.Module), f"a class of modules is expected, not {_short(kind)}."
+    )
+    module = call(kind, *arguments, **named)
+    if any(part is ... for box in module.modules() for part in vars(box).values()):
+        raise Unsolved
+    return module
+
+
+def load(module: nn.Module, weights: dict[str, Tensor]) -> nn.Module:
+    """Give a module of a reader's class these weights, by name, and put it into evaluation mode.
+
+    Raises:
+        Wrong: its parts have other names, or other shapes.
+    """
+    own = module.state_dict()
+    missing, more = sorted(weights.keys() - own.keys()), sorted(own.keys() - weights.keys())
+    expect(not missing, f"there is no {missing[:1]} in it: parts have the names that the notebook gives them.")
+    expect(not more, f"it has a {more[:1]}, which no part of this box is called.")
+    for name, weight in weights.items():
+        shapes = list(own[name].shape), list(weight.shape)
+        expect(shapes[0] == shapes[1], f"{name} has the shape {shapes[0]}, expected {shapes[1]}.")
+    module.load_state_dict(weights)
+    return module.eval()
 
 
 def expect(condition: Any, hint: str) -> None:

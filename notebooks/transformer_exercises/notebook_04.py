@@ -1,4 +1,4 @@
-"""Checks of the exercises of notebook 04: positions, sub-layers, shapes, parameters, a toy task."""
+"""Checks of the exercises of notebook 04: positions, every box of figure 1, shapes, parameters, a toy task."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,7 +6,21 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from transformer_exercises import Wrong, as_list, call, close, exercise, expect, expect_number, expect_tensor
+import transformer_lib as library
+from transformer_exercises import (
+    Wrong,
+    as_list,
+    build,
+    call,
+    close,
+    exercise,
+    expect,
+    expect_number,
+    expect_tensor,
+    load,
+)
+from transformer_lib import TransformerConfig
+from transformer_lib.checkpoint import SHIPPED_MODEL, load_model
 
 
 @exercise("04.1")
@@ -170,3 +184,240 @@ def rotary(my_rotate: Callable[[Tensor, int], Tensor]) -> str:
     sines = turned.fill_diagonal_(0).norm(dim=-1).sort().values  # of the angles, each once for both of its dimensions
     expect((sines.diff() > 1e-3 * sines[1:]).sum() >= 3, "four pairs of dimensions need four different speeds.")
     return "positions that are never added to anything: Llama and many models after it have them."
+
+
+def weights_of(theirs: nn.Module) -> dict[str, Tensor]:
+    """Return the weights of a layer of PyTorch's, with some noise, by the names that notebook 04 gives them."""
+    names = {"multihead_attn": "cross_attn", "linear1": "feed_forward.linear1", "linear2": "feed_forward.linear2"}
+    weights = {}
+    with torch.no_grad():
+        for name, weight in theirs.named_parameters():
+            weight.add_(0.3 * torch.randn_like(weight))  # biases and gains, too, so that a mix-up shows
+            part, _, rest = name.partition(".")
+            if rest.startswith("in_proj_"):
+                for letter, third in zip("qkv", weight.chunk(3), strict=True):
+                    weights[f"{names.get(part, part)}.{letter}_proj.{rest[8:]}"] = third.clone()
+            else:
+                weights[f"{names.get(part, part)}.{rest}"] = weight.clone()
+    return weights
+
+
+def expect_dropout(module: nn.Module, *inputs: Tensor) -> None:
+    """Raise ``Wrong`` unless dropout is at work in training, and only there."""
+    first, second = (call(module.eval(), *inputs) for _ in range(2))
+    first, second = (found[0] if isinstance(found, tuple) else found for found in (first, second))
+    expect(close(first, second), "in evaluation mode, it computes something else each time: is dropout still on?")
+    trained = call(module.train(), *inputs)
+    trained = trained[0] if isinstance(trained, tuple) else trained
+    module.eval()
+    expect(not close(trained, first), "dropout is nowhere at work in training mode.")
+
+
+@exercise("TokenEmbedding")
+def token_embedding(TokenEmbedding: type[nn.Module]) -> str:
+    """Look ids up in a table, times √d_model."""
+    torch.manual_seed(0)
+    ids, table = torch.tensor([[3, 5, 3], [0, 6, 1]]), torch.randn(7, 16)
+    module = load(build(TokenEmbedding, 7, 16), {"table.weight": table})
+    found, right = call(module, ids), 4 * table[ids]
+    expect(not close(found, table[ids]), "that is the row of the table; it still has to be multiplied by √d_model.")
+    expect(not close(found, 16 * table[ids]), "multiplied by the square root of d_model, not by d_model.")
+    expect(not close(found, table[ids] / 4), "multiplied, not divided, by √d_model.")
+    expect_tensor(found, right, "each id's row of the table, times √d_model.")
+    return "a row for each type: with 7,853 of them and d_model 256, two million numbers."
+
+
+@exercise("PositionwiseFeedForward")
+def feed_forward(PositionwiseFeedForward: type[nn.Module]) -> str:
+    """Compute max(0, x W₁ + b₁) W₂ + b₂."""
+    torch.manual_seed(0)
+    theirs = nn.TransformerEncoderLayer(16, 4, 32)
+    weights = {name[13:]: weight for name, weight in weights_of(theirs).items() if name.startswith("feed_forward.")}
+    module, x = load(build(PositionwiseFeedForward, 16, 32, 0.5), weights), torch.randn(2, 5, 16)
+    with torch.no_grad():
+        found, right = call(module, x), theirs.linear2(theirs.linear1(x).relu())
+        expect(not close(found, theirs.linear2(theirs.linear1(x))), "where is the ReLU? Two linear layers are one.")
+        expect(not close(found, right.relu()), "the ReLU comes between the two layers, not after them.")
+        expect(not close(found, x + right), "adding x is the wrapper's work: this is the box inside it.")
+        expect_tensor(found, right, "widen with linear1, ReLU, narrow with linear2.")
+        expect_dropout(module, x)
+    return "as in `nn.TransformerEncoderLayer`. With the paper's sizes, two thirds of a layer's parameters are here."
+
+
+def encoder_variants(theirs: nn.TransformerEncoderLayer, x: Tensor, ignored: Tensor) -> dict[str, Tensor]:
+    """Return what an encoder layer computes in the right way, by ``post`` and ``pre``, and in wrong ones, by hint."""
+
+    def attend(y: Tensor, padding: Tensor | None = ignored) -> Tensor:
+        return theirs.self_attn(y, y, y, key_padding_mask=padding)[0]
+
+    def feed(y: Tensor) -> Tensor:
+        return theirs.linear2(theirs.linear1(y).relu())
+
+    norm1, norm2 = theirs.norm1, theirs.norm2
+    after, unmasked, bare = norm1(x + attend(x)), norm1(x + attend(x, None)), norm1(attend(x))
+    stream, first = x + attend(norm1(x)), norm1(x)
+    return {
+        "post": norm2(after + feed(after)),
+        "pre": stream + feed(norm2(stream)),
+        "the mask does not reach the attention.": norm2(unmasked + feed(unmasked)),
+        "the residual connections are missing: x + …, for both sub-layers.": norm2(feed(bare)),
+        "the second residual connection is missing: x + feed_forward(x).": norm2(feed(after)),
+        "the second norm is norm2: each has its own gain and bias.": norm1(after + feed(after)),
+        "pre-LN: the norm of x goes into the sub-layer; x itself is what is added to.": (
+            (first + attend(first)) + feed(norm2(first + attend(first)))
+        ),
+        "pre-LN: queries, keys and values all come from the norm's output.": (
+            (mixed := x + theirs.self_attn(first, x, x, key_padding_mask=ignored)[0]) + feed(norm2(mixed))
+        ),
+    }
+
+
+@exercise("EncoderLayer")
+def encoder_layer(EncoderLayer: type[nn.Module]) -> str:
+    """Compute what ``nn.TransformerEncoderLayer`` does, post-LN and pre-LN."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 16)
+    ignored = torch.tensor([[False] * 5, [False, False, False, True, True]])
+    for norm_first in (False, True):
+        theirs = nn.TransformerEncoderLayer(16, 4, 32, 0.0, batch_first=True, norm_first=norm_first)
+        module = load(build(EncoderLayer, 16, 4, 32, 0.5, norm_first), weights_of(theirs))
+        with torch.no_grad():
+            found = call(module, x, ~ignored[:, None, None, :])
+            pair = isinstance(found, tuple) and len(found) == 2
+            expect(pair, "two things are returned: the new vectors, and the attention's weights.")
+            variants = encoder_variants(theirs, x, ignored)
+            right, other = variants.pop("pre"), variants.pop("post")
+            if not norm_first:
+                right, other = other, right
+            same = close(found[0], other)
+            expect(not same, f"with norm_first={norm_first}, this is {'post' if norm_first else 'pre'}-LN.")
+            for hint, wrong in variants.items():
+                expect(not close(found[0], wrong), hint)
+            name = "pre-LN" if norm_first else "post-LN"
+            expect_tensor(found[0], theirs(x, src_key_padding_mask=ignored), f"{name}: attention, then feed-forward.")
+            expect_tensor(found[0], right, f"{name}: attention, then feed-forward.")
+            shape = list(getattr(found[1], "shape", []))
+            expect(shape == [2, 4, 5, 5], f"the weights have the shape {shape}, expected all heads': [2, 4, 5, 5].")
+            expect_dropout(module, x)
+    return "equal to `nn.TransformerEncoderLayer`, post-LN and pre-LN."
+
+
+def decoder_variants(
+    theirs: nn.TransformerDecoderLayer, x: Tensor, memory: Tensor, future: Tensor, ignored: Tensor
+) -> dict[str, Tensor]:
+    """Return what a decoder layer computes in wrong ways, by hint; post-LN."""
+
+    def attend(y: Tensor, mask: Tensor | None = future) -> Tensor:
+        return theirs.self_attn(y, y, y, attn_mask=mask)[0]
+
+    def cross(q: Tensor, kv: Tensor, padding: Tensor | None = ignored) -> Tensor:
+        return theirs.multihead_attn(q, kv, kv, key_padding_mask=padding)[0]
+
+    def feed(y: Tensor) -> Tensor:
+        return theirs.norm3(y + theirs.linear2(theirs.linear1(y).relu()))
+
+    y = theirs.norm1(x + attend(x))
+    unmasked = theirs.norm1(x + attend(x, None))
+    return {
+        "self-attention sees later positions: where is tgt_mask?": (
+            feed(theirs.norm2(unmasked + cross(unmasked, memory)))
+        ),
+        "cross-attention sees padding: its keys are the memory's, and so is its mask.": (
+            feed(theirs.norm2(y + cross(y, memory, None)))
+        ),
+        "cross-attention is missing: between the two others, the target looks at the memory.": feed(y),
+        "cross-attention has a residual connection, too.": feed(theirs.norm2(cross(y, memory))),
+        "the second norm is norm2: each has its own gain and bias.": feed(theirs.norm1(y + cross(y, memory))),
+    }
+
+
+@exercise("DecoderLayer")
+def decoder_layer(DecoderLayer: type[nn.Module]) -> str:
+    """Compute what ``nn.TransformerDecoderLayer`` does, post-LN and pre-LN."""
+    torch.manual_seed(0)
+    x, memory = torch.randn(2, 4, 16), torch.randn(2, 5, 16)
+    ignored = torch.tensor([[False] * 5, [False, False, False, True, True]])
+    future = torch.ones(4, 4, dtype=torch.bool).triu(1)
+    for norm_first in (False, True):
+        theirs = nn.TransformerDecoderLayer(16, 4, 32, 0.0, batch_first=True, norm_first=norm_first)
+        module = load(build(DecoderLayer, 16, 4, 32, 0.5, norm_first), weights_of(theirs))
+        with torch.no_grad():
+            found = call(module, x, memory, ~future[None, None], ~ignored[:, None, None, :])
+            three = isinstance(found, tuple) and len(found) == 3
+            expect(three, "three things are returned: vectors, the weights of self-attention, and of cross-attention.")
+            right = theirs(x, memory, tgt_mask=future, memory_key_padding_mask=ignored)
+            if not norm_first:
+                for hint, wrong in decoder_variants(theirs, x, memory, future, ignored).items():
+                    expect(not close(found[0], wrong), hint)
+            where = "pre-LN: norm1, norm2 and norm3 before" if norm_first else "post-LN: norm1, norm2 and norm3 after"
+            expect_tensor(found[0], right, f"{where} self-attention, cross-attention and feed-forward.")
+            shapes = [list(getattr(weights, "shape", [])) for weights in found[1:]]
+            wanted = [[2, 4, 4, 4], [2, 4, 4, 5]]  # self-attention's, cross-attention's
+            expect(shapes == wanted, f"the weights have the shapes {shapes}, expected {wanted}.")
+    return "equal to `nn.TransformerDecoderLayer`, post-LN and pre-LN. Cross-attention is the only door to the source."
+
+
+def expect_encoder_decoder(model: nn.Module, reference: nn.Module, sizes: tuple[int, int]) -> None:
+    """Raise ``Wrong`` unless a model computes what the library's does, which has its weights."""
+    src = torch.randint(4, sizes[0], (2, 6))
+    src[1, 4:] = 1  # <pad>
+    tgt = torch.randint(4, sizes[1], (2, 5))
+    tgt[:, 0] = 2
+    with torch.no_grad():
+        found = call(model, src, tgt)
+        expect(isinstance(found, Tensor), "forward returns the logits, a tensor.")
+        shapes = list(found.shape), [2, 5, sizes[1]]
+        expect(shapes[0] == shapes[1], f"the logits have the shape {shapes[0]}, expected {shapes[1]}.")
+        right = reference(src, tgt)
+        expect(not close(found, right.softmax(-1)), "softmax belongs to the loss and the search: return logits.")
+        changed = tgt.clone()
+        changed[:, 3] = 4 + (tgt[:, 3] - 3) % (sizes[1] - 4)
+        before = call(model, src, changed)[:, :3]
+        expect(close(before, found[:, :3]), "a later target word changes earlier logits: where is target_mask?")
+        longer = call(model, nn.functional.pad(src, (0, 2), value=1), tgt)
+        expect(
+            close(longer, found, 1e-3),
+            "padding changes the logits: both encoder and cross-attention need its mask.",
+        )
+        other = call(model, src.flip(0), tgt)
+        expect(not close(other, found), "the source plays no part: does the decoder get the memory?")
+        expect_tensor(found, right, "encode the source, decode the target, then the output layer.", 1e-3)
+
+
+@exercise("Transformer")
+def transformer(Transformer: type[nn.Module]) -> str:
+    """Put the boxes together: pre-LN with tied tables and sinusoids, and post-LN with learned positions."""
+    torch.manual_seed(0)
+    sizes = {"d_model": 32, "num_heads": 4, "d_ff": 64, "num_layers": 2, "dropout": 0.1, "max_len": 20}
+    for tied, positions in ((False, "learned"), (True, "sinusoidal")):
+        numbers = (30, 30) if tied else (30, 40)
+        config = TransformerConfig(*numbers, **sizes, norm_first=tied, tie_embeddings=tied, positions=positions)
+        model, reference = build(Transformer, config), library.Transformer(config).eval()
+        start = max(parameter.std().item() for parameter in model.parameters() if parameter.dim() > 1)
+        expect(start < 0.5, "the matrices start too large: xavier_uniform_, and N(0, 1 / d_model) for a tied table.")
+        with torch.no_grad():
+            for parameter in reference.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))
+        load(model, reference.state_dict())
+        if tied:
+            tables = [weight for weight in model.parameters() if weight.shape == (30, 32)]
+            expect(len(tables) == 1, f"with tie_embeddings there is one table, but here are {len(tables)}.")
+        expect_encoder_decoder(model, reference, numbers)
+    return "every box is in its place: the logits are those of the library, which notebook 10 compares with PyTorch's."
+
+
+@exercise("MyTransformer")
+def blank_page(MyTransformer: type[nn.Module]) -> str:
+    """Load the shipped weights into it, and let it translate."""
+    torch.manual_seed(0)
+    saved = load_model(SHIPPED_MODEL)
+    config, german, english = saved.model.config, saved.tokenizers["src"], saved.tokenizers["tgt"]
+    model = load(build(MyTransformer, config), saved.model.state_dict())
+    expect_encoder_decoder(model, saved.model, (config.src_vocab_size, config.tgt_vocab_size))
+    src = torch.tensor([german.encode("Ein Hund läuft durch den Schnee.")])
+    tgt = torch.tensor([[english.sos_id]])
+    with torch.no_grad():
+        while tgt.shape[1] < 30 and tgt[0, -1] != english.eos_id:
+            tgt = torch.cat([tgt, call(model, src, tgt)[:, -1:].argmax(-1)], dim=1)
+    text = english.join(english.decode(tgt[0].tolist()))
+    return f"all {sum(weight.numel() for weight in model.parameters()):,} weights found their place. Yours says: {text}"
