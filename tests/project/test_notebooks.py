@@ -53,7 +53,8 @@ def outputs_of(cells):
 
 
 def words_of(cells):
-    return sum(len(source_of(cell).split()) for cell in cells if cell["cell_type"] == "markdown")
+    """Words of prose, without listings."""
+    return len(re.sub(r"```.*?```", "", text_of(cells), flags=re.DOTALL).split())
 
 
 def without(holds, notebooks=CELLS):
