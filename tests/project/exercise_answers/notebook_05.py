@@ -6,8 +6,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.optim.lr_scheduler import LambdaLR
-
 from transformer_exercises.course import notebook_05 as course
+
 from transformer_lib.data.corpora import load_corpus
 
 
