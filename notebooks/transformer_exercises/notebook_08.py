@@ -62,6 +62,85 @@ def _near(found: float, wrong: float, tolerance: float = 2e-3) -> bool:
     return abs(found - wrong) < tolerance * max(1, abs(wrong))
 
 
+@exercise("clipped_matches")
+def clipped_by_one(clipped_matches: Callable[[Tokens, Tokens, int], tuple[int, int]]) -> str:
+    """``clipped_matches(hypothesis, reference, n)``: clipped matches, and n-grams of the hypothesis."""
+    cases = (
+        ("the the the the the cat", "the cat on the mat"),
+        ("two dogs play in the snow .", "two dogs run in the snow ."),
+        ("a b a b a b", "b a b a"),
+        ("sleep", "sleep well"),
+    )
+    metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
+    for hypothesis, reference in cases:
+        counted = metric.corpus_score([hypothesis], [[reference]])
+        for n in range(1, 5):
+            right = counted.counts[n - 1], counted.totals[n - 1]
+            found = as_list(call(clipped_matches, hypothesis.split(), reference.split(), n))
+            expect(isinstance(found, tuple | list) and len(found) == 2, "two numbers were expected: matches, n-grams.")
+            matches, total = map(as_number, found)
+            where = f"{n}-grams of {hypothesis!r} for {reference!r}"
+            ours, theirs = (
+                [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+                for tokens in (hypothesis.split(), reference.split())
+            )
+            for wrong, hint in (
+                ((right[1], right[0]), f"{where}: matches come first, then the number of n-grams."),
+                (
+                    (sum(ngram in theirs for ngram in ours), len(ours)),
+                    f"{where}: an n-gram is credited at most as often as the reference has it. Clip.",
+                ),
+                (
+                    (len({*ours} & {*theirs}), len({*ours})),
+                    f"{where}: a set forgets how often each n-gram occurs; a `Counter` does not.",
+                ),
+                ((right[0], len(theirs)), f"{where}: count the n-grams of the *hypothesis*: it is their precision."),
+            ):
+                expect((matches, total) == right or (matches, total) != wrong, hint)
+            expect(
+                (matches, total) == right,
+                f"{where}: you count {matches:g} of {total:g}, expected {right[0]} of {right[1]}.",
+            )
+    return "the same counts as sacreBLEU's, for n-grams of one to four tokens."
+
+
+@exercise("brevity_penalty")
+def too_short(brevity_penalty: Callable[[int, int], float]) -> str:
+    """``brevity_penalty(c, r)``, of hypotheses with c tokens for references with r."""
+    for c, r in ((4, 8), (15, 16), (8, 8), (30, 20)):
+        found, ratio = as_number(call(brevity_penalty, c, r)), r / c
+        for wrong, hint in (
+            (
+                min(1, math.exp(1 - c / r)),
+                "what is too *short* is punished, and *c* counts the hypotheses: are *c* and *r* exchanged?",
+            ),
+            (math.exp(1 - ratio), "what is too long needs no reward: BP is never above 1."),
+            (min(1, c / r), "BP is e^(1 − *r*/*c*), not *c*/*r*."),
+        ):
+            expect(not _near(found, wrong) or _near(found, min(1, math.exp(1 - ratio))), f"c = {c}, r = {r}: {hint}")
+        expect_number(found, min(1, math.exp(1 - ratio)), f"c = {c}, r = {r}: e^(1 − *r*/*c*), or 1 if *c* ≥ *r*.")
+    return "half the length leaves 37 % of the score, and twice the length costs nothing here."
+
+
+@exercise("corpus_bleu")
+def bleu_of_a_test_set(corpus_bleu: Callable[[list[Tokens], list[Tokens]], float]) -> str:
+    """``corpus_bleu(hypotheses, references)``: of a test set, 0 to 100, without smoothing."""
+    metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
+    for seed, share in ((0, 0.9), (1, 1.2)):
+        hypotheses, references = _test_set(seed, 1, share)
+        right = _sacre(metric, hypotheses, references)
+        found = as_number(call(corpus_bleu, deepcopy(hypotheses), [list(many[0]) for many in references]))
+        for hint, wrong in _wrong_scores(metric, hypotheses, references).items():
+            expect(abs(wrong - right) < 0.05 or not _near(found, wrong, 1e-4), hint)
+        expect_number(found, right, f"for {len(references)} sentences of the check's, it is {right:.2f}.", 1e-4)
+    try:
+        nothing = call(corpus_bleu, [["two", "dogs", "."]], [["two", "dogs", "play", "."]])
+    except Wrong as stopped:
+        raise Wrong(f"where no 3-gram matches, BLEU is 0, but {stopped}") from None
+    expect_number(nothing, 0, "nothing in 'two dogs .' has four tokens, and no 3-gram matches: BLEU is 0.")
+    return "sacreBLEU says the same."
+
+
 @exercise("08.2")
 def clipped(my_matches: Callable[[Tokens, list[Tokens], int], tuple[int, int]]) -> str:
     """``my_matches(hypothesis, references, order)``: clipped matches, and n-grams of the hypothesis."""
@@ -117,7 +196,7 @@ def clipped(my_matches: Callable[[Tokens, list[Tokens], int], tuple[int, int]]) 
 
 
 @exercise("08.6")
-def corpus_bleu(my_bleu: Callable[[list[Tokens], list[list[Tokens]]], float]) -> str:
+def several_references(my_bleu: Callable[[list[Tokens], list[list[Tokens]]], float]) -> str:
     """``my_bleu(hypotheses, references)``: of a test set, 0 to 100, without smoothing."""
     metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
     for seed, number, share in ((0, 1, 0.9), (1, 1, 1.2), (2, 3, 0.8), (3, 2, 0.8)):

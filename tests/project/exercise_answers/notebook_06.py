@@ -4,38 +4,49 @@ import math
 
 import numpy as np
 import torch
+from transformer_exercises.course import notebook_06 as course
 
 from transformer_lib.inference.search import greedy_search
 
 
-def greedy(banned=True, first=None, last=-1, whole=True, room=0):
-    """Return a greedy search, one sentence at a time, with one thing changed."""
+def one(
+    first=None, given=lambda ids: ids, room=0, pick=torch.argmax, add=lambda steps: sum(steps), change=lambda ids: ids
+):
+    """Return a greedy search for one sentence, with one thing changed."""
 
-    def search(model, src, sos_id, eos_id, max_len):
-        found = []
-        for row in src:
-            memory, mask = model.encode(row[None])
-            ids = [sos_id if first is None else first]
-            while len(ids) == 1 or (ids[-1] != eos_id and len(ids) <= max_len + room):
-                logits = model.decode(torch.tensor([ids if whole else ids[-1:]]), memory, mask)[0, last]
-                if banned:
-                    logits[[model.config.pad_id, sos_id]] = -math.inf
-                ids.append(logits.argmax().item())
-            found.append(ids[1:])
-        return found
+    def search(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
+        ids, steps = [sos_id if first is None else first], []
+        while ids[-1] != eos_id and len(ids) <= max_len + room:
+            log_probs = next_log_probs(torch.tensor([given(ids)]), memory, memory_mask)[0]
+            ids.append(pick(log_probs).item())
+            steps.append(log_probs[ids[-1]].item())
+        return change(ids[1:]), add(steps)
 
     return search
 
 
-def by_library(model, src, sos_id, eos_id, max_len):
-    return [torch.tensor(one.ids) for one in greedy_search(model, src, sos_id, eos_id, max_len)]
+def with_tensors(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
+    tgt, total = torch.tensor([[sos_id]]), 0
+    for _ in range(max_len):
+        step = next_log_probs(tgt, memory, memory_mask).topk(1)
+        tgt, total = torch.cat([tgt, step.indices], dim=1), total + step.values[0, 0]
+        if step.indices == eos_id:
+            break
+    return tgt[0, 1:], total
 
 
-def changed(change):
-    """Return a greedy search whose right translations are changed."""
+def forever(next_log_probs, memory, memory_mask, sos_id, *rest):
+    while True:
+        next_log_probs(torch.full((len(memory), 1), sos_id), memory, memory_mask)
 
-    def search(model, src, sos_id, eos_id, max_len):
-        return change(greedy()(model, src, sos_id, eos_id, max_len), sos_id, eos_id, max_len)
+
+def many(change=lambda found, sos_id, eos_id, max_len: found, **changed):
+    """Return a greedy search that goes from sentence to sentence, and changes what it has found."""
+
+    def search(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
+        given = zip(memory.split(1), memory_mask.split(1), strict=True)
+        found = [one(**changed)(next_log_probs, *row, sos_id, eos_id, max_len)[0] for row in given]
+        return change(found, sos_id, eos_id, max_len)
 
     return search
 
@@ -44,36 +55,146 @@ def until_the_first_is_done(found, sos_id, eos_id, max_len):
     return [ids[: min(map(len, found))] for ids in found]
 
 
+def everybody_stays(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
+    tgt = torch.full((len(memory), 1), sos_id)
+    for _ in range(max_len):
+        token = next_log_probs(tgt, memory, memory_mask).argmax(dim=-1, keepdim=True)
+        tgt = torch.cat([tgt, token], dim=1)
+    return [ids[: ids.index(eos_id) + 1] if eos_id in ids else ids for ids in tgt[:, 1:].tolist()]
+
+
+def rows_leave(follows=True, start=None):
+    def search(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
+        tgt, left, found = torch.full((len(memory), 1), sos_id), list(range(len(memory))), [None] * len(memory)
+        for _ in range(max_len):
+            token = next_log_probs(tgt, memory, memory_mask).max(dim=-1).indices
+            tgt = torch.hstack([tgt, token[:, None]])
+            for sentence, ids in zip(left, tgt[:, 1:].tolist(), strict=True):
+                found[sentence] = ids
+            rows = (token != eos_id).nonzero().flatten()
+            left, tgt = [left[row] for row in rows], tgt[rows]
+            if follows is True:
+                memory, memory_mask = memory[rows], memory_mask[rows]
+            elif follows == "from the top":
+                memory, memory_mask = memory[: len(rows)], memory_mask[: len(rows)]
+            if not left:
+                break
+        return found
+
+    return search
+
+
 def beam_step(
-    rank=lambda log_prob, step: log_prob + step,
-    total=lambda log_prob, step: log_prob + step,
-    finish=lambda best, size: best[:size],
-    extend=lambda best, size, eos_id: [one for one in best if one[0][-1] != eos_id][:size],
-    each=None,
+    add=lambda log_probs, step: log_probs[:, :, None] + step,
+    times=2,
+    change=lambda best, parent, token, first: (best, first + parent, token),
 ):
-    def one_step(beam, log_probs, eos_id, beam_size):
-        candidates = []
-        for (ids, log_prob), row in zip(beam, log_probs.tolist(), strict=True):
-            of_this = [((*ids, i), total(log_prob, step), rank(log_prob, step)) for i, step in enumerate(row)]
-            if each and len(beam) > 1:
-                going_on = [one for one in of_this if one[0][-1] != eos_id]
-                of_this = [of_this[eos_id], *sorted(going_on, key=lambda one: -one[2])[:each]]
-            candidates += of_this
-        best = [one[:2] for one in sorted(candidates, key=lambda one: -one[2])]
-        return extend(best, beam_size, eos_id), [one for one in finish(best, beam_size) if one[0][-1] == eos_id]
+    """Return a step of beam search, with one thing changed."""
 
-    return one_step
+    def step_of(log_probs, step, beam_size):
+        vocab = step.shape[-1]
+        best, index = add(log_probs, step).reshape(len(step), -1).topk(times * beam_size)
+        first = torch.arange(len(step))[:, None] * step.shape[1]
+        return change(best, index // vocab, index % vocab, first)
+
+    return step_of
 
 
-def on_tensors(beam, log_probs, eos_id, beam_size):
-    scores = torch.tensor([log_prob for _, log_prob in beam])[:, None] + log_probs
-    values, indices = scores.flatten().topk(min(2 * beam_size, scores.numel()))
-    best = [
-        ([*beam[i // log_probs.shape[1]][0], int(i % log_probs.shape[1])], value)
-        for value, i in zip(values, indices, strict=True)
-    ]
-    ends = [one for one in best[:beam_size] if one[0][-1] == eos_id]
-    return [one for one in best if one[0][-1] != eos_id][:beam_size], ends
+def sorted_lists(log_probs, step, beam_size):
+    found = []
+    for sentence, rows in enumerate((log_probs[:, :, None] + step).tolist()):
+        row = sentence * len(rows)
+        candidates = [(p, row + i, token) for i, tokens in enumerate(rows) for token, p in enumerate(tokens)]
+        found.append(sorted(candidates, reverse=True)[: 2 * beam_size])
+    best, rows, tokens = zip(*(zip(*of_one, strict=True) for of_one in found), strict=True)
+    return torch.tensor(best), torch.tensor(rows), torch.tensor(tokens)
+
+
+def a_choice_for_each_prefix(log_probs, step, beam_size):
+    best, token = (log_probs[:, :, None] + step).topk(2 * beam_size)
+    return best, torch.zeros_like(token), token
+
+
+def one_choice_for_all(log_probs, step, beam_size):
+    best, index = (log_probs[:, :, None] + step).flatten().topk(2 * beam_size)
+    return best, index // step.shape[-1], index % step.shape[-1]
+
+
+def rows_of_a_full_beam(log_probs, step, beam_size):
+    best, rows, token = beam_step()(log_probs, step, beam_size)
+    return best, rows + torch.arange(len(step))[:, None] * (beam_size - step.shape[1]), token
+
+
+def beam(
+    ended=lambda token, eos_id, last: (token == eos_id) | last,
+    masked=lambda best, ends: best.masked_fill(ends, -math.inf),
+    prefixes=lambda tgt, rows, beam_size: tgt[rows],
+    memory_of=lambda memory, rows, beam_size: memory[rows],
+    leave=True,
+    scored=lambda log_prob, length, lp: log_prob / lp(length),
+    result=lambda pairs, beam_size: sorted(pairs, reverse=True)[:beam_size],
+    whole=lambda found: found,
+    first_row=True,
+):
+    """Return a batched beam search, with one thing changed."""
+
+    def search(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50, lp=lambda length: 1.0):
+        left, tgt, log_probs = (
+            torch.arange(len(memory)),
+            torch.full((len(memory), 1), sos_id),
+            torch.zeros(len(memory), 1),
+        )
+        finished, answers = [[] for _ in left], {}
+        for length in range(1, max_len + 1):
+            step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)
+            best, rows, token = beam_step()(log_probs, step, beam_size)
+            if not first_row:
+                rows = rows % log_probs.shape[1]
+            ends = ended(token, eos_id, length == max_len)
+            for s, j in ends[:, :beam_size].nonzero().tolist():
+                ids = torch.cat([tgt[rows[s, j], 1:], token[s, j, None]]).tolist()
+                finished[left[s]].append((scored(best[s, j].item(), length, lp), ids))
+            log_probs, chosen = masked(best, ends).topk(beam_size)
+            rows, token = rows.gather(1, chosen), token.gather(1, chosen)
+            stays = []
+            for s, open_score in zip(left.tolist(), (log_probs[:, 0] / lp(length)).tolist(), strict=True):
+                stays.append(len(finished[s]) < beam_size or max(finished[s])[0] < open_score)
+                if not stays[-1]:
+                    answers.setdefault(s, list(finished[s]))
+            stays = torch.tensor(stays) if leave else torch.ones(len(left), dtype=torch.bool)
+            left, log_probs, rows, token = left[stays], log_probs[stays], rows[stays].flatten(), token[stays].flatten()
+            tgt = torch.cat([prefixes(tgt, rows, beam_size), token[:, None]], dim=1)
+            memory, memory_mask = memory_of(memory, rows, beam_size), memory_of(memory_mask, rows, beam_size)
+            if not len(left):
+                break
+        return whole([result(answers.get(s, pairs), beam_size) for s, pairs in enumerate(finished)])
+
+    return search
+
+
+def by_hand(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50, lp=lambda length: 1.0):
+    """Search sentence by sentence, with lists; a beam of one sentence asks for its prefixes alone."""
+    answer = []
+    for row, row_mask in zip(memory, memory_mask, strict=True):
+        prefixes, finished = [(0.0, [])], []
+        while prefixes:
+            tgt = torch.tensor([[sos_id, *ids] for _, ids in prefixes])
+            asked = next_log_probs(tgt, row.expand(len(tgt), -1, -1), row_mask.expand(len(tgt), -1, -1, -1)).tolist()
+            length = tgt.shape[1]
+            candidates = [
+                (log_prob + step, [*ids, token])
+                for (log_prob, ids), steps in zip(prefixes, asked, strict=True)
+                for token, step in enumerate(steps)
+            ]
+            candidates.sort(reverse=True)
+            for log_prob, ids in candidates[:beam_size]:
+                if ids[-1] == eos_id or length == max_len:
+                    finished.append((log_prob / lp(length), ids))
+            prefixes = [one for one in candidates if one[1][-1] != eos_id][:beam_size] if length < max_len else []
+            if prefixes and len(finished) >= beam_size and max(finished)[0] >= prefixes[0][0] / lp(length):
+                break
+        answer.append([[score, tuple(ids)] for score, ids in sorted(finished, reverse=True)[:beam_size]])
+    return answer
 
 
 def limit(pick, unfinished=10**6, beside=0):
@@ -96,12 +217,6 @@ def by_trying(model, src, sos_id, eos_id, share):
             return max_len
 
 
-def all_that_go_on(beam, log_probs, eos_id, beam_size):
-    return beam_step(extend=lambda best, size, eos: [one for one in best if one[0][-1] != eos])(
-        beam, log_probs, eos_id, beam_size
-    )
-
-
 def total(pick=lambda steps: steps.sum(), shift=1, logits=False, model_first=True):
     """Return a function that scores a translation, with one thing changed."""
 
@@ -114,50 +229,28 @@ def total(pick=lambda steps: steps.sum(), shift=1, logits=False, model_first=Tru
     return log_prob
 
 
-def everybody_stays(model, src, sos_id, eos_id, max_len):
-    memory, memory_mask = model.encode(src)
-    tgt = torch.full((len(src), 1), sos_id)
-    for _ in range(max_len):
-        logits = model.decode(tgt, memory, memory_mask)[:, -1]
-        logits[:, [model.config.pad_id, sos_id]] = -math.inf
-        tgt = torch.cat([tgt, logits.argmax(dim=-1, keepdim=True)], dim=1)
-    return [ids[: ids.index(eos_id) + 1] if eos_id in ids else ids for ids in tgt[:, 1:].tolist()]
-
-
-def rows_leave(model, src, sos_id, eos_id, max_len):
-    memory, memory_mask = model.encode(src)
-    tgt, sentences, found = torch.full((len(src), 1), sos_id), torch.arange(len(src)), [None] * len(src)
-    while len(sentences):
-        logits = model.decode(tgt, memory, memory_mask)[:, -1]
-        logits[:, [model.config.pad_id, sos_id]] = -math.inf
-        tgt = torch.cat([tgt, logits.argmax(dim=-1, keepdim=True)], dim=1)
-        done = (tgt[:, -1] == eos_id) | (tgt.shape[1] > max_len)
-        for sentence, ids in zip(sentences[done].tolist(), tgt[done, 1:].tolist(), strict=True):
-            found[sentence] = ids
-        tgt, sentences, memory, memory_mask = tgt[~done], sentences[~done], memory[~done], memory_mask[~done]
-    return found
-
-
 RIGHT = {
     "06.1": [(total(),), (lambda *given: total()(*given).item(),), (lambda *given: np.float64(total()(*given)),)],
-    "06.4": [
+    "06.2": [
         (["A", "B", "C"], -1.529),
         ("abc", -2.2 / (11 / 6) ** 0.6),
         ("A, B, C", np.float32(-1.529)),
         (np.array(["a", "b", "c"]), torch.tensor(-1.53)),
     ],
-    "06.2": [
-        (rows_leave,),
-        (greedy(),),
-        (by_library,),
-        (lambda *given: (np.array(ids) for ids in greedy()(*given)),),
+    "greedy": [(course.greedy,), (one(),), (with_tensors,)],
+    "greedy_batch": [
+        (course.greedy_batch,),
+        (rows_leave(),),
+        (many(),),
+        (lambda *given: (np.array(ids) for ids in many()(*given)),),
     ],
-    "06.3": [(beam_step(),), (on_tensors,)],
-    "06.5": [
+    "beam_step": [(course.beam_step,), (beam_step(),), (sorted_lists,), (lambda *given: list(beam_step()(*given)),)],
+    "beam": [(course.beam,), (beam(),), (by_hand,)],
+    "06.3": [
         (lambda config, src_len, tgt_len: 2 * config.num_layers * config.d_model * (src_len + tgt_len),),
         (lambda config, *lengths: torch.tensor(2 * config.num_layers * config.d_model * sum(lengths)),),
     ],
-    "06.6": [
+    "06.4": [
         (limit(quantile),),
         (by_trying,),
         (lambda *given: np.float64(by_trying(*given)),),
@@ -178,7 +271,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (total(lambda steps: steps.max()), "give the model all tokens but the last"),
         (total(lambda steps: steps), "a number was expected"),
     ],
-    "06.4": [
+    "06.2": [
         ((["B", "B", "C"], -1.529), "closest to 0"),
         ((["A", "A", "A"], -1.529), "*Divide* by it"),
         ((["A", "C", "C"], -1.529), "(5 + length) / 6"),
@@ -194,47 +287,75 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (([], -1.529), "three letters"),
         ((2, -1.529), "a list of letters"),
     ],
-    "06.2": [
+    "greedy": [
+        (one(change=lambda ids: [2, *ids]), "leave out `<sos>`"),
+        (one(change=lambda ids: ids[:-1] if ids[-1] == 3 else ids), "leave `<eos>` in"),
+        (one(room=-1), "`<sos>` is not one of them"),
+        (one(room=1), "max_len="),
+        (one(first=6), "starts with `<sos>`"),
+        (one(given=lambda ids: ids[-1:]), "starts with `<sos>`"),
+        (one(given=lambda ids: [ids[0], ids[-1]]), "all that is written so far"),
+        (one(pick=torch.argmin), "the most probable token"),
+        (one(add=lambda steps: -sum(steps)), "never above 0"),
+        (one(add=lambda steps: sum(steps) / len(steps)), "that is their mean"),
+        (one(add=lambda steps: steps[-1]), "the sum of the steps'"),
+        (forever, "does not end"),
+        (lambda ask, memory, mask, sos_id, *rest: ask([[sos_id]], memory, mask), "as a tensor of ids"),
+        (lambda *given: one()(*given)[0], "a pair was expected"),
+        (lambda *given: ("ids", 1), "a list of lists"),
+    ],
+    "greedy_batch": [
         (everybody_stays, "let a row leave"),
-        (changed(lambda found, sos, eos, max_len: [[sos, *ids] for ids in found]), "leave out `<sos>`"),
-        (changed(lambda found, sos, eos, max_len: [[i for i in ids if i != eos] for ids in found]), "leave `<eos>` in"),
-        (changed(lambda found, sos, eos, max_len: [(ids + [6] * max_len)[:max_len] for ids in found]), "go on behind"),
-        (changed(until_the_first_is_done), "the *first* sentence"),
-        (changed(lambda found, *rest: sorted(found, key=len)), "in another order"),
-        (changed(lambda found, *rest: found[:-1]), "there are 5 sentences"),
-        (changed(lambda found, *rest: found[0]), "a list of lists"),
-        (greedy(room=-1), "cut off too early"),
-        (greedy(room=1), "more than max_len"),
-        (greedy(banned=False), "never written"),
-        (greedy(whole=False), "the *last* position"),
-        (greedy(last=0), "the *last* position"),
-        (greedy(first=3), "start each row with `<sos>`"),
-        (lambda model, src, sos_id, eos_id, max_len: [[], [4], [], [9], []], "the first token is wrong"),
-        (lambda model, src, sos_id, eos_id, max_len: [["a"]] * 5, "a list of lists"),
-        (lambda model, src, sos_id: [], "stopped with TypeError"),
+        (rows_leave(follows=False), "rows, the memory"),
+        (rows_leave(follows="from the top"), "lose the same rows"),
+        (many(lambda found, sos, eos, max_len: [[sos, *ids] for ids in found]), "leave out `<sos>`"),
+        (many(lambda found, sos, eos, max_len: [[i for i in ids if i != eos] for ids in found]), "leave `<eos>` in"),
+        (many(lambda found, sos, eos, max_len: [(ids + [6] * max_len)[:max_len] for ids in found]), "go on behind"),
+        (many(until_the_first_is_done), "the *first* sentence"),
+        (many(lambda found, *rest: sorted(found, key=len)), "in another order"),
+        (many(lambda found, *rest: found[:-1]), "there are 5 sentences"),
+        (many(lambda found, *rest: found[0]), "a list of lists"),
+        (many(room=-1), "cut off too early"),
+        (many(pick=torch.argmin), "the first token is wrong"),
+        (lambda *given: [["a"]] * 5, "a list of lists"),
+        (lambda next_log_probs, memory: [], "stopped with TypeError"),
+    ],
+    "beam_step": [
+        (beam_step(add=lambda log_probs, step: step), "add the log-probability of the prefix"),
+        (beam_step(add=lambda log_probs, step: -log_probs[:, :, None] + step), "over all prefixes and tokens"),
+        (beam_step(times=1), "twice as many"),
+        (a_choice_for_each_prefix, "a choice for each prefix"),
+        (one_choice_for_all, "one choice for all sentences"),
+        (beam_step(change=lambda best, parent, token, first: (best, token, first + parent)), "rows come before"),
+        (
+            beam_step(change=lambda best, parent, token, first: (best, first + parent, token + 9 * parent)),
+            "still counts",
+        ),
+        (beam_step(change=lambda best, parent, token, first: (best, parent, token)), "the sentence's first row"),
+        (rows_of_a_full_beam, "`log_probs` says how many"),
+        (beam_step(change=lambda best, parent, token, first: (best, first + parent + token / 9, token)), "by `//`"),
+        (beam_step(change=lambda best, parent, token, first: (best, first + parent + 1, token)), "a row is"),
+        (beam_step(change=lambda best, parent, token, first: (best, first + parent, token + 1)), "a token is"),
+        (lambda *given: beam_step()(*given)[0], "three tensors"),
+    ],
+    "beam": [
+        (beam(ended=lambda token, eos_id, last: token == eos_id), "is lost"),
+        (beam(masked=lambda best, ends: best), "go on behind"),
+        (beam(prefixes=lambda tgt, rows, beam_size: tgt[rows.flip(0)]), "tgt[rows]"),
+        (beam(memory_of=lambda memory, rows, beam_size: memory), "the memory 5"),
+        (beam(memory_of=lambda memory, rows, beam_size: memory[rows % len(memory) // 2]), "mixed up"),
+        (beam(first_row=False), "mixed up"),
+        (beam(leave=False), "leaves with all its rows"),
+        (beam(scored=lambda log_prob, length, lp: 2 * log_prob / lp(length)), "a score: log-probability"),
+        (beam(result=lambda pairs, beam_size: sorted(pairs)[-beam_size:]), "the best comes first"),
+        (beam(result=lambda pairs, beam_size: [max(pairs)]), "as many as the beam is wide"),
+        (beam(result=lambda pairs, beam_size: [(s, [2, *ids]) for s, ids in sorted(pairs)[::-1]]), "leave out `<sos>`"),
+        (beam(whole=lambda found: found[::-1]), "in another order"),
+        (beam(whole=lambda found: found[1:]), "there are 5 sentences"),
+        (lambda *given: [[1]] * 5, "such as (-1.25, [4, 7, 3])"),
+        (lambda *given: 1, "such as (-1.25, [4, 7, 3])"),
     ],
     "06.3": [
-        (beam_step(rank=lambda log_prob, step: step), "not by that of the last token"),
-        (beam_step(each=1), "one candidate of each prefix"),
-        (beam_step(rank=lambda log_prob, step: -log_prob - step), "sort all candidates"),
-        (beam_step(total=lambda log_prob, step: step), "add the last step's"),
-        (beam_step(extend=lambda best, size, eos_id: best[:size]), "leaves the beam"),
-        (
-            beam_step(extend=lambda best, size, eos_id: [one for one in best[:size] if one[0][-1] != eos_id]),
-            "takes no place",
-        ),
-        (beam_step(finish=lambda best, size: best), "too improbable"),
-        (beam_step(finish=lambda best, size: best[: 2 * size]), "twice as many"),
-        (beam_step(finish=lambda best, size: []), "end in `<eos>`"),
-        (lambda *arguments: tuple(on_tensors(*arguments)[::-1]), "exchanged"),
-        (lambda *arguments: (on_tensors(*arguments)[0][::-1], on_tensors(*arguments)[1]), "best one comes first"),
-        (lambda *arguments: on_tensors(*arguments)[0], "such as ([4, 7], -1.25)"),
-        (lambda *arguments: 1, "two lists"),
-        (all_that_go_on, "more than 2"),
-        (lambda *arguments: ([], []), "takes no place"),
-        (lambda *arguments: ([([4], None)], []), "such as ([4, 7], -1.25)"),
-    ],
-    "06.5": [
         (
             lambda config, src_len, tgt_len: config.num_layers * config.d_model * (src_len + tgt_len),
             "key *and* a value",
@@ -255,7 +376,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda config, src_len, tgt_len: 2 * config.num_layers * config.d_model * src_len * tgt_len, "not to pairs"),
         (lambda config, src_len, tgt_len: 1, "two tensors"),
     ],
-    "06.6": [
+    "06.4": [
         (limit(quantile, beside=-1), "the `<eos>` of some has no room"),
         (limit(quantile, beside=1), "would do"),
         (limit(lambda lengths, share: max(lengths), unfinished=0), "longest of all"),

@@ -7,6 +7,7 @@ from functools import reduce
 
 import numpy as np
 import torch
+from transformer_exercises.course import notebook_08 as course
 
 from transformer_lib.inference import bleu
 
@@ -134,6 +135,30 @@ def with_global_random_numbers(*systems):
     return np.quantile(differences, [0.025, 0.975])
 
 
+def of_one(function, **changed):
+    """Return what takes one reference a sentence, made of what takes several."""
+
+    def changed_function(hypothesis, reference, n):
+        return function(**changed)(hypothesis, [reference], n)
+
+    return changed_function
+
+
+def of_a_set(score):
+    return lambda hypotheses, references: score(hypotheses, [[reference] for reference in references])
+
+
+def with_lists(hypothesis, reference, n):
+    found = [" ".join(hypothesis[i : i + n]) for i in range(len(hypothesis) + 1 - n)]
+    left = [" ".join(reference[i : i + n]) for i in range(len(reference) + 1 - n)]
+    matches = 0
+    for ngram in found:
+        if ngram in left:
+            left.remove(ngram)
+            matches += 1
+    return [matches, len(found)]
+
+
 PRECISIONS = [5 / 6, 4 / 5, 3 / 4, 2 / 3]
 FAULTS = {"A": "exchanged", "B": "averaged", "C": "right", "D": "tokenised", "E": "lower-cased"}
 RIGHT = {
@@ -142,6 +167,13 @@ RIGHT = {
         ([Fraction(n, n + 1) for n in (5, 4, 3, 2)], math.exp(-1 / 3), 54.4448),
         (np.array(PRECISIONS), np.float32(0.7165), torch.tensor(54.4)),
     ],
+    "clipped_matches": [(course.clipped_matches,), (with_lists,), (of_one(matches),)],
+    "brevity_penalty": [
+        (course.brevity_penalty,),
+        (lambda c, r: 1 if c >= r else np.exp(1 - r / c),),
+        (lambda c, r: torch.tensor(1 - r / c).clamp(max=0).exp(),),
+    ],
+    "corpus_bleu": [(course.corpus_bleu,), (of_a_set(corpus_bleu()),), (bleu.by_definition,)],
     "08.2": [
         (matches(),),
         (lambda *arguments: list(matches()(*arguments)),),
@@ -182,6 +214,41 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (([5 / 6, 1, 3 / 4, 2 / 3], 0.7165, 54.44), "how many 2-grams"),
         (([5 / 6, "4/5", 3 / 4, 2 / 3], 0.7165, 54.44), "a number was expected"),
         ((PRECISIONS, math.exp(-1 / 4), 54.44), "c is 6 and r is 8"),
+    ],
+    "clipped_matches": [
+        (of_one(matches, clip=lambda found, wanted: sum(n for g, n in found.items() if g in wanted)), "Clip"),
+        (
+            of_one(
+                matches, clip=lambda found, wanted: len({*found} & {*wanted}), total=lambda found, *_: len({*found})
+            ),
+            "a set forgets",
+        ),
+        (lambda hypothesis, reference, n: with_lists(hypothesis, reference, n)[::-1], "matches come first"),
+        (
+            lambda hypothesis, reference, n: (with_lists(hypothesis, reference, n)[0], max(0, len(reference) + 1 - n)),
+            "of the *hypothesis*",
+        ),
+        (of_one(matches, ngrams=without_the_last), "you count"),
+        (lambda *given: with_lists(*given)[0], "two numbers"),
+    ],
+    "brevity_penalty": [
+        (lambda c, r: min(1, math.exp(1 - c / r)), "exchanged"),
+        (lambda c, r: math.exp(1 - r / c), "never above 1"),
+        (lambda c, r: min(1, c / r), "not *c*/*r*"),
+        (lambda c, r: 1, "too *short* is punished"),
+        (lambda c, r: 0.5, "or 1 if"),
+        (lambda c, r: "1", "a number was expected"),
+    ],
+    "corpus_bleu": [
+        (of_a_set(corpus_bleu(scale=1)), "as a fraction"),
+        (of_a_set(mean_of_sentences), "mean of the sentences' BLEU"),
+        (of_a_set(mean_of_precisions), "average precisions over sentences"),
+        (of_a_set(corpus_bleu(mean=lambda p: sum(p) / 4)), "geometric one"),
+        (of_a_set(corpus_bleu(mean=math.prod)), "exponent is 1/4"),
+        (of_a_set(corpus_bleu(penalty=lambda ratio: 1)), "penalty is missing"),
+        (of_a_set(with_logarithms), "where no 3-gram matches"),
+        (of_a_set(corpus_bleu(mean=lambda p: math.prod(one or 1 for one in p) ** 0.25)), "BLEU is 0"),
+        (lambda hypotheses, references: course.corpus_bleu(references, hypotheses), "sentences of the check's"),
     ],
     "08.2": [
         (matches(clip=lambda found, wanted: sum(n for g, n in found.items() if g in wanted)), "Clip"),

@@ -1,0 +1,65 @@
+"""Greedy and beam search, as notebook 06 writes them."""
+
+import math
+
+import torch
+
+
+def greedy(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
+    ids, total = [sos_id], 0.0
+    while ids[-1] != eos_id and len(ids) <= max_len:  # <sos> does not count
+        tgt = torch.tensor([ids], device=memory.device)  # [1, length]: all that is written so far
+        log_prob, token = next_log_probs(tgt, memory, memory_mask)[0].max(dim=0)  # the best of [vocab]
+        ids.append(token.item())
+        total += log_prob.item()
+    return ids[1:], total
+
+
+def greedy_batch(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
+    tgt = torch.full((len(memory), 1), sos_id, device=memory.device)  # [rows, 1]
+    sentences = torch.arange(len(memory), device=memory.device)  # new: which sentence each row translates
+    found = {}  # new: from a sentence to its translation
+    while len(sentences):
+        token = next_log_probs(tgt, memory, memory_mask).argmax(dim=1)  # [rows]
+        tgt = torch.cat([tgt, token[:, None]], dim=1)  # [rows, length + 1]
+        done = (token == eos_id) | (tgt.shape[1] > max_len)  # new
+        found.update(zip(sentences[done].tolist(), tgt[done, 1:].tolist(), strict=True))  # new
+        sentences, tgt = sentences[~done], tgt[~done]  # new: rows leave …
+        memory, memory_mask = memory[~done], memory_mask[~done]  # new: … and their memory leaves with them
+    return [found[sentence] for sentence in range(len(found))]
+
+
+def beam_step(log_probs, step, beam_size):
+    sentences, width, vocab = step.shape
+    candidates = (log_probs[:, :, None] + step).flatten(1)  # [sentences, width · vocab]: of whole prefixes
+    best, index = candidates.topk(2 * beam_size)  # one topk: a prefix may have several, or none
+    first_row = torch.arange(sentences, device=step.device)[:, None] * width  # of each sentence, in tgt
+    return best, first_row + index // vocab, index % vocab
+
+
+def beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50, lp=lambda length: 1.0):
+    sentences = torch.arange(len(memory), device=memory.device)  # those that are not done
+    tgt = torch.full((len(memory), 1), sos_id, device=memory.device)  # [rows, 1]: one prefix a sentence
+    log_probs = torch.zeros(len(memory), 1, device=memory.device)  # [sentences, width]; soon, width is beam_size
+    finished = [[] for _ in sentences]  # of each sentence: pairs of score and ids
+    while len(sentences):
+        length = tgt.shape[1]  # of what this step writes, without <sos>
+        step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)  # [sentences, width, vocab]
+        best, rows, token = beam_step(log_probs, step, beam_size)  # each [sentences, 2 · beam_size]
+        ends = (token == eos_id) | (length == max_len)  # without room for more, all are kept as they are
+        for s, j in ends[:, :beam_size].nonzero().tolist():
+            ids = [*tgt[rows[s, j], 1:].tolist(), token[s, j].item()]
+            finished[sentences[s]].append((best[s, j].item() / lp(length), ids))
+        log_probs, chosen = best.masked_fill(ends, -math.inf).topk(beam_size)  # the best that go on
+        rows, token = rows.gather(1, chosen), token.gather(1, chosen)  # each [sentences, beam_size]
+        open_scores = (log_probs[:, 0] / lp(length)).tolist()  # of each sentence's best open prefix
+        going_on = [
+            len(finished[s]) < beam_size or max(finished[s])[0] < score
+            for s, score in zip(sentences.tolist(), open_scores, strict=True)
+        ]
+        going_on = torch.tensor(going_on, device=memory.device)
+        sentences, log_probs = sentences[going_on], log_probs[going_on]  # whole sentences leave
+        rows, token = rows[going_on].flatten(), token[going_on].flatten()  # [sentences · beam_size]
+        tgt = torch.cat([tgt[rows], token[:, None]], dim=1)  # a prefix may be copied, or dropped
+        memory, memory_mask = memory[rows], memory_mask[rows]  # the memory follows
+    return [sorted(pairs, reverse=True)[:beam_size] for pairs in finished]
