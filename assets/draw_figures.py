@@ -787,6 +787,80 @@ def families() -> Figure:
     return figure
 
 
+CACHE_STEPS, CACHE_CELL = 5, 30
+KEPT = "#c3cad2"
+
+
+def _steps(figure: Figure, left: float, top: float, title: str, keeps: bool) -> None:
+    """Draw which positions go through the decoder at each step, and which are kept from earlier ones."""
+    figure.text(left + 54, top - 44, title, size=BODY, bold=True, colour=INK)
+    for position in range(CACHE_STEPS):
+        figure.text(left + 54 + (position + 0.5) * CACHE_CELL, top - 14, f"{position + 1}", "middle")
+    for step in range(CACHE_STEPS):
+        figure.text(left + 44, top + (step + 0.5) * CACHE_CELL, f"step {step + 1}", "end")
+        for position in range(step + 1):
+            fill = KEPT if keeps and position < step else SEEN
+            x, y = left + 54 + position * CACHE_CELL, top + step * CACHE_CELL
+            figure.rectangle(x + 1.5, y + 1.5, CACHE_CELL - 3, CACHE_CELL - 3, fill, fill, radius=3)
+    computed = CACHE_STEPS if keeps else CACHE_STEPS * (CACHE_STEPS + 1) // 2
+    figure.text(left + 54, top + CACHE_STEPS * CACHE_CELL + 18, f"computed: {computed}", colour=INK)
+
+
+def kv_cache() -> Figure:
+    """Draw what a key/value cache saves: positions computed at each step, without it and with it."""
+    figure = Figure(
+        "kv_cache",
+        472,
+        306,
+        "What a key/value cache saves",
+        "Five steps of writing, one below the other, each with a cell for every position of the prefix: one cell in "
+        "step 1, five in step 5. Without a cache, all cells are blue: each step computes all positions again, fifteen "
+        "in all. With a cache, only the last cell of each step is blue, five in all; the ten before them are grey: "
+        "their keys and values are kept.",
+    )
+    _steps(figure, 24, 78, "without a cache", False)
+    _steps(figure, 244, 78, "with a cache", True)
+    for x, fill, meaning in ((78, SEEN, "computed in this step"), (270, KEPT, "kept: keys and values")):
+        figure.rectangle(x, 264, 16, 16, fill, fill, radius=3)
+        figure.text(x + 24, 272, meaning)
+    return figure
+
+
+HYPOTHESIS, REFERENCE = ("a man rides a brown horse .", "a man is riding a brown horse .")
+NGRAM_WIDTH, NGRAM_LINE = 56, 14  # of a word; from one line of n-grams to the next
+
+
+def ngrams() -> Figure:
+    """Draw the n-grams of a translation under its words, and whether the reference has them."""
+    figure = Figure(
+        "ngrams",
+        556,
+        264,
+        "The n-grams of a translation",
+        "The words 'a man rides a brown horse .', and below them a bar for each n-gram, as wide as the words that it "
+        "covers: seven 1-grams, six 2-grams, five 3-grams and four 4-grams. A bar is filled where the reference, 'a "
+        "man is riding a brown horse .', has the n-gram: six, four, two and one of them. It is an empty, dashed frame "
+        "where it has not: those are the n-grams that contain 'rides'.",
+    )
+    left, y = 88, 58
+    for number, word in enumerate(HYPOTHESIS.split()):
+        figure.text(left + (number + 0.5) * NGRAM_WIDTH, 34, word, "middle", BODY, bold=True, colour=INK)
+    for n in range(1, 5):
+        ours, theirs = (
+            [words[i : i + n] for i in range(len(words) - n + 1)] for words in (HYPOTHESIS.split(), REFERENCE.split())
+        )
+        middle = y + n * NGRAM_LINE / 2
+        figure.text(left - 14, middle, f"{n}-grams", "end", colour=INK)
+        for first, ngram in enumerate(ours):
+            fill, edge, dash = (SEEN, SEEN, "") if ngram in theirs else ("#ffffff", "#b4521a", DASHED)
+            x, top = left + first * NGRAM_WIDTH + 3, y + first % n * NGRAM_LINE
+            figure.rectangle(x, top + 2, n * NGRAM_WIDTH - 6, NGRAM_LINE - 4, fill, edge, radius=4, dash=dash)
+        found = sum(ngram in theirs for ngram in ours)
+        figure.text(left + len(HYPOTHESIS.split()) * NGRAM_WIDTH + 8, middle, f"{found} of {len(ours)}", colour=INK)
+        y += n * NGRAM_LINE + 16
+    return figure
+
+
 FIGURES: tuple[Callable[[], Figure], ...] = (
     whole_model,
     transformer,
@@ -795,6 +869,8 @@ FIGURES: tuple[Callable[[], Figure], ...] = (
     multi_head_attention,
     masks,
     families,
+    kv_cache,
+    ngrams,
 )
 
 

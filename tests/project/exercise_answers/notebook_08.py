@@ -236,7 +236,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda c, r: math.exp(1 - r / c), "never above 1"),
         (lambda c, r: min(1, c / r), "not *c*/*r*"),
         (lambda c, r: 1, "too *short* is punished"),
-        (lambda c, r: 0.5, "or 1 if"),
+        (lambda c, r: 0.4, "or 1 if"),
         (lambda c, r: "1", "a number was expected"),
     ],
     "corpus_bleu": [
