@@ -164,15 +164,15 @@ def test_a_figure_can_be_saved(translation, tmp_path, ending):
     assert [path.name for path in tmp_path.iterdir()] == [f"map.{ending}"]
 
 
-TREE = {
-    ("the",): -0.92,
-    ("a",): -0.51,
-    ("the", "dog"): -1.02,
-    ("a", "dog"): -1.43,
-    ("a", "cat"): -1.56,
-    ("the", "dog", "<eos>"): -1.02,
+TOKENS = ["the", "a", "dog", "cat", "<eos>"]
+ASKED = {  # of each prefix in the beam, what may follow
+    (): torch.tensor([-0.92, -0.51, -7, -8, -9]),
+    (0,): torch.tensor([-9, -8, -0.10, -7, -9]),
+    (1,): torch.tensor([-9, -8, -0.92, -1.05, -7]),
+    (0, 2): torch.tensor([-9, -9.1, -9.2, -9.3, 0]),
+    (1, 2): torch.tensor([-9.4, -9.5, -9.6, -9.7, -8]),
 }
-BEST = ("the", "dog", "<eos>")
+BEST = (0, 2, 4)
 
 
 def tree_labels(figure):
@@ -181,7 +181,7 @@ def tree_labels(figure):
 
 
 def test_a_beam_tree_shows_every_prefix_at_its_step_and_the_best_along_the_top():
-    figure = plots.beam_tree(TREE, kept={path for path in TREE if path != ("a", "cat")}, best=BEST)
+    figure = plots.beam_tree(ASKED, TOKENS, BEST, shown=3)
     assert tree_labels(figure) == {
         "<sos>": (0, 0),
         "the -0.92": (1, 0),
@@ -190,18 +190,22 @@ def test_a_beam_tree_shows_every_prefix_at_its_step_and_the_best_along_the_top()
         "a -0.51": (1, 1),
         "dog -1.43": (2, 1),
         "cat -1.56": (2, 2),
+        "dog -7.00": (1, 2),
+        "the -10.02": (3, 1),
+        "<eos> -9.43": (3, 2),
     }
     fills = {text.get_text(): text.get_bbox_patch().get_facecolor() for text in figure.axes[0].texts}
     edges = {text.get_text(): text.get_bbox_patch().get_edgecolor() for text in figure.axes[0].texts}
     assert fills["the\n-0.92"] == fills["<eos>\n-1.02"] != fills["a\n-0.51"] == fills["cat\n-1.56"]
     assert edges["a\n-0.51"] == edges["dog\n-1.43"] != edges["cat\n-1.56"]
-    assert len(figure.axes[0].lines) == len(TREE)
+    assert len(figure.axes[0].lines) == len(tree_labels(figure)) - 1
 
 
 def test_no_box_of_a_beam_tree_overlaps_another_or_is_clipped():
-    tokens = ["a", "$", "children", "extraordinarily"]
-    tree = {(a, *rest): -1.0 for a in tokens for rest in [(), *((b,) for b in tokens), *((b, "x") for b in tokens)]}
-    figure = plots.beam_tree(tree, kept=list(tree)[::2], best=("$", "children", "x"))
+    tokens = ["a", "$", "children", "extraordinarily", "x"]
+    row = torch.arange(5.0).log_softmax(0)
+    asked = dict.fromkeys([(), (4,), (3,), (2,), (4, 4), (3, 4), (3, 3)], row)
+    figure = plots.beam_tree(asked, tokens, (3, 3, 4))
     figure.draw_without_rendering()
     boxes = [text.get_bbox_patch().get_window_extent() for text in figure.axes[0].texts]
     assert not [(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :] if a.overlaps(b)]

@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -235,26 +235,35 @@ def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str) 
 
 
 @_styled()
-def beam_tree(log_probs: Mapping[Prefix, float], kept: Collection[Prefix], best: Prefix) -> Figure:
-    """Draw a beam search as a tree that grows from left to right, one column a step.
+def beam_tree(asked: Mapping[tuple[int, ...], Tensor], tokens: Labels, best: Sequence[int], shown: int = 6) -> Figure:
+    """Draw the first steps of a beam search as a tree that grows from left to right, one column a step.
 
     Args:
-        log_probs: the log-probability of every prefix to draw, and of all prefixes of those.
-        kept: those that stayed in the beam or were finished; the others are pale.
-        best: the one that won; the path to it is dark, and runs along the top.
+        asked: of each prefix in the beam, as ids without ``<sos>``, the log-probabilities of what may follow,
+            ``[vocab_size]``; shorter prefixes first. What may follow and is no such prefix itself is pale.
+        tokens: from an id to its token.
+        best: ids of the translation that won, as many as there are to be steps; its path is dark, along the top.
+        shown: how many prefixes a step shows, the most probable ones.
     """
-    steps = max(map(len, log_probs))
+    log_probs: dict[Prefix, float] = {(): 0.0}
+    for ids, row in asked.items():
+        path, (values, following) = tuple(tokens[i] for i in ids), row.topk(min(shown, len(row)))
+        for log_prob, i in zip(values.tolist(), following.tolist(), strict=True):
+            log_probs[(*path, tokens[i])] = log_probs[path] + log_prob
+    winner, kept, steps = tuple(tokens[i] for i in best), {tuple(tokens[i] for i in ids) for ids in asked}, len(best)
+    columns = [[path for path in log_probs if len(path) == step] for step in range(steps + 1)]
+    log_probs = {path: log_probs[path] for each in columns for path in sorted(each, key=log_probs.__getitem__)[-shown:]}
     rows: dict[Prefix, int] = {(): 0}
     for step in range(1, steps + 1):  # in the order of their parents, so that no lines cross
         column = [path for path in log_probs if len(path) == step]
-        column.sort(key=lambda path: (path != best[: len(path)], rows[path[:-1]], -log_probs[path]))
+        column.sort(key=lambda path: (path != winner[: len(path)], rows[path[:-1]], -log_probs[path]))
         rows |= {path: row for row, path in enumerate(column)}
     pitch = _width(SOS, *itertools.chain(*log_probs)) + 0.4  # inches from one column to the next
     depth = max(rows.values())
     figure, axes = _axes(pitch * (steps + 1) + 0.3, 0.5 * (depth + 1) + 0.9, grid=False)
     axes.spines.left.set_visible(False)
     for path, row in rows.items():
-        look = "best" if path == best[: len(path)] else "in the beam" if path in kept else "cut"
+        look = "best" if path == winner[: len(path)] else "in the beam" if path in kept else "cut"
         text, fill, line, linewidth = _TREE_LOOKS[look]
         if path:  # a line leaves its parent's box level, bends between the columns, and comes in level
             level, bend = rows[path[:-1]], np.linspace(0, 1, 20)
