@@ -246,8 +246,8 @@ def beam_tree(asked: Mapping[tuple[int, ...], Tensor], tokens: Labels, best: Seq
         shown: how many prefixes a step shows, the most probable ones.
     """
     log_probs: dict[Prefix, float] = {(): 0.0}
-    for ids, row in asked.items():
-        path, (values, following) = tuple(tokens[i] for i in ids), row.topk(min(shown, len(row)))
+    for ids, answer in asked.items():
+        path, (values, following) = tuple(tokens[i] for i in ids), answer.topk(min(shown, len(answer)))
         for log_prob, i in zip(values.tolist(), following.tolist(), strict=True):
             log_probs[(*path, tokens[i])] = log_probs[path] + log_prob
     winner, kept, steps = tuple(tokens[i] for i in best), {tuple(tokens[i] for i in ids) for ids in asked}, len(best)
