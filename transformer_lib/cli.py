@@ -130,7 +130,7 @@ def translate(
         from transformer_lib.notebook import plots  # matplotlib takes a while to load
 
         (translation,) = translator.translate(sentences, **search, attention=True)
-        plots.save(plots.attention_heads(translation), attention)
+        plots.attention_heads(translation).savefig(attention)
 
 
 def _read(path: Path) -> Iterator[list[bytes]]:
