@@ -787,42 +787,46 @@ def families() -> Figure:
     return figure
 
 
-CACHE_STEPS, CACHE_CELL = 5, 30
+CACHE_STEPS, CACHE_CELL = 5, 24
 KEPT = "#c3cad2"
 
 
 def _steps(figure: Figure, left: float, top: float, title: str, keeps: bool) -> None:
     """Draw which positions go through the decoder at each step, and which are kept from earlier ones."""
-    figure.text(left + 54, top - 44, title, size=BODY, bold=True, colour=INK)
+    figure.text(left, top - 38, title, size=BODY, bold=True, colour=INK)
     for position in range(CACHE_STEPS):
-        figure.text(left + 54 + (position + 0.5) * CACHE_CELL, top - 14, f"{position + 1}", "middle")
+        figure.text(left + (position + 0.5) * CACHE_CELL, top - 12, f"{position + 1}", "middle")
     for step in range(CACHE_STEPS):
-        figure.text(left + 44, top + (step + 0.5) * CACHE_CELL, f"step {step + 1}", "end")
         for position in range(step + 1):
             fill = KEPT if keeps and position < step else SEEN
-            x, y = left + 54 + position * CACHE_CELL, top + step * CACHE_CELL
+            x, y = left + position * CACHE_CELL, top + step * CACHE_CELL
             figure.rectangle(x + 1.5, y + 1.5, CACHE_CELL - 3, CACHE_CELL - 3, fill, fill, radius=3)
     computed = CACHE_STEPS if keeps else CACHE_STEPS * (CACHE_STEPS + 1) // 2
-    figure.text(left + 54, top + CACHE_STEPS * CACHE_CELL + 18, f"computed: {computed}", colour=INK)
+    figure.text(left, top + CACHE_STEPS * CACHE_CELL + 16, f"computed: {computed}", colour=INK)
 
 
 def kv_cache() -> Figure:
     """Draw what a key/value cache saves: positions computed at each step, without it and with it."""
     figure = Figure(
         "kv_cache",
-        472,
-        306,
+        364,
+        288,
         "What a key/value cache saves",
         "Five steps of writing, one below the other, each with a cell for every position of the prefix: one cell in "
         "step 1, five in step 5. Without a cache, all cells are blue: each step computes all positions again, fifteen "
         "in all. With a cache, only the last cell of each step is blue, five in all; the ten before them are grey: "
         "their keys and values are kept.",
     )
-    _steps(figure, 24, 78, "without a cache", False)
-    _steps(figure, 244, 78, "with a cache", True)
-    for x, fill, meaning in ((78, SEEN, "computed in this step"), (270, KEPT, "kept: keys and values")):
-        figure.rectangle(x, 264, 16, 16, fill, fill, radius=3)
-        figure.text(x + 24, 272, meaning)
+    for step in range(CACHE_STEPS):
+        figure.text(64, 72 + (step + 0.5) * CACHE_CELL, f"step {step + 1}", "end")
+    _steps(figure, 74, 72, "without a cache", False)
+    _steps(figure, 226, 72, "with a cache", True)
+    for y, fill, meaning in (
+        (236, SEEN, "computed in this step"),
+        (258, KEPT, "kept: keys and values"),
+    ):
+        figure.rectangle(74, y - 8, 16, 16, fill, fill, radius=3)
+        figure.text(98, y, meaning)
     return figure
 
 
