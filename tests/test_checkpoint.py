@@ -174,7 +174,7 @@ def test_a_disk_that_fills_up_leaves_what_was_there(tmp_path, trained, what, alm
 
 
 def test_a_model_with_other_vocabularies_is_not_saved(tmp_path, trained):
-    with pytest.raises(ValueError, match="src_tokenizer has a vocabulary of"):
+    with pytest.raises(ValueError, match=r"src_tokenizer has \d+ types"):
         save_model(tmp_path / "model", trained.model, {"src": trained.tgt_tokenizer, "tgt": trained.src_tokenizer})
     assert list(tmp_path.iterdir()) == []
 

@@ -180,7 +180,7 @@ def test_a_sentence_that_is_too_long_costs_that_sentence_and_not_the_score(corpu
     small = ["--set", "max_len=30", "d_model=16", "d_ff=16", "num_heads=2", "num_layers=1"]
     run = ["--corpus", corpus_folder, "--output", tmp_path / "run", "--epochs", "1", "--min-freq", "1"]
     output = printed_by("train", *run, *small).out
-    assert "1 of 9 pairs left out, too long" in output and "test: 8 pairs, perplexity" in output
+    assert "1 of 9 pairs left out: pair " in output and "test: 8 pairs, perplexity" in output
 
 
 def test_chrf_is_printed_if_asked_for(trained_once, corpus_folder, printed_by):
@@ -319,7 +319,7 @@ def test_a_mistake_is_one_line_without_a_traceback(printed_by, tmp_path, monkeyp
         "evaluate nowhere": "nowhere does not exist",
         "info nowhere": "nowhere does not exist",
         "train-lm --corpus nowhere": "text is 'nowhere'",
-        "train-lm --corpus sample --language fr": "language is 'fr'",
+        "train-lm --corpus sample --language fr": "train.fr.gz cannot be read",
         "train-lm --corpus sample --bptt 0": "bptt is 0",
         "train-lm --corpus sample --batch-size 90000": "at least 180000",
         "generate --model nowhere Hello": "`transformer-lib train-lm` (a language model)",

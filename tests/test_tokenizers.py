@@ -1,9 +1,7 @@
 import copy
-import functools
 import pickle
 
 import pytest
-import spacy
 
 from transformer_lib import TransformerConfig
 from transformer_lib.data.batches import build_vocabularies, make_dataset
@@ -22,8 +20,11 @@ from transformer_lib.data.tokenizers import (
 from transformer_lib.language_model.stream import StreamTokenizer
 
 
-def words_between_commas(sentence):
-    return [word.strip() for word in sentence.split(",")]
+class CommaTokenizer(WordTokenizer):
+    """A tokeniser of one's own, which splits at commas."""
+
+    def split(self, sentence):
+        return [word.strip() for word in sentence.split(",")]
 
 
 def test_spacy_tokenises_without_a_trained_model():
@@ -66,7 +67,7 @@ def test_decode_stops_at_eos_and_refuses_ids_outside_the_vocabulary(tokenizers):
     _, tgt_tokenizer = tokenizers
     a, eos = tgt_tokenizer.vocab["a"], tgt_tokenizer.eos_id
     assert tgt_tokenizer.decode([tgt_tokenizer.sos_id, a, eos, a, tgt_tokenizer.pad_id]) == ["a"]
-    with pytest.raises(ValueError, match="ids holds 9999"):
+    with pytest.raises(IndexError):
         tgt_tokenizer.decode([9999])
 
 
@@ -121,37 +122,13 @@ def test_chinese_is_written_without_spaces():
     assert tokenizer.join(tokenizer.tokens("我爱你。")) == "我爱你。"
 
 
-def test_your_own_function_cuts_sentences():
-    tokenizer = WordTokenizer("de", tokenize=words_between_commas)
+def test_a_tokeniser_of_your_own_splits_sentences_in_another_way():
+    tokenizer = CommaTokenizer("de")
     assert tokenizer.tokens("Ein Hund, eine Katze") == ["ein hund", "eine katze"]
     tokenizer.build_vocab([["ein hund", "eine katze"]])
     assert tokenizer.decode(tokenizer.encode("eine katze, ein zebra")) == ["eine katze", UNK]
-    assert pickle.loads(pickle.dumps(tokenizer)).tokens("a b, c") == ["a b", "c"]
-
-
-def test_your_own_function_survives_the_dictionary_if_you_hand_it_over_again():
-    tokenizer = WordTokenizer("de", tokenize=words_between_commas)
-    tokenizer.build_vocab([["ein hund"]])
-    values = tokenizer.to_dict()
-    assert values["tokenize"] == "words_between_commas"
-    again = WordTokenizer.from_dict(values, tokenize=words_between_commas)
-    assert again.encode("ein hund, x") == tokenizer.encode("ein hund, x")
-
-
-class Splitter:
-    """A callable object, as spaCy's tokenisers are."""
-
-    def __call__(self, sentence):
-        return sentence.split()
-
-
-@pytest.mark.parametrize(
-    ("tokenize", "name"), [(Splitter(), "Splitter"), (functools.partial(str.split, sep=","), "partial")]
-)
-def test_what_is_callable_but_no_function_is_noted_by_the_name_of_its_class(tokenize, name):
-    tokenizer = WordTokenizer("de", tokenize=tokenize)
-    tokenizer.build_vocab([["ein"]])
-    assert tokenizer.to_dict()["tokenize"] == name
+    for again in (pickle.loads(pickle.dumps(tokenizer)), CommaTokenizer.from_dict(tokenizer.to_dict())):
+        assert again.encode("ein hund, x") == tokenizer.encode("ein hund, x")
 
 
 @pytest.mark.parametrize(
@@ -187,20 +164,17 @@ def test_join_writes_the_signs_of_other_languages_as_people_do(language, sentenc
 
 @pytest.mark.parametrize("language", ["zh", "zh_CN", "zh-Hant", "cmn", "ja_JP", "jpn"])
 def test_a_language_has_several_codes(language):
-    tokenizer = WordTokenizer(language, tokenize=list)
-    assert tokenizer.join(tokenizer.preprocess("两只狗")) == "两只狗"
-
-
-def test_spacys_own_tokeniser_may_cut():
-    tokenizer = WordTokenizer("de", tokenize=spacy.blank("de").tokenizer)
-    assert tokenizer.tokens("Ein Hund schläft.") == ["ein", "hund", "schläft", "."]
+    assert WordTokenizer.join(CommaTokenizer(language), ["两", "只", "狗"]) == "两只狗"
 
 
 def test_pieces_of_words_are_no_words_to_be_scored():
-    class InPairs(WordTokenizer):
+    class CharacterTokenizer(WordTokenizer):
         whole_words = False
 
-    tokenizer = InPairs("en", tokenize=functools.partial(map, str))  # letters
+        def split(self, sentence):
+            return list(sentence)
+
+    tokenizer = CharacterTokenizer("en")
     assert tokenizer.preprocess("Dogs") == ["d", "o", "g", "s"]
     assert tokenizer.words("Dogs don't.") == ["dogs", "do", "n't", "."]
 
@@ -208,7 +182,7 @@ def test_pieces_of_words_are_no_words_to_be_scored():
 def test_a_vocabulary_without_the_special_tokens_is_refused(tokenizers, tiny_config):
     src, tgt = tokenizers
     tgt.vocab = Vocabulary(["<pad>", "<s>", "</s>", *map(str, range(tiny_config.tgt_vocab_size - 3))])
-    with pytest.raises(ValueError, match="tgt_tokenizer has no <unk> in its vocabulary"):
+    with pytest.raises(ValueError, match="tgt_tokenizer has no <eos> in its vocabulary"):
         check_vocabularies(tiny_config, {"src": src, "tgt": tgt})
 
 
@@ -222,8 +196,6 @@ def test_running_text_has_nothing_before_a_line_and_eos_after_it():
     assert tokenizer.decode(ids) == ["It", "is", "A", "Title"]
     assert tokenizer.decode([tokenizer.vocab[EOS], tokenizer.vocab[UNK], 1]) == [EOS, UNK, PAD]  # nothing is left out
     assert tokenizer.encode(UNK) == [0]
-    with pytest.raises(ValueError, match="ids holds 99, expected 0 to"):
-        tokenizer.decode([99])
 
 
 def test_running_text_in_a_language_is_cut_by_spacy_and_may_be_made_lower_case():
@@ -234,19 +206,8 @@ def test_running_text_in_a_language_is_cut_by_spacy_and_may_be_made_lower_case()
     assert tokenizer.decode(tokenizer.encode("THEY play")) == ["they", "play"]
     again = StreamTokenizer.from_dict(tokenizer.to_dict())
     assert again.encode("They don't") == tokenizer.encode("They don't")
-    with pytest.raises(ValueError, match="prompt holds 'dance', expected words among the 8 of the vocabulary"):
+    with pytest.raises(ValueError, match="prompt holds 'dance', expected words of the training text"):
         again.encode("They dance.")
-
-
-def test_a_line_that_is_not_text_is_named():
-    with pytest.raises(ValueError, match=r"line 2 cannot be used: sentence holds .* an unpaired surrogate"):
-        StreamTokenizer().stream(["fine", "\ud83d"])
-
-
-@pytest.mark.parametrize("tokens", [["<unk>", "the", "<pad>"], ["<unk>", "<pad>", "the", "the"]])
-def test_tokens_that_are_not_a_running_texts_vocabulary_are_refused(tokens):
-    with pytest.raises(ValueError, match="expected <unk>, <pad> first, and no type twice"):
-        StreamTokenizer.from_dict({"language": None, "lower": False, "tokens": tokens})
 
 
 def test_vocabularies_that_are_not_the_models_are_refused(tokenizers, tiny_config):
@@ -254,7 +215,7 @@ def test_vocabularies_that_are_not_the_models_are_refused(tokenizers, tiny_confi
     check_vocabularies(tiny_config, {"src": src_tokenizer, "tgt": tgt_tokenizer})
     with pytest.raises(ValueError, match="src_tokenizer has no vocabulary yet"):
         check_vocabularies(tiny_config, {"src": WordTokenizer("de")})
-    with pytest.raises(ValueError, match=r"src_tokenizer has a vocabulary of \d+ types, but src_vocab_size is 99"):
+    with pytest.raises(ValueError, match=r"src_tokenizer has \d+ types, expected the model's 99"):
         check_vocabularies(TransformerConfig(99, 99), {"src": src_tokenizer})
-    with pytest.raises(ValueError, match="src_tokenizer pads with the id 1, but the model's pad_id is 0"):
+    with pytest.raises(ValueError, match="src_tokenizer pads with 1, expected the model's 0"):
         check_vocabularies(TransformerConfig(len(src_tokenizer.vocab), 99, pad_id=0), {"src": src_tokenizer})
