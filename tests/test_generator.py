@@ -67,7 +67,7 @@ def test_a_seed_makes_it_repeatable_and_unknown_words_are_never_written(generato
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
-        ("red or Black", "prompt holds 'Black', 'or', 'red', expected words of the training text .case counts"),
+        ("red or Black", r"prompt holds \['Black', 'or', 'red'\], expected words of the training text .case counts"),
         ("  ", "prompt is '  ', expected at least one word"),
     ],
 )

@@ -31,8 +31,7 @@ class Batch(NamedTuple):
 class PairDataset(torch.utils.data.Dataset):
     """Tokenised sentence pairs, for ``BucketBatches`` or for a ``DataLoader`` with ``collate_fn=dataset.collate``.
 
-    ``examples`` are the tokens, ``tokenizers`` those of ``src`` and ``tgt``, and ``pairs`` the sentences as they were
-    written, if ``make_dataset`` made it.
+    Its ``examples`` are tokens, its ``pairs`` the same as they were written, its ``tokenizers`` of ``src`` and ``tgt``.
     """
 
     def __init__(self, examples: list[Example], src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer, pairs=()):
@@ -180,8 +179,9 @@ def _padded_length(example: Example) -> int:
 
 def to_device(batch: Any, device: torch.device) -> Any:
     """Return a named tuple of tensors on a device; to a GPU, they are copied while the CPU goes on."""
-    tensors = [tensor.pin_memory() for tensor in batch] if device.type == "cuda" else batch
-    return type(batch)(*(tensor.to(device, non_blocking=True) for tensor in tensors))
+    if device.type == "cuda":
+        return type(batch)(*(tensor.pin_memory().to(device, non_blocking=True) for tensor in batch))
+    return type(batch)(*(tensor.to(device) for tensor in batch))
 
 
 def tensors_of(batch: Any, names: Sequence[str], device: torch.device) -> list[Tensor]:

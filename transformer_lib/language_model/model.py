@@ -98,7 +98,8 @@ class TransformerLanguageModel(nn.Module):
     ) -> Tensor:
         """Continue a text one token at a time, each drawn from the model's distribution; dropout is off.
 
-        The model sees the last ``max_len`` tokens so far. Notebook 11, section 3.
+        The model sees the last ``max_len`` tokens so far. Returns prompt and continuation, ``[batch, prompt_len +
+        length]``; a FloatingPointError says that the model predicts NaN. Notebook 11, section 3.
 
         Args:
             prompt: what the text begins with, ``[batch, prompt_len]``.
@@ -107,16 +108,17 @@ class TransformerLanguageModel(nn.Module):
             top_k: draw from so many of the likeliest tokens only.
             excluded: ids that are never drawn.
             generator: where random numbers come from; by default, the global generator.
-
-        Returns prompt and continuation, ``[batch, prompt_len + length]``.
         """
         if not 0 <= temperature < float("inf"):
             raise ValueError(f"temperature is {temperature!r}, expected 0 (the likeliest token) or a positive number")
-        candidates = 1 if temperature == 0 else top_k or self.config.vocab_size - len(excluded)
+        choices = self.config.vocab_size - len(excluded)
+        candidates = 1 if temperature == 0 else min(top_k or choices, choices)
         ids = prompt
         with evaluation_mode(self):
             for _ in range(length):
                 logits = self(ids[:, -self.config.max_len :])[:, -1].float()  # [batch, vocab_size]
+                if not logits.isfinite().all():
+                    raise FloatingPointError("the model predicts nan: are its weights damaged?")
                 logits[:, list(excluded)] = -torch.inf
                 likeliest, tokens = logits.topk(candidates)  # [batch, candidates]
                 probabilities = (likeliest / (temperature or 1)).softmax(dim=-1)

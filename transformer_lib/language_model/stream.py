@@ -29,8 +29,7 @@ class StreamTokenizer(WordTokenizer):
         if not tokens:
             raise ValueError(f"prompt is {prompt!r}, expected at least one word")
         if unknown := sorted({token for token in tokens if token not in self.vocab}):
-            names = ", ".join(map(repr, unknown))
-            raise ValueError(f"prompt holds {names}, expected words of the training text (case counts), or {UNK}")
+            raise ValueError(f"prompt holds {unknown}, expected words of the training text (case counts), or {UNK}")
         return [self.vocab[token] for token in tokens]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
