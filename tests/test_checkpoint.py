@@ -117,11 +117,9 @@ DAMAGES = [  # a change to the tensors or to the metadata, and what the error na
     (None, lambda m: m.update(notes="[1]"), ""),
     (None, lambda m: m.update(tokenizers='{"src": {"language": "de"}}'), "class"),
     (None, lambda m: set_config(m, d_ff=128), "linear1"),
-    (None, lambda m: set_config(m, tgt_vocab_size=9999), "tgt_vocab_size is 9999"),
+    (None, lambda m: set_config(m, tgt_vocab_size=9999), "expected the model's 9999"),
     (None, lambda m: set_config(m, num_heads=5), "num_heads=5"),
-    (None, lambda m: set_tokenizer(m, tokens=[*SPECIALS, "a", "a"]), "tokens"),
-    (None, lambda m: set_tokenizer(m, tokens=["a", "b", "c", "d"]), "tokens"),
-    (None, lambda m: set_tokenizer(m, tokens=[*SPECIALS, "a\ud800"]), r"'\\ud800'"),
+    (None, lambda m: set_tokenizer(m, tokens=["a", "b", "c", "d"]), "4 types"),
     (lambda t: t.pop("output.bias"), None, "output.bias"),
     (lambda t: t.update(extra=torch.zeros(2)), None, "extra"),
 ]
@@ -233,24 +231,6 @@ def test_a_buffer_with_two_names_is_saved_once_and_comes_back_in_both_places(tmp
     again = load_model(tmp_path, SharedBuffer).model
     assert again.src_embedding.extra.equal(model.src_embedding.extra)
     assert again.tgt_embedding.extra.equal(model.src_embedding.extra)
-
-
-def test_an_unpaired_surrogate_is_not_saved(tmp_path, trained):
-    tokenizer = WordTokenizer("de")
-    tokenizer.vocab = Vocabulary([*trained.src_tokenizer.vocab.itos[:-1], "\ud800"])
-    with pytest.raises(ValueError, match=r"\\ud800"):
-        save_model(tmp_path / "model.safetensors", trained.model, {**tokenizers_of(trained), "src": tokenizer})
-    assert not any(tmp_path.iterdir())
-
-
-def test_a_vocabulary_that_could_not_be_loaded_is_not_saved(tmp_path, trained):
-    for types in ([*SPECIALS, "a", "a"], ["<unk>", "<pad>", "<eos>", "<sos>", "a", "b"], [*SPECIALS, "a", 5]):
-        tokenizer = WordTokenizer("de")
-        tokenizer.vocab = Vocabulary(types)
-        model = Transformer(dataclasses.replace(trained.model.config, src_vocab_size=len(types)))
-        with pytest.raises(ValueError, match="tokens"):
-            save_model(tmp_path / "model.safetensors", model, {"src": tokenizer, "tgt": trained.tgt_tokenizer})
-        assert not any(tmp_path.iterdir())
 
 
 class OwnTransformer(Transformer):

@@ -212,7 +212,7 @@ def test_what_is_not_there_is_named(tmp_path):
     with pytest.raises(CorpusError, match="split is 'dev', but corpus 'sample' has train, val, test"):
         load_corpus("sample")["dev"]
     with pytest.raises(CorpusError, match=r"train\.fr\.gz of corpus 'multi30k'"):
-        load_corpus("multi30k", "de", "fr")["train"]
+        load_corpus("multi30k", "fr", "en")["train"]
     with pytest.raises(CorpusError, match=r"train\.fr\.gz cannot be read"):
         load_corpus("sample", "de", "fr")["train"]
     with pytest.raises(CorpusError, match=r"a\.de\.gz cannot be read"):
@@ -459,7 +459,7 @@ def test_without_its_training_file_nine_tenths_of_the_validation_file_take_its_p
 
 def test_a_broken_file_of_wikitext2_is_refused_and_removed(published_text, cache):
     answers, _ = published_text
-    for split in ("valid", "train"):  # one with a SHA-256, one with a checksum of git's
+    for split in ("train", "valid"):  # one with a checksum of git's, one with a SHA-256
         right = answers[f"/{split}.txt"]
         for answer in (TRAIN[:-1], TEST, b"<html>please log in</html>", b"", cut_off, None):
             answers[f"/{split}.txt"] = answer

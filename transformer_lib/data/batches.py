@@ -116,7 +116,6 @@ class BucketBatches:
         batch_size: sentences in a batch. Give this or ``max_tokens``.
         max_tokens: positions in a batch, padding included, on its larger side; a sentence may have more, alone.
         train: shuffle, in an order that ``seed`` and the epoch's number decide; otherwise sort by length.
-        device: where the batches are needed.
     """
 
     def __init__(
