@@ -7,10 +7,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from transformer_lib import Transformer, TransformerConfig, WordTokenizer, checkpoint
+from transformer_lib import Transformer, TransformerConfig, checkpoint
 from transformer_lib.checkpoint import SavedModel, load_model, save_model
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
-from transformer_lib.data.tokenizers import Vocabulary
 from transformer_lib.files import CheckpointError, save_training_state
 from transformer_lib.inference.translator import Translator
 
@@ -109,7 +108,6 @@ def set_tokenizer(metadata, **values):
     metadata["tokenizers"] = json.dumps({**tokenizers, "src": {**tokenizers["src"], **values}})
 
 
-SPECIALS = ["<unk>", "<pad>", "<sos>", "<eos>"]
 DAMAGES = [  # a change to the tensors or to the metadata, and what the error names
     (None, lambda m: m.update(format="pt"), "its format is 'pt', expected 'transformer_lib model"),
     (None, lambda m: m.pop("config"), "config"),
