@@ -146,8 +146,8 @@ def test_from_training_a_language_model_to_text(tmp_path, printed_by):
     train = ["train-lm", "--corpus", novel, "--language", "en", "--output", folder, "--device", "cpu"]
     train += ["--batch-size", "2", "--bptt", "8", "--learning-rate", "0.5"]
     output = printed_by(*train, "--epochs", "2").out
-    assert "224 tokens to train on, 28 to validate" in output and "epoch   2/2" in output
-    assert "novel test: 28 tokens, 0.0% of them <unk>, loss " in output
+    assert "252 tokens to train on, 14 to validate" in output and "epoch   2/2" in output
+    assert "novel test: 14 tokens, 0.0% of them <unk>, loss " in output
     assert output.endswith(f"generate --model {folder} Red\n")
 
     assert "resume it (--resume)" in printed_by(*train, "--epochs", "3", code=1).err
@@ -321,7 +321,7 @@ def test_a_mistake_is_one_line_without_a_traceback(printed_by, tmp_path, monkeyp
         "train-lm --corpus nowhere": "text is 'nowhere'",
         "train-lm --corpus sample --language fr": "train.fr.gz cannot be read",
         "train-lm --corpus sample --bptt 0": "bptt is 0",
-        "train-lm --corpus sample --batch-size 90000": "at least 180000",
+        "train-lm --corpus sample --batch-size 90000": "at least two for each of 90000 rows",
         "generate --model nowhere Hello": "`transformer-lib train-lm` (a language model)",
     }.items():
         printed = printed_by(*command.split(), code=1).err
