@@ -145,11 +145,18 @@ def test_the_signature_says_what_was_counted(pairs, language, counted, words):
         assert bleu.words_of(translations, ["They wait"], tokenizer)[0] == [words]
 
 
-def test_words_are_what_a_tokeniser_of_your_own_cuts(pairs):
-    tokenizer = WordTokenizer("en", tokenize=str.split)
+class SpaceTokenizer(WordTokenizer):
+    """A tokeniser of one's own."""
+
+    def split(self, sentence):
+        return sentence.split()
+
+
+def test_words_are_what_a_tokeniser_of_your_own_splits():
+    tokenizer = SpaceTokenizer("en")
     tokenizer.build_vocab([["they", "wait."]])
     translations = [Translation("they wait.", [], ["they", "wait.", "<eos>"], 0.0, 0.0)]
-    assert "lower-cased words by split" in bleu.score(translations, ["They wait."], tokenizer)[0].signature
+    assert "lower-cased words by SpaceTokenizer" in bleu.score(translations, ["They wait."], tokenizer)[0].signature
     assert "words between spaces" in WordTokenizer(None).counted
 
 

@@ -7,10 +7,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from transformer_lib import Transformer, TransformerConfig, WordTokenizer, checkpoint
+from transformer_lib import Transformer, TransformerConfig, checkpoint
 from transformer_lib.checkpoint import SavedModel, load_model, save_model
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
-from transformer_lib.data.tokenizers import Vocabulary
 from transformer_lib.files import CheckpointError, save_training_state
 from transformer_lib.inference.translator import Translator
 
@@ -109,7 +108,6 @@ def set_tokenizer(metadata, **values):
     metadata["tokenizers"] = json.dumps({**tokenizers, "src": {**tokenizers["src"], **values}})
 
 
-SPECIALS = ["<unk>", "<pad>", "<sos>", "<eos>"]
 DAMAGES = [  # a change to the tensors or to the metadata, and what the error names
     (None, lambda m: m.update(format="pt"), "its format is 'pt', expected 'transformer_lib model"),
     (None, lambda m: m.pop("config"), "config"),
@@ -117,11 +115,9 @@ DAMAGES = [  # a change to the tensors or to the metadata, and what the error na
     (None, lambda m: m.update(notes="[1]"), ""),
     (None, lambda m: m.update(tokenizers='{"src": {"language": "de"}}'), "class"),
     (None, lambda m: set_config(m, d_ff=128), "linear1"),
-    (None, lambda m: set_config(m, tgt_vocab_size=9999), "tgt_vocab_size is 9999"),
+    (None, lambda m: set_config(m, tgt_vocab_size=9999), "expected the model's 9999"),
     (None, lambda m: set_config(m, num_heads=5), "num_heads=5"),
-    (None, lambda m: set_tokenizer(m, tokens=[*SPECIALS, "a", "a"]), "tokens"),
-    (None, lambda m: set_tokenizer(m, tokens=["a", "b", "c", "d"]), "tokens"),
-    (None, lambda m: set_tokenizer(m, tokens=[*SPECIALS, "a\ud800"]), r"'\\ud800'"),
+    (None, lambda m: set_tokenizer(m, tokens=["a", "b", "c", "d"]), "4 types"),
     (lambda t: t.pop("output.bias"), None, "output.bias"),
     (lambda t: t.update(extra=torch.zeros(2)), None, "extra"),
 ]
@@ -174,7 +170,7 @@ def test_a_disk_that_fills_up_leaves_what_was_there(tmp_path, trained, what, alm
 
 
 def test_a_model_with_other_vocabularies_is_not_saved(tmp_path, trained):
-    with pytest.raises(ValueError, match="src_tokenizer has a vocabulary of"):
+    with pytest.raises(ValueError, match=r"src_tokenizer has \d+ types"):
         save_model(tmp_path / "model", trained.model, {"src": trained.tgt_tokenizer, "tgt": trained.src_tokenizer})
     assert list(tmp_path.iterdir()) == []
 
@@ -233,24 +229,6 @@ def test_a_buffer_with_two_names_is_saved_once_and_comes_back_in_both_places(tmp
     again = load_model(tmp_path, SharedBuffer).model
     assert again.src_embedding.extra.equal(model.src_embedding.extra)
     assert again.tgt_embedding.extra.equal(model.src_embedding.extra)
-
-
-def test_an_unpaired_surrogate_is_not_saved(tmp_path, trained):
-    tokenizer = WordTokenizer("de")
-    tokenizer.vocab = Vocabulary([*trained.src_tokenizer.vocab.itos[:-1], "\ud800"])
-    with pytest.raises(ValueError, match=r"\\ud800"):
-        save_model(tmp_path / "model.safetensors", trained.model, {**tokenizers_of(trained), "src": tokenizer})
-    assert not any(tmp_path.iterdir())
-
-
-def test_a_vocabulary_that_could_not_be_loaded_is_not_saved(tmp_path, trained):
-    for types in ([*SPECIALS, "a", "a"], ["<unk>", "<pad>", "<eos>", "<sos>", "a", "b"], [*SPECIALS, "a", 5]):
-        tokenizer = WordTokenizer("de")
-        tokenizer.vocab = Vocabulary(types)
-        model = Transformer(dataclasses.replace(trained.model.config, src_vocab_size=len(types)))
-        with pytest.raises(ValueError, match="tokens"):
-            save_model(tmp_path / "model.safetensors", model, {"src": tokenizer, "tgt": trained.tgt_tokenizer})
-        assert not any(tmp_path.iterdir())
 
 
 class OwnTransformer(Transformer):

@@ -5,7 +5,7 @@ import copy
 import json
 import math
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from transformer_lib.data.subwords import SubwordTokenizer
-from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies, name_of
+from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies
 from transformer_lib.files import CheckpointError, replacing
 from transformer_lib.language_model.model import TransformerLanguageModel
 from transformer_lib.language_model.stream import StreamTokenizer
@@ -81,7 +81,7 @@ def describe_model(
     """Return what a file says of a model besides its weights; arguments as in ``save_model``.
 
     Raises:
-        ValueError: the vocabularies are not the model's, or a tokeniser's function has no name.
+        ValueError: the vocabularies are not the model's.
         TypeError: the model has no ``config`` of its class's ``config_class``, or the notes are not JSON.
     """
     config, config_class = getattr(model, "config", None), getattr(type(model), "config_class", None)
@@ -104,13 +104,12 @@ def describe_model(
     }
 
 
-def load_model(path: str | Path, *custom: type | Callable, device: torch.device | str = "cpu") -> SavedModel:
+def load_model(path: str | Path, *custom: type, device: torch.device | str = "cpu") -> SavedModel:
     """Read what ``save_model`` wrote. The file may come from anybody: it never runs code (see ``SECURITY.md``).
 
     Args:
         path: the file, or the folder that training wrote.
-        custom: the classes and functions of your own that the model needs: its class, a tokeniser's class, or the
-            function that a ``WordTokenizer`` splits sentences with.
+        custom: the classes of your own that the model needs: its class, a tokeniser's class.
         device: where to compute; in float32, whatever the file's precision is.
 
     Raises:
@@ -123,7 +122,7 @@ def load_model(path: str | Path, *custom: type | Callable, device: torch.device 
             f"{path} does not exist: train a model first, with `transformer-lib train` (a translator) or "
             "`transformer-lib train-lm` (a language model)"
         )
-    known = {name_of(item): item for item in custom}
+    known = {item.__name__: item for item in custom}
     with _explained(path):
         with safetensors.safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
@@ -186,13 +185,11 @@ def _recorded_name(cls: type) -> str:
 
 
 def _read_tokenizer(values: dict[str, Any], known: dict[str, Any]) -> WordTokenizer:
-    tokenizer_class = _find(values.pop("class"), known)
-    options = {"tokenize": _find(values.pop("tokenize"), known)} if "tokenize" in values else {}
-    return tokenizer_class.from_dict(values, **options)
+    return _find(values.pop("class"), known).from_dict(values)
 
 
 def _find(name: str, known: dict[str, Any]) -> Any:
-    """Return the class or function that a file names, if it is this library's or was handed over."""
+    """Return the class that a file names, if it is this library's or was handed over."""
     ours = {cls.__name__: cls for cls in _CLASSES}
     if name in ours:
         return ours[name]

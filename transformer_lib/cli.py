@@ -26,7 +26,7 @@ from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 from transformer_lib.interop.ctranslate2 import to_ctranslate2
 from transformer_lib.language_model.generator import TextGenerator
-from transformer_lib.language_model.stream import BPTTBatches, make_stream
+from transformer_lib.language_model.stream import BPTTBatches, TextDataset
 from transformer_lib.language_model.texts import TEXTS, load_text
 from transformer_lib.language_model.train import train_language_model
 from transformer_lib.training import distributed, loop
@@ -205,7 +205,7 @@ def _print_scores(translator: Translator, pairs: list[Pair], name: str, chrf: bo
 
 def _print_perplexity(generator: TextGenerator, lines: list[str], name: str) -> None:
     """Print a language model's loss and perplexity, and how many of the words it does not know."""
-    stream = make_stream(lines, generator.tokenizer)
+    stream = TextDataset(lines, generator.tokenizer)
     vocab, size = generator.tokenizer.vocab, len(stream.tokens)
     unknown = sum(vocab[token] == vocab[UNK] for token in stream.tokens) / size
     device = next(generator.model.parameters()).device

@@ -22,7 +22,7 @@ from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.fast.attention import fused_attention_is_right
 from transformer_lib.inference.translator import Translator
 from transformer_lib.language_model.generator import TextGenerator
-from transformer_lib.language_model.stream import StreamTokenizer, make_stream
+from transformer_lib.language_model.stream import StreamTokenizer
 from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.loop import evaluate, train_epoch
 from transformer_lib.training.optimizer import MovingAverage, make_optimizer
@@ -49,7 +49,7 @@ def make_model(dataset, device, **changes):
 
 def make_generator(device):
     tokenizer = StreamTokenizer("en")
-    tokenizer.build_vocab([make_stream([pair.tgt for pair in PAIRS], tokenizer).tokens], 1)
+    tokenizer.build_vocab([tokenizer.stream([pair.tgt for pair in PAIRS])], 1)
     seed_everything(0)
     config = LanguageModelConfig(len(tokenizer.vocab), d_model=16, num_heads=2, d_ff=32, max_len=9)
     return TextGenerator(TransformerLanguageModel(config).to(device), tokenizer)

@@ -10,7 +10,7 @@ import torch
 
 from transformer_lib.checkpoint import MODEL_FILE, load_model, save_model
 from transformer_lib.data.batches import PairDataset, build_vocabularies, make_dataset
-from transformer_lib.data.corpora import Corpus, Pair
+from transformer_lib.data.corpora import CORPORA, Corpus, Pair
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.inference.bleu import score
@@ -70,7 +70,7 @@ def train_translator(
         recipe_changes["max_tokens"] = 0  # in which a preset may measure batches
     shape = TransformerConfig.preset(preset, 2, 2, **config_changes)  # how large the vocabularies will be is not known
     # words or a number of subwords, if anybody has said so; else, a corpus of your own gets subwords that suit its size
-    suits_corpus = corpus.is_own and recipe is None and min_freq is None and "subwords" not in changes
+    suits_corpus = corpus.source not in CORPORA and recipe is None and min_freq is None and "subwords" not in changes
     recipe = replace(recipe or RECIPES[preset], **recipe_changes)
     suits_corpus = suits_corpus and not recipe.subwords
     if recipe.subwords and min_freq is not None:
@@ -101,7 +101,7 @@ def train_translator(
     log(f"{kind} {sizes[0]:,} {corpus.src} and {sizes[1]:,} {corpus.tgt} types")
     log_model(preset, model, output, log)
 
-    notes = {"corpus": corpus.path or corpus.name, "preset": preset}
+    notes = {"corpus": corpus.source, "preset": preset}
     history = fit(model, train_set, val_set, recipe, output, resume, notes, on_epoch=on_epoch, log=log)
     translator = Translator(model, src_tokenizer, tgt_tokenizer)
     translator.history = history

@@ -46,7 +46,7 @@ def fit(
     Args:
         model: any model that ``loop.py`` describes, on the device to train on. You seed its initial weights
             (``seed_everything``); they are the first candidate for the best.
-        train_set, val_set: what ``make_dataset`` (``make_stream`` for a language model) returned, with the vocabularies
+        train_set, val_set: what ``make_dataset`` (``TextDataset`` for a language model) returned, with the vocabularies
             that the model was built for; or a ``DataLoader`` or any other sized iterable of batches, used as it is
             (not by several processes). Before each epoch, the global random numbers are seeded, and its ``set_epoch``
             called if it has one: an order that comes from elsewhere is another one in a resumed run.
