@@ -23,10 +23,9 @@ def use_fused_kernel(q: Tensor, dropout: float) -> bool:
 
 @functools.lru_cache
 def fused_attention_is_right(device: torch.device) -> bool:
-    """Try the fused kernel on two short sentences, one of them padded, against the same on the CPU.
+    """Compare the fused kernel with a CPU's on two short sentences, one of them padded; warn if they differ.
 
-    Where they differ, a warning says so. On Apple's GPUs, PyTorch 2.8 to 2.12 hides from all sentences what the first
-    one's mask hides (pytorch#184180).
+    On Apple's GPUs, PyTorch 2.8 to 2.12 hides from all sentences what the first one's mask hides (pytorch#184180).
     """
     if device.type == "meta":  # has no numbers
         return True
@@ -37,9 +36,6 @@ def fused_attention_is_right(device: torch.device) -> bool:
         result = F.scaled_dot_product_attention(*(x.to(device) for x in (q, k, v)), attn_mask=mask.to(device))
     is_right = torch.allclose(result.cpu(), expected, atol=1e-3)
     if not is_right:
-        warnings.warn(
-            f"PyTorch {torch.__version__} computes masked attention wrongly on device {device.type!r}: this library "
-            "computes it step by step there, which is right but slower (a newer PyTorch may have a right kernel)",
-            stacklevel=1,  # always this line, so that Python shows it once
-        )
+        wrong = f"PyTorch {torch.__version__} computes masked attention wrongly on device {device.type!r}"
+        warnings.warn(f"{wrong}: this library computes it step by step there, which takes longer", stacklevel=1)
     return is_right
