@@ -12,7 +12,7 @@ from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.checkpoint import MODEL_FILE, load_model
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
-from transformer_lib.files import STATE_FILE, load_training_state
+from transformer_lib.files import STATE_FILE, CheckpointError, load_training_state
 from transformer_lib.inference.search import greedy_search
 from transformer_lib.training import loop, trainer
 from transformer_lib.training.device import seed_everything
@@ -162,7 +162,7 @@ def test_an_interruption_in_the_first_epoch_leaves_nothing_behind(dataset, tiny_
     with pytest.raises(KeyboardInterrupt):
         run(dataset, tiny_config, tmp_path)
     monkeypatch.undo()
-    with pytest.raises(FileNotFoundError, match="training_state"):
+    with pytest.raises(CheckpointError, match="training_state"):
         run(dataset, tiny_config, tmp_path, resume=True)
     assert same_weights(run(dataset, tiny_config, tmp_path)[0], run(dataset, tiny_config)[0])
 
@@ -194,7 +194,7 @@ def test_resuming_another_training_is_refused(dataset, tiny_config, tmp_path):
         run(dataset, dataclasses.replace(tiny_config, d_ff=32), tmp_path, resume=True)
     with pytest.raises(ValueError, match="resume is True, which needs the output folder"):
         run(dataset, tiny_config, None, resume=True)
-    with pytest.raises(FileNotFoundError, match="training_state"):
+    with pytest.raises(CheckpointError, match="training_state"):
         run(dataset, tiny_config, tmp_path / "elsewhere", resume=True)
 
 

@@ -39,9 +39,8 @@ class SavedModel(NamedTuple):
 def save_model(path: str | Path, model: nn.Module, tokenizers: Tokenizers, notes: dict[str, Any] | None = None) -> None:
     """Write weights, configuration and vocabularies to one safetensors file, or leave what was there untouched.
 
-    The model is a ``Transformer``, or any other module that its class builds of its ``config`` alone. The tokenisers
-    are those that it was trained with (a data set's ``tokenizers``), and the notes anything that JSON can hold. Raises
-    an OSError if the file cannot be written; other errors as ``describe_model``.
+    The model is a ``Transformer``, or any module that its class builds of its ``config`` alone; ``tokenizers`` are its
+    data set's, and ``notes`` anything that JSON can hold. Raises an OSError, or errors as ``describe_model``.
     """
     metadata = describe_model(model, tokenizers, notes)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -69,8 +68,7 @@ def load_model(path: str | Path, *custom: type | Callable, device: torch.device 
 
     Args:
         path: the file, or the folder that training wrote.
-        custom: the classes and functions of your own that the model needs: its class, a tokeniser's class, or the
-            function that a ``WordTokenizer`` splits sentences with.
+        custom: your own classes and functions that it needs: the model's, a tokeniser's, a tokeniser's ``tokenize``.
         device: where to compute; in float32, whatever the file's precision is.
 
     Raises a FileNotFoundError, or a CheckpointError if it is no complete model, or needs what is not in ``custom``.

@@ -52,7 +52,7 @@ def save_training_state(path: str | Path, state: dict[str, Any]) -> None:
 def load_training_state(path: str | Path) -> dict[str, Any]:
     """Read what ``save_training_state`` wrote, onto the CPU: only tensors and plain values, so that no code runs.
 
-    Raises an OSError if there is no such file, and a CheckpointError if it is truncated, damaged or something else.
+    Raises a CheckpointError if it is not there, truncated, damaged or something else.
     """
     try:
         with zipfile.ZipFile(path) as archive:  # torch.save's format, whose checksums torch.load ignores
@@ -62,11 +62,8 @@ def load_training_state(path: str | Path) -> dict[str, Any]:
         if state["format"] != _STATE_FORMAT:
             raise ValueError(f"its format is {state['format']!r}")
         return state
-    except OSError:
-        raise
     except Exception as error:  # torch.load raises whatever its parsers stumble over
-        reason = str(error).strip().split("\n")[0]
-        raise CheckpointError(f"{path} is not a complete training state of this library ({reason})") from None
+        raise CheckpointError(f"{path} is not a complete training state of this library ({error!r:.100})") from None
 
 
 def locked(folder: Path) -> filelock.FileLock:

@@ -62,10 +62,9 @@ def beam_search(
             source's length + 50 (section 6.1).
         use_cache: keep keys and values instead of computing them again at every step, where ``can_cache``.
 
-    Returns each sentence's ``beam_size`` best finished hypotheses, best score first.
-
-    Raises a ValueError if a setting is impossible or padding comes before a token, a TypeError if the model's class has
-    a ``forward`` but no ``decode``, and a FloatingPointError if the model predicts NaN.
+    Returns each sentence's ``beam_size`` best finished hypotheses, best score first. Raises a ValueError if a setting
+    is impossible or padding comes before a token, a TypeError if the model's class has a ``forward`` but no ``decode``,
+    and a FloatingPointError if the model predicts NaN.
     """
     owner = next(cls for cls in type(model).__mro__ if {"forward", "decode"} & vars(cls).keys())
     if "decode" not in vars(owner):  # what its forward adds would be left out of every translation
@@ -93,7 +92,7 @@ def beam_search(
                 logits[:, i] = -torch.inf
             step = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
             step = step.unflatten(0, (-1, width))  # [sentences, width, tgt_vocab_size]
-            candidates = (log_probs[:, :, None] + step).flatten(1)  # [sentences, width · tgt_vocab_size]
+            candidates = step.add_(log_probs[:, :, None]).flatten(1)  # [sentences, width · tgt_vocab_size]
             if beam_size == 1:  # if it ends, so does the search
                 candidate_log_probs, index = candidates.max(dim=1, keepdim=True)  # faster than topk
             else:  # twice the beam: even if half of them end here, the other half fills it again
