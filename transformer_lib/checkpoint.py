@@ -74,6 +74,7 @@ def load_model(path: str | Path, *custom: type | Callable, device: torch.device 
     Raises a FileNotFoundError, or a CheckpointError if it is no complete model, or needs what is not in ``custom``.
     """
     path = Path(path) / MODEL_FILE if Path(path).is_dir() else Path(path)
+    open(path, "rb").close()  # an OSError says why it cannot be read; safetensors would say that it does not exist
     known = {name_of(item): item for item in custom}
     try:
         with safe_open(path, "pt") as file:

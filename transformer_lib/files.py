@@ -55,12 +55,11 @@ def load_training_state(path: str | Path) -> dict[str, Any]:
     Raises a CheckpointError if it is not there, truncated, damaged or something else.
     """
     try:
-        with zipfile.ZipFile(path) as archive:  # torch.save's format, whose checksums torch.load ignores
-            if damaged := archive.testzip():
-                raise ValueError(f"its part {damaged} is damaged")
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()  # by checksums, which torch.load ignores
         state = torch.load(path, map_location="cpu", weights_only=True)
-        if state["format"] != _STATE_FORMAT:
-            raise ValueError(f"its format is {state['format']!r}")
+        if damaged or state["format"] != _STATE_FORMAT:
+            raise ValueError(f"damaged: {damaged}, format: {state['format']}")
         return state
     except Exception as error:  # torch.load raises whatever its parsers stumble over
         raise CheckpointError(f"{path} is not a complete training state of this library ({error!r:.100})") from None
