@@ -12,7 +12,7 @@ from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.checkpoint import MODEL_FILE, load_model
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
-from transformer_lib.files import STATE_FILE, load_training_state
+from transformer_lib.files import STATE_FILE, CheckpointError, load_training_state
 from transformer_lib.inference.search import greedy_search
 from transformer_lib.training import loop, trainer
 from transformer_lib.training.device import seed_everything
@@ -162,7 +162,7 @@ def test_an_interruption_in_the_first_epoch_leaves_nothing_behind(dataset, tiny_
     with pytest.raises(KeyboardInterrupt):
         run(dataset, tiny_config, tmp_path)
     monkeypatch.undo()
-    with pytest.raises(FileNotFoundError, match="no training run to resume"):
+    with pytest.raises(CheckpointError, match="training_state"):
         run(dataset, tiny_config, tmp_path, resume=True)
     assert same_weights(run(dataset, tiny_config, tmp_path)[0], run(dataset, tiny_config)[0])
 
@@ -194,7 +194,7 @@ def test_resuming_another_training_is_refused(dataset, tiny_config, tmp_path):
         run(dataset, dataclasses.replace(tiny_config, d_ff=32), tmp_path, resume=True)
     with pytest.raises(ValueError, match="resume is True, which needs the output folder"):
         run(dataset, tiny_config, None, resume=True)
-    with pytest.raises(FileNotFoundError, match="no training run to resume"):
+    with pytest.raises(CheckpointError, match="training_state"):
         run(dataset, tiny_config, tmp_path / "elsewhere", resume=True)
 
 
@@ -210,7 +210,7 @@ def test_a_model_that_a_killed_process_did_not_write_any_more_is_written_when_th
 def test_two_trainings_never_write_into_one_folder(dataset, tiny_config, tmp_path):
     def a_second_one(history):
         for resume in (False, True):
-            with pytest.raises(FileExistsError, match="is in use by another training run: wait until"):
+            with pytest.raises(TimeoutError, match=r"\.training\.lock"):
                 run(dataset, tiny_config, tmp_path, resume=resume)
 
     _, history = run(dataset, tiny_config, tmp_path, on_epoch=a_second_one)

@@ -228,7 +228,7 @@ def export(model, file, to="safetensors", quantization="float32"):
         names = saved.notes.get("corpus", "").split("\n")  # whoever gets the model need not know where your files are
         hidden = [f"…/{path.name}" if (path := PureWindowsPath(name)).anchor else name for name in names]
         notes = {**saved.notes, "corpus": "\n".join(hidden)}
-        save_model(file, saved.model, saved.tokenizers, notes, dtype=torch.float16)
+        save_model(file, saved.model.half(), saved.tokenizers, notes)
     log(f"{file}: {model}, for {to}")
 
 

@@ -55,7 +55,9 @@ def test_what_happens_to_the_disk_costs_no_completed_epoch(
             if len(history.val_loss) == 2:
                 happen(output, stack, almost_full_disk)
 
-        with pytest.raises(OSError, match=f"{reason}.*; what was there before is unchanged: '.*run") as error:
+        with pytest.raises(
+            OSError, match=f"run.* cannot be written .*{reason}.*; what was there before is unchanged"
+        ) as error:
             run(dataset, tiny_config, output, on_epoch=after_two_epochs, log=lines.append)
         assert len(load_training_state(output / STATE_FILE)["history"]["val_loss"]) == 2
         assert len(load_model(output).notes["history"]["val_loss"]) == 2
