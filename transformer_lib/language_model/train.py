@@ -14,7 +14,6 @@ from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.loop import History
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, Recipe
-from transformer_lib.training.train_translator import dataset_of_split, log_model
 from transformer_lib.training.trainer import fit
 
 
@@ -48,9 +47,7 @@ def train_language_model(
     device = pick_device(str(device))
     seed_everything(recipe.seed)
     tokenizer = StreamTokenizer(text.language)
-    train_set, val_set = (
-        dataset_of_split(text, split, lambda lines: make_stream(lines, tokenizer)) for split in text.splits[:2]
-    )
+    train_set, val_set = (make_stream(text[split], tokenizer) for split in text.splits[:2])
     tokenizer.build_vocab([train_set.tokens], min_freq)
     if not {*tokenizer.vocab.itos} - {*tokenizer.specials, EOS}:
         raise ValueError(f"min_freq is {min_freq}, but no word occurs so often: give a lower one, or more text")
@@ -58,7 +55,7 @@ def train_language_model(
     model = TransformerLanguageModel(config).to(device)
     log(f"text      {text.name}: {len(train_set):,} tokens to train on, {len(val_set):,} to validate")
     log(f"words     {len(tokenizer.vocab):,} types")
-    log_model(preset, model, output, log)
+    log(f"model     {preset}: {model.num_parameters():,} parameters, on {device}")
     notes = {"corpus": text.path or text.name, "preset": preset}
     history = fit(model, train_set, val_set, recipe, output, resume, notes, on_epoch=on_epoch, log=log)
     generator = TextGenerator(model, tokenizer)
