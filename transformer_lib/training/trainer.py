@@ -63,17 +63,16 @@ def fit(
         output = Path(output)
         settings = _settings(describe_model(model, tokenizers, notes), recipe)  # what cannot be saved is not trained
     writes = output is not None and distributed.is_first()
+    train_batches, val_batches = (
+        data.batches_for(recipe, device, train) if hasattr(data, "batches_for") else data
+        for data, train in ((train_set, True), (val_set, False))
+    )
 
     with distributed.process_group(device), locked(output) if writes else contextlib.nullcontext():
         if writes and not resume and any((output / name).exists() for name in (STATE_FILE, MODEL_FILE)):
             raise FileExistsError(f"{output} holds a training run: resume it (--resume), or choose another (--output)")
         if distributed.world_size > 1 and not hasattr(train_set, "batches_for"):
             raise ValueError(f"train_set is a {type(train_set).__name__}, expected a data set that processes can share")
-        train_batches, val_batches = (
-            data.batches_for(recipe, device, train) if hasattr(data, "batches_for") else data
-            for data, train in ((train_set, True), (val_set, False))
-        )
-
         distributed.copy_from_first(model)
         if recipe.init_bias_from_unigrams:
             model.init_bias_from_unigrams(train_set.ids().bincount(minlength=model.config.vocab_size))
