@@ -56,7 +56,7 @@ def test_a_step_in_mixed_precision_is_nearly_that_in_full(precision, tolerance, 
     plain, mixed = build(dropout=0.0), build(dropout=0.0)
     before = torch.cat([weights.detach().flatten() for weights in plain.parameters()])
     for model, name in ((plain, "float32"), (mixed, precision)):
-        train_epoch(model, [(SRC, TGT)], torch.optim.SGD(model.parameters(), lr=0.1), precision=name)
+        train_epoch(model, [(SRC, TGT)], torch.optim.SGD(model.parameters(), lr=0.1), recipe=Recipe(precision=name))
     assert {weights.dtype for weights in mixed.parameters()} == {torch.float32}
     expected, step = (torch.cat([w.detach().flatten() for w in m.parameters()]) - before for m in (plain, mixed))
     assert (step - expected).norm() <= tolerance * expected.norm()

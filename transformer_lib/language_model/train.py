@@ -13,7 +13,6 @@ from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.loop import History
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, Recipe
-from transformer_lib.training.train_translator import log_model
 from transformer_lib.training.trainer import fit
 
 
@@ -49,7 +48,7 @@ def train_language_model(
     model = TransformerLanguageModel(config).to(device)
     log(f"text      {text.name}: {len(train_set):,} tokens to train on, {len(val_set):,} to validate")
     log(f"words     {len(tokenizer.vocab):,} types")
-    log_model(preset, model, output, log)
+    log(f"model     {preset}: {model.num_parameters():,} parameters, on {device}")
     notes = {"corpus": text.source, "preset": preset}
     history = fit(model, train_set, val_set, recipe, output, resume, notes, on_epoch=on_epoch, log=log)
     generator = TextGenerator(model, tokenizer)
