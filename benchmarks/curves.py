@@ -25,7 +25,7 @@ from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.model.config import PRESETS
 from transformer_lib.training import distributed
-from transformer_lib.training.device import pick_device, seed_of
+from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.loop import evaluate, train_epoch
 from transformer_lib.training.optimizer import make_optimizer
 from transformer_lib.training.recipe import Recipe
@@ -43,7 +43,7 @@ def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device
     optimizer = make_optimizer(model, Recipe(learning_rate=LEARNING_RATE))
 
     def library(precision: str = "float32") -> Callable[[Iterable[Any]], float]:
-        return lambda some: train_epoch(model, some, optimizer, precision=precision, progress=False)
+        return lambda some: train_epoch(model, some, optimizer, recipe=Recipe(precision=precision), progress=False)
 
     def compiled(some: Iterable[Any]) -> float:
         compile_layers(model)
@@ -61,7 +61,7 @@ def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device
         "compiled": compiled,
         TWO: library(),
     }
-    torch.manual_seed(seed_of(2 if "other" in way else 1, distributed.rank()))
+    seed_everything(2 if "other" in way else 1, distributed.rank())
     points, stream = [], endlessly(lambda: BucketBatches(dataset, BATCH_SIZE, train=True, device=device))
     with distributed.process_group(device):
         for start in range(0, batches, EVERY):

@@ -36,7 +36,7 @@ from transformer_lib.training import optimizer as optimizing
 from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.loop import train_epoch
 from transformer_lib.training.optimizer import make_optimizer
-from transformer_lib.training.recipe import RECIPES
+from transformer_lib.training.recipe import RECIPES, Recipe
 from transformer_lib.training.trainer import compile_layers
 
 Pair = tuple[Callable[[], object], Callable[[], object]]  # the same work with a part, and without it
@@ -93,7 +93,7 @@ def training_rows(device: torch.device) -> dict[str, Pair]:
         def take() -> None:
             some = itertools.islice(mine, number)
             with mock.patch.object(torch.backends.cpu, "get_cpu_capability", lambda: claimed), without():
-                train_epoch(model, some, optimizer, precision=precision, progress=False)
+                train_epoch(model, some, optimizer, recipe=Recipe(precision=precision), progress=False)
 
         return take
 

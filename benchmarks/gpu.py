@@ -30,7 +30,7 @@ from transformer_lib.inference import bleu
 from transformer_lib.training.device import pick_device
 from transformer_lib.training.loop import train_epoch
 from transformer_lib.training.optimizer import make_optimizer
-from transformer_lib.training.recipe import RECIPES
+from transformer_lib.training.recipe import RECIPES, Recipe
 from transformer_lib.training.train_translator import train_translator
 
 ROOT = Path(__file__).parents[1]
@@ -77,7 +77,7 @@ def epoch(model: Transformer, dataset: PairDataset, batch_size: int, device: tor
     batches = list(BucketBatches(dataset, batch_size, train=True, device=device))[: 4 if SMALL else None]
     synchronize(device)
     started = time.perf_counter()
-    loss = train_epoch(model, batches, make_optimizer(model, RECIPES["tutorial"]), precision="bfloat16")
+    loss = train_epoch(model, batches, make_optimizer(model, RECIPES["tutorial"]), recipe=Recipe(precision="bfloat16"))
     synchronize(device)
     return loss, time.perf_counter() - started
 

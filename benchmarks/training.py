@@ -116,7 +116,7 @@ def make_contender(name: str, model: Transformer, dataset: PairDataset | None, d
         compile_layers(model)
 
     def train(batches: Iterable[Any]) -> float:
-        return train_epoch(model, batches, optimizer, precision=precision, progress=False)
+        return train_epoch(model, batches, optimizer, recipe=Recipe(precision=precision), progress=False)
 
     return Contender(lambda: BucketBatches(dataset, BATCH_SIZE, train=True, device=device), train, precision)
 

@@ -209,7 +209,7 @@ def install():
     answers = {name: None for name in NOTHING.split()} | {"is_available": True, "is_initialized": True}
     answers |= {"device_count": 1, "current_device": 0, "memory_allocated": 0, "max_memory_allocated": 0}
     answers |= {"get_device_capability": (7, 5) if KIND == "old" else (9, 0), "is_current_stream_capturing": False}
-    answers["is_bf16_supported"] = KIND != "old"
+    answers |= {"is_bf16_supported": KIND != "old", "get_device_name": "a stand-in"}
     for name, answer in answers.items():
         setattr(backend, name, lambda *args, answer=answer, **kwargs: answer)
     for one in (module, backend):

@@ -1,3 +1,4 @@
+import copy
 import dataclasses
 import json
 import subprocess
@@ -7,10 +8,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from transformer_lib import Transformer, TransformerConfig, WordTokenizer, checkpoint
+from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.checkpoint import SavedModel, load_model, save_model
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
-from transformer_lib.data.tokenizers import Vocabulary
 from transformer_lib.files import CheckpointError, save_training_state
 from transformer_lib.inference.translator import Translator
 
@@ -35,18 +35,6 @@ def test_a_model_comes_back_as_it_was(model_file, trained):
         assert saved.model.state_dict()[name].equal(weights), name
     assert saved.tokenizers["src"].vocab.itos == trained.src_tokenizer.vocab.itos
     assert load_model(model_file.parent).model.config == trained.model.config  # the folder will do
-
-
-def test_a_model_loads_whatever_the_length_of_its_header_spells(tmp_path, trained):
-    """The file begins with that length: with the letters PK, as a zip archive does, if it is 0x4B50 modulo 65,536."""
-
-    def header(padding):
-        save_model(tmp_path / "model.safetensors", trained.model, tokenizers_of(trained), {"padding": "x" * padding})
-        return int.from_bytes((tmp_path / "model.safetensors").read_bytes()[:8], "little")
-
-    padding = (0x4B50 - header(0)) % 2**16
-    assert header(padding) % 2**16 == 0x4B50
-    assert load_model(tmp_path).notes == {"padding": "x" * padding}
 
 
 def test_loading_a_model_imports_no_compiler():
@@ -86,7 +74,7 @@ def test_tied_weights_are_stored_once_and_tied_again(tmp_path, tokenizers, tiny_
 def test_a_truncated_model_is_refused(model_file, kept):
     content = model_file.read_bytes()
     model_file.write_bytes(content[: int(len(content) * kept)])
-    with pytest.raises(CheckpointError, match="is not a complete safetensors file"):
+    with pytest.raises(CheckpointError, match="does not hold a model that fits together"):
         load_model(model_file)
 
 
@@ -109,7 +97,6 @@ def set_tokenizer(metadata, **values):
     metadata["tokenizers"] = json.dumps({**tokenizers, "src": {**tokenizers["src"], **values}})
 
 
-SPECIALS = ["<unk>", "<pad>", "<sos>", "<eos>"]
 DAMAGES = [  # a change to the tensors or to the metadata, and what the error names
     (None, lambda m: m.update(format="pt"), "its format is 'pt', expected 'transformer_lib model"),
     (None, lambda m: m.pop("config"), "config"),
@@ -117,11 +104,9 @@ DAMAGES = [  # a change to the tensors or to the metadata, and what the error na
     (None, lambda m: m.update(notes="[1]"), ""),
     (None, lambda m: m.update(tokenizers='{"src": {"language": "de"}}'), "class"),
     (None, lambda m: set_config(m, d_ff=128), "linear1"),
-    (None, lambda m: set_config(m, tgt_vocab_size=9999), "tgt_vocab_size is 9999"),
+    (None, lambda m: set_config(m, tgt_vocab_size=9999), "expected the model's 9999"),
     (None, lambda m: set_config(m, num_heads=5), "num_heads=5"),
-    (None, lambda m: set_tokenizer(m, tokens=[*SPECIALS, "a", "a"]), "tokens"),
-    (None, lambda m: set_tokenizer(m, tokens=["a", "b", "c", "d"]), "tokens"),
-    (None, lambda m: set_tokenizer(m, tokens=[*SPECIALS, "a\ud800"]), r"'\\ud800'"),
+    (None, lambda m: set_tokenizer(m, tokens=["a", "b", "c", "d"]), "4 types"),
     (lambda t: t.pop("output.bias"), None, "output.bias"),
     (lambda t: t.update(extra=torch.zeros(2)), None, "extra"),
 ]
@@ -142,21 +127,20 @@ def test_a_small_file_cannot_claim_a_huge_model(model_file):
     for size in ({"d_ff": 10**9}, {"num_layers": 10**9}, {"max_len": 10**9}, {"d_model": 32 * 10**8}, {"d_ff": 10**18}):
         model_file.write_bytes(whole)
         rewritten(model_file, None, lambda m, size=size: set_config(m, **size))
-        with pytest.raises(
-            CheckpointError, match=r"needs at least [\d,]+ numbers, but the file holds [\d,]+ in \d+ tensors"
-        ):
+        with pytest.raises(CheckpointError, match=r"needs at least [\d,]+ numbers, but the file has [\d,]+ bytes"):
             load_model(model_file)
 
 
-def test_no_honest_model_is_taken_for_too_large():
-    """Of few weights or many, tied or not; sinusoids are not stored."""
-    for changes in ({}, {"positions": "sinusoidal", "max_len": 4000}, {"tie_embeddings": True}, {"num_layers": 40}):
-        config = TransformerConfig(8, 8, **{"d_model": 16, "num_heads": 2, "d_ff": 8, "num_layers": 1, **changes})
-        checkpoint._check_size(config, [weights.numel() for weights in Transformer(config).state_dict().values()])
+def test_no_honest_model_is_taken_for_too_large(tmp_path):
+    """Of few weights or many, in half precision, tied or not; sinusoids are not stored."""
+    for changes in ({}, {"positions": "sinusoidal", "max_len": 4000}, {"tie_embeddings": True}, {"num_layers": 400}):
+        config = TransformerConfig(8, 8, **{"d_model": 4, "num_heads": 2, "d_ff": 4, "num_layers": 1, **changes})
+        save_model(tmp_path / "model.safetensors", Transformer(config).half(), {})
+        assert load_model(tmp_path).model.config == config
 
 
-def test_a_missing_model_says_how_to_make_one(tmp_path):
-    with pytest.raises(FileNotFoundError, match="does not exist: train a model first"):
+def test_a_model_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"model\.safetensors"):
         load_model(tmp_path)
 
 
@@ -164,7 +148,7 @@ def test_a_missing_model_says_how_to_make_one(tmp_path):
 def test_a_disk_that_fills_up_leaves_what_was_there(tmp_path, trained, what, almost_full_disk):
     path = tmp_path / "file"
     path.write_bytes(b"the last good one")
-    with pytest.raises(OSError, match=r"what was there before is unchanged: '.*file'"), almost_full_disk():
+    with pytest.raises(OSError, match=r"file cannot be written .*before is unchanged"), almost_full_disk():
         if what == "model":
             save_model(path, trained.model, tokenizers_of(trained))
         else:
@@ -174,14 +158,22 @@ def test_a_disk_that_fills_up_leaves_what_was_there(tmp_path, trained, what, alm
 
 
 def test_a_model_with_other_vocabularies_is_not_saved(tmp_path, trained):
-    with pytest.raises(ValueError, match="src_tokenizer has a vocabulary of"):
+    with pytest.raises(ValueError, match=r"src_tokenizer has \d+ types"):
         save_model(tmp_path / "model", trained.model, {"src": trained.tgt_tokenizer, "tgt": trained.src_tokenizer})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_has_no_configuration_is_not_saved(tmp_path, trained):
-    with pytest.raises(TypeError, match="model is a Linear, expected a module with a config, whose class has a config"):
+class LongerConfig(TransformerConfig):
+    """A configuration of one's own, which the model's class does not name."""
+
+
+def test_what_could_not_be_built_again_is_not_saved(tmp_path, trained):
+    with pytest.raises(AttributeError, match="'Linear' object has no attribute 'config'"):
         save_model(tmp_path / "other", torch.nn.Linear(2, 2), tokenizers_of(trained))
+    model = Transformer(trained.model.config)
+    model.config = LongerConfig(**dataclasses.asdict(model.config))
+    with pytest.raises(TypeError, match="config is a LongerConfig, expected a TransformerConfig"):
+        save_model(tmp_path / "other", model, tokenizers_of(trained))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -190,8 +182,8 @@ def test_translators_load_from_a_file(model_file):
 
 
 def test_half_precision_halves_the_file_and_hardly_changes_the_weights(tmp_path, trained, pairs):
-    for name, dtype in (("full", None), ("half", torch.float16)):
-        save_model(tmp_path / name, trained.model, tokenizers_of(trained), dtype=dtype)
+    for name, model in (("full", trained.model), ("half", copy.deepcopy(trained.model).half())):
+        save_model(tmp_path / name, model, tokenizers_of(trained))
     full, half = (load_model(tmp_path / name) for name in ("full", "half"))
     weights = sum(parameter.numel() for parameter in trained.model.parameters())
     sizes = [(tmp_path / name).stat().st_size for name in ("full", "half")]
@@ -199,7 +191,6 @@ def test_half_precision_halves_the_file_and_hardly_changes_the_weights(tmp_path,
     for a, b in zip(full.model.parameters(), half.model.parameters(), strict=True):
         assert b.dtype == torch.float32
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-6)
-    assert next(trained.model.parameters()).dtype == torch.float32  # the model itself is left alone
     assert Translator.from_saved(half)([pair.src for pair in pairs]) == [pair.tgt.lower() for pair in pairs]
 
 
@@ -235,24 +226,6 @@ def test_a_buffer_with_two_names_is_saved_once_and_comes_back_in_both_places(tmp
     assert again.tgt_embedding.extra.equal(model.src_embedding.extra)
 
 
-def test_an_unpaired_surrogate_is_not_saved(tmp_path, trained):
-    tokenizer = WordTokenizer("de")
-    tokenizer.vocab = Vocabulary([*trained.src_tokenizer.vocab.itos[:-1], "\ud800"])
-    with pytest.raises(ValueError, match=r"\\ud800"):
-        save_model(tmp_path / "model.safetensors", trained.model, {**tokenizers_of(trained), "src": tokenizer})
-    assert not any(tmp_path.iterdir())
-
-
-def test_a_vocabulary_that_could_not_be_loaded_is_not_saved(tmp_path, trained):
-    for types in ([*SPECIALS, "a", "a"], ["<unk>", "<pad>", "<eos>", "<sos>", "a", "b"], [*SPECIALS, "a", 5]):
-        tokenizer = WordTokenizer("de")
-        tokenizer.vocab = Vocabulary(types)
-        model = Transformer(dataclasses.replace(trained.model.config, src_vocab_size=len(types)))
-        with pytest.raises(ValueError, match="tokens"):
-            save_model(tmp_path / "model.safetensors", model, {"src": tokenizer, "tgt": trained.tgt_tokenizer})
-        assert not any(tmp_path.iterdir())
-
-
 class OwnTransformer(Transformer):
     """A reader's model, which is built of the same configuration."""
 
@@ -283,9 +256,3 @@ def test_a_translator_searches_as_its_notes_say_and_refuses_what_nobody_would_as
     for tokenizers in ({}, {"text": trained.src_tokenizer}):
         with pytest.raises(CheckpointError, match="expected a translator's, src and tgt"):
             Translator.from_saved(SavedModel(trained.model, tokenizers, {}))
-
-
-def test_a_file_of_torch_save_is_named_as_such(tmp_path):
-    torch.save({"encoder.tok_embedding.weight": torch.zeros(2, 2)}, tmp_path / "tut6-model.pt")
-    with pytest.raises(CheckpointError, match=r"is a file of torch\.save: .*from_tutorial"):
-        load_model(tmp_path / "tut6-model.pt")

@@ -43,7 +43,7 @@ def trained_once(tmp_path_factory):
     folder, printed = tmp_path_factory.mktemp("trained"), io.StringIO()
     arguments = ["train", "--corpus", str(write_corpus(folder / "tiny")), "--output", str(folder / "run")]
     with contextlib.redirect_stdout(printed):
-        options = ["--min-freq", "1", "--epochs", "60", "--batch-size", "4", "--device", "cpu"]
+        options = ["--min-freq", "1", "--epochs", "60", "--set", "batch_size=4", "--device", "cpu"]
         assert cli.main([*arguments, *options]) == 0
     return folder / "run", printed.getvalue()
 
@@ -86,7 +86,7 @@ def test_from_training_to_scores_and_translations(trained_once, printed_by, tmp_
     assert "d_model" in printed_by("info", folder).out
 
     translate = ["translate", "--model", folder]
-    both = printed_by(*translate, "--beam-size", "3", "Ein Hund schläft.", "\u200b", "Das Kind schläft.").out
+    both = printed_by(*translate, "--beam-size", "3", "Ein Hund schläft.", " ", "Das Kind schläft.").out
     assert both == "a dog is sleeping.\n\nthe child is sleeping.\n"
     picture = tmp_path / "map.png"
     assert printed_by(*translate, "--attention", picture, "Ein Hund schläft.").out == "a dog is sleeping.\n"
@@ -106,7 +106,8 @@ def test_the_command_that_a_training_run_suggests_can_be_pasted(trained_once, pr
 def test_a_second_training_run_does_not_overwrite_the_first_but_can_resume_it(
     trained_folder, corpus_folder, printed_by
 ):
-    again = ["train", "--corpus", corpus_folder, "--output", trained_folder, "--min-freq", "1", "--batch-size", "4"]
+    again = ["train", "--corpus", corpus_folder, "--output", trained_folder, "--min-freq", "1"]
+    again += ["--set", "batch_size=4"]
     assert "resume it (--resume)" in printed_by(*again, code=1).err
     output = printed_by(*again, "--epochs", "61", "--resume").out
     assert "epoch  61/61" in output and "epoch  60/" not in output
@@ -116,7 +117,7 @@ def test_the_best_recipe_on_a_corpus_of_ones_own_and_its_export(corpus_folder, t
     best, exported = tmp_path / "best", tmp_path / "exported.safetensors"
     arguments = ["train", "--corpus", corpus_folder, "--preset", "multi30k-best", "--output", best]
     changes = "precision=float32", f"optimizer={OPTIMIZER}"
-    output = printed_by(*arguments, "--subwords", "80", "--epochs", "2", "--set", *changes).out
+    output = printed_by(*arguments, "--epochs", "2", "--set", "subwords=80", *changes).out
     assert "subwords  80 de" in output and "BLEU, beam 4, length penalty " in output
 
     assert str(exported) in printed_by("export", best, exported).out
@@ -137,17 +138,17 @@ def test_multi30ks_own_presets_train_on_multi30k(monkeypatch):
 
     monkeypatch.setattr(cli, "load_corpus", not_now)
     assert [cli.main(["train", "--preset", preset]) for preset in ("multi30k-best", "small")] == [1, 1]
-    assert asked == ["multi30k", "sample"]
+    assert asked == [["multi30k"], ["sample"]]
 
 
 def test_from_training_a_language_model_to_text(tmp_path, printed_by):
     novel, folder = tmp_path / "novel.txt", tmp_path / "lm"
     novel.write_text("Red orange yellow green blue .\n" * 40, encoding="utf-8")
     train = ["train-lm", "--corpus", novel, "--language", "en", "--output", folder, "--device", "cpu"]
-    train += ["--batch-size", "2", "--bptt", "8", "--learning-rate", "0.5"]
+    train += ["--set", "batch_size=2", "bptt=8", "learning_rate=0.5"]
     output = printed_by(*train, "--epochs", "2").out
-    assert "224 tokens to train on, 28 to validate" in output and "epoch   2/2" in output
-    assert "novel test: 28 tokens, 0.0% of them <unk>, loss " in output
+    assert "252 tokens to train on, 14 to validate" in output and "epoch   2/2" in output
+    assert "novel test: 14 tokens, 0.0% of them <unk>, perplexity " in output
     assert output.endswith(f"generate --model {folder} Red\n")
 
     assert "resume it (--resume)" in printed_by(*train, "--epochs", "3", code=1).err
@@ -155,22 +156,14 @@ def test_from_training_a_language_model_to_text(tmp_path, printed_by):
     assert "epoch   4/4" in resumed and "epoch   2/" not in resumed
     (score,) = [line for line in resumed.splitlines(True) if line.startswith("novel test")]
     assert printed_by("evaluate", folder).out == score
-    assert printed_by("evaluate", folder, "--split", "valid").out.startswith("novel valid: 28 tokens")
+    assert printed_by("evaluate", folder, "--split", "valid").out.startswith("novel valid: 14 tokens")
     assert re.search("vocab_size +9", printed_by("info", folder).out)
 
     generate = ["generate", "--model", folder, "Red"]
     text = "Red orange yellow green blue.\n"
     assert printed_by(*generate, "--temperature", "0", "--length", "5").out == text
     assert len({printed_by(*generate, "--temperature", "50", "--seed", seed).out for seed in range(4)}) > 1
-    assert "top_k is 0" in printed_by(*generate, "--top-k", "0", code=1).err
     assert "it holds the tokenizers text" in printed_by("translate", "--model", folder, "Hallo", code=1).err
-
-
-def test_a_test_split_that_cannot_be_read_is_known_before_training(corpus_folder, tmp_path, printed_by):
-    (corpus_folder / "test.de").write_bytes(b"Ein \xff\n")
-    output = tmp_path / "runs"
-    assert "test.de" in printed_by("train", "--corpus", corpus_folder, "--epochs", "1", "--output", output, code=1).err
-    assert not output.exists()
 
 
 def test_a_sentence_that_is_too_long_costs_that_sentence_and_not_the_score(corpus_folder, tmp_path, printed_by):
@@ -180,7 +173,7 @@ def test_a_sentence_that_is_too_long_costs_that_sentence_and_not_the_score(corpu
     small = ["--set", "max_len=30", "d_model=16", "d_ff=16", "num_heads=2", "num_layers=1"]
     run = ["--corpus", corpus_folder, "--output", tmp_path / "run", "--epochs", "1", "--min-freq", "1"]
     output = printed_by("train", *run, *small).out
-    assert "1 of 9 pairs left out, too long" in output and "test: 8 pairs, perplexity" in output
+    assert "1 of 9 pairs left out: pair " in output and "test: 8 pairs, perplexity" in output
 
 
 def test_chrf_is_printed_if_asked_for(trained_once, corpus_folder, printed_by):
@@ -205,49 +198,39 @@ def test_a_line_in_is_a_line_out_and_one_that_cannot_be_used_is_named_and_stays_
         type_in(monkeypatch, typed, encoding)
         assert printed_by(*translate).out == "a dog is sleeping.\n"
 
-    bad = ["schläft\n".encode("latin-1"), b"ein " * 300 + b"\n", "Ein Kind.".encode("utf-16-le") + b"\n"]
-    mixed = sentence + "\n\u2028\n\u200b\n".encode() + b"".join(bad) + "Ein Hund\rschläft.".encode()
+    bad = ["schläft\n".encode("latin-1"), b"ein " * 300 + b"\n"]
+    mixed = sentence + "\n\u2028\n".encode() + b"".join(bad) + "Ein Hund\rschläft.".encode()
     file = tmp_path / "german.txt"
     file.write_bytes(mixed)
     for source in (file, "-"):
         type_in(monkeypatch, mixed)
         printed = printed_by(*translate, "--input", source, code=1)
-        assert printed.out == "a dog is sleeping.\n" + "\n" * 6 + "a dog is sleeping.\n"
+        assert printed.out == "a dog is sleeping.\n" + "\n" * 4 + "a dog is sleeping.\n"
         named = re.findall(r"^line (\d+): (.*)$", printed.err, re.MULTILINE)
-        assert [number for number, _ in named] == ["5", "6", "7"]
-        assert "utf-8" in named[0][1] and "302 tokens" in named[1][1] and "UTF-16" in named[2][1]
-        assert "3 of 8 lines could not be used" in printed.err
+        assert [number for number, _ in named] == ["4", "5"]
+        assert "UTF-8" in named[0][1] and "302 tokens" in named[1][1]
+        assert "2 of 6 lines could not be used" in printed.err
 
     file.write_text("Ein Hund schläft.\n\nEin Hund schläft.\n", encoding="utf-8")
     first, empty, last, _ = printed_by(*translate, "--scores", "--input", file).out.split("\n")
     assert first == last and re.fullmatch(r"a dog is sleeping\.\t-\d+\.\d{3}", first) and empty == ""
 
 
-def test_reading_in_chunks_loses_no_byte_and_splits_no_line(tmp_path):
-    file = tmp_path / "lines"
-    for content in (b"", b"ein\nhund", b"\n\nein\n\n", "ein\nhunä\n\n".encode() * 20_000, b"ein\n" + b" " * 300_000):
-        file.write_bytes(content)
-        chunks = list(cli._read(file))
-        assert [line for chunk in chunks for line in chunk] == content.removesuffix(b"\n").split(b"\n")[: len(content)]
-        assert len(chunks) >= content.count(b"\n") * 4 // 2**16  # and does not wait for the end
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="another process is interrupted in another way there")
-def test_a_line_is_translated_when_it_comes_and_an_interruption_loses_nothing(trained_once):
+def test_a_line_that_is_typed_is_translated_at_once_until_ctrl_c(trained_once):
+    terminal, typed_at = os.openpty()
     command = [sys.executable, "-m", "transformer_lib", "translate", "--model", str(trained_once[0])]
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
     heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # which a shell's background ignores
-    with subprocess.Popen([*command, "--device", "cpu"], **pipes, env=buffered, preexec_fn=heard) as process:
+    with subprocess.Popen([*command, "--device", "cpu"], stdin=typed_at, **pipes, preexec_fn=heard) as process:
         giving_up = threading.Timer(300, process.kill)
         giving_up.start()
         for _ in range(2):
-            process.stdin.write("Ein Hund schläft.\n\n".encode())
-            process.stdin.flush()
+            os.write(terminal, "Ein Hund schläft.\n\n".encode())
             assert process.stdout.readline() + process.stdout.readline() == b"a dog is sleeping.\n\n"
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
-        assert re.fullmatch(rb"[34] lines translated\ninterrupted\n", process.stderr.read())
+        assert process.stderr.read() == b"interrupted\n"
         giving_up.cancel()
 
 
@@ -273,7 +256,7 @@ def test_an_export_does_not_say_where_the_corpus_is_nor_take_it_for_another(corp
     assert printed_by("evaluate", run).out.startswith("sample test: 8 pairs")  # the embedded corpus has more
     printed_by("export", run, exported)
     assert str(tmp_path) not in printed_by("info", exported).out
-    assert "corpus is '…/sample'" in printed_by("evaluate", exported, code=1).err
+    assert "say so with --corpus" in printed_by("evaluate", exported, code=1).err
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="ctranslate2 is not installed")
@@ -308,24 +291,21 @@ def test_a_mistake_is_one_line_without_a_traceback(printed_by, tmp_path, monkeyp
         "train --device tpu": "device is 'tpu'",
         "train --epochs 0": "epochs is 0",
         "train --src fr": "train.fr",
-        "train --batch-size 4 --max-tokens 99": "batch_size is 4 and max_tokens is 99",
-        "train --subwords 99 --min-freq 2": "min_freq is 2",
-        "train --set d_modle=3": "d_modle",
         "train --set epochs": "epochs is ''",
-        "translate --model nowhere Hallo": "nowhere does not exist: train a model first",
+        "translate --model nowhere Hallo": "nowhere",
         "translate --length-penalty 500 Hallo": "length_penalty is 500.0",
         "translate --input nowhere": "nowhere",
         "translate --input .": "'.'",
-        "evaluate nowhere": "nowhere does not exist",
-        "info nowhere": "nowhere does not exist",
+        "evaluate nowhere": "nowhere",
+        "info nowhere": "nowhere",
         "train-lm --corpus nowhere": "text is 'nowhere'",
-        "train-lm --corpus sample --language fr": "language is 'fr'",
-        "train-lm --corpus sample --bptt 0": "bptt is 0",
-        "train-lm --corpus sample --batch-size 90000": "at least 180000",
-        "generate --model nowhere Hello": "`transformer-lib train-lm` (a language model)",
+        "train-lm --corpus sample --language fr": "train.fr.gz cannot be read",
+        "train-lm --corpus sample --set bptt=0": "bptt is 0",
+        "train-lm --corpus sample --set batch_size=90000": "at least 180000",
+        "generate --model nowhere Hello": "nowhere",
     }.items():
         printed = printed_by(*command.split(), code=1).err
-        assert printed.startswith(f"transformer-lib {command.split()[0]}: error: ") and message in printed, printed
+        assert printed.startswith("transformer-lib: error: ") and message in printed, printed
         assert printed.count("\n") == 1
         assert list(tmp_path.iterdir()) == []  # and nothing half-made is left
 
@@ -336,6 +316,7 @@ def test_wrong_usage_exits_with_2():
         "fly",
         "train --preset huge",
         "train --epochs many",
+        "train --set d_modle=3",
         "generate Hello",
         "translate --precision int8",
     ):
@@ -375,17 +356,6 @@ def test_a_file_or_a_pipe_gets_utf_8_whatever_the_locale_and_a_terminal_what_it_
             cli.main(["translate", "--help"])
         output.flush()
         assert expected in output.buffer.getvalue().decode()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="pipes break differently there")
-def test_who_reads_the_beginning_of_the_output_only_sees_no_error():
-    read, write = os.pipe()
-    os.close(read)  # as `head` does when it has enough
-    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
-    command = [sys.executable, "-m", "transformer_lib", "info"]
-    result = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, env=buffered)
-    os.close(write)
-    assert (result.returncode, result.stderr) == (1, b"")
 
 
 def test_the_installation_is_described(printed_by):

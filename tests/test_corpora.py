@@ -206,15 +206,18 @@ def test_a_read_only_cache_that_has_the_files_is_enough(published, guest_folder,
     tried("download: read-only cache that has the files", 1, "nothing", "the corpus, without a network")
 
 
-def test_unknown_names_list_the_known_ones():
-    with pytest.raises(CorpusError, match=r"corpus is 'multi31k' .*expected one of sample, multi30k, a folder"):
+def test_what_is_not_there_is_named(tmp_path):
+    with pytest.raises(CorpusError, match="corpus is 'multi31k', expected sample, multi30k, a folder"):
         load_corpus("multi31k")
     with pytest.raises(CorpusError, match="split is 'dev', but corpus 'sample' has train, val, test"):
         load_corpus("sample")["dev"]
-    with pytest.raises(CorpusError, match="tgt='fr', but corpus 'multi30k' has 'de' and 'en'"):
-        load_corpus("multi30k", "de", "fr")
-    with pytest.raises(CorpusError, match=r"corpus 'sample' has no train\.fr"):
-        load_corpus("sample", "de", "fr")
+    with pytest.raises(CorpusError, match=r"train\.fr\.gz of corpus 'multi30k'"):
+        load_corpus("multi30k", "fr", "en")["train"]
+    with pytest.raises(CorpusError, match=r"train\.fr\.gz cannot be read"):
+        load_corpus("sample", "de", "fr")["train"]
+    with pytest.raises(CorpusError, match=r"a\.de\.gz cannot be read"):
+        load_corpus((tmp_path / "a.de", tmp_path / "a.en"))
+    assert load_corpus(["sample"]) == load_corpus("sample")  # as a command line hands it over
 
 
 def test_the_sample_corpus_is_there_in_both_directions():
@@ -239,22 +242,19 @@ def test_your_own_folder_plain_or_packed(tmp_path):
     assert corpus["val"] == [Pair("Ein Vogel.", "A bird.")]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is empty"),
-        ("eins\nzwei\ngr\xfcn\n".encode("latin1"), "is not UTF-8: line 3 holds the byte 0xfc"),
-        (b"\xef\xbb\xbfeins\n\xfc\n", "is not UTF-8: line 2 holds the byte 0xfc"),
-        ("eins\n".encode("utf-16-le"), "holds zero bytes, as UTF-16 does"),
-        (None, "cannot be read .*No such file"),
-    ],
-)
-def test_a_text_that_cannot_be_used_is_named(tmp_path, content, message):
-    path = tmp_path / "text.de"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(CorpusError, match=rf"text\.de {message}"):
-        read_text(path)
+def test_a_text_that_cannot_be_read_is_named(tmp_path):
+    packed = gzip.compress(b"one\ntwo\n" * 99)
+    for name, content in {
+        "latin1": "eins\ngr\xfcn\n".encode("latin1"),
+        "utf-16": "eins\n".encode("utf-16"),
+        "not.gz": b"not gzip",
+        "cut_off.gz": packed[:-20],
+        "missing": None,
+    }.items():
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(CorpusError, match=f"{name}.* cannot be read as UTF-8"):
+            read_text(tmp_path / name)
 
 
 def numbered(number, first=0):
@@ -296,12 +296,18 @@ def test_your_own_pairs_come_in_many_forms_and_are_split_alike(tmp_path):
     rows = csv.reader(f"{src},{tgt}" for src, tgt in pairs)
     for source in (zip(*zip(*pairs, strict=True), strict=True), rows, files, packed_files, tmp_path / "folder"):
         corpus = load_corpus(source)
-        assert corpus.splits == ("train", "val", "test") and corpus.is_own
+        assert corpus.splits == ("train", "val", "test")
         assert parts_of(corpus) == expected
-        if corpus.path:
-            assert parts_of(load_corpus(corpus.path)) == expected  # as `evaluate` finds it again
-            assert all(Path(line).is_absolute() for line in corpus.path.splitlines())
-    assert load_corpus(files).path == f"{files[0]}\n{files[1]}"
+        if corpus.source != "pairs":
+            assert parts_of(load_corpus(corpus.source)) == expected  # as `evaluate` finds it again
+            assert all(Path(line).is_absolute() for line in corpus.source.splitlines())
+    assert load_corpus(files).source == f"{files[0]}\n{files[1]}"
+
+
+def test_what_is_no_pair_is_named():
+    for row in (["nur deutsch"], "ja", ("Ein Hund", None), {"de": "Ein Hund", "en": "A dog"}, ("a", "b", "c")):
+        with pytest.raises(ValueError, match=r"pair 41 is .*, expected a sentence and its translation"):
+            load_corpus([*numbered(40), row])
 
 
 def test_both_sides_may_be_of_one_language(tmp_path):
@@ -310,23 +316,6 @@ def test_both_sides_may_be_of_one_language(tmp_path):
     for language in ("en", None):
         parts = parts_of(load_corpus(write_sides(tmp_path, pairs), language, language))
         assert sorted(pair for part in parts.values() for pair in part) == sorted(pairs)
-    with pytest.raises(CorpusError, match=r"'sample' for 'en' and 'en', expected .* files for two languages"):
-        load_corpus("sample", "en", "en")
-
-
-def test_two_files_whose_names_say_that_they_are_swapped_are_refused(tmp_path):
-    files = write_sides(tmp_path, numbered(40))
-    with pytest.raises(CorpusError, match=r"src='de' and tgt='en', but the files are text\.en and text\.de"):
-        load_corpus(files[::-1])
-    assert load_corpus(files[::-1], "en", "de")["val"]
-
-
-def test_half_a_split_is_refused(tmp_path):
-    for split in ("train", "val"):
-        write_sides(tmp_path, numbered(40), split)
-    write_lines(tmp_path / "test_b.en", ["a dog"])
-    with pytest.raises(CorpusError, match=r"has no test_b\.de"):
-        load_corpus(tmp_path)
 
 
 def test_a_split_without_a_file_of_its_own_has_no_lines(tmp_path):
@@ -346,7 +335,7 @@ def test_held_out_pairs_stay_the_same_and_are_never_trained_on(tmp_path):
     assert set(before["val"]) < set(after["val"]) and set(before["test"]) < set(after["test"])
     sources = [{src for src, _ in part} for part in after.values()]
     assert sum(map(len, sources)) == len(set().union(*sources)) == 100
-    assert len(after["val"]) == len(set(after["val"])) == 10
+    assert len(set(after["val"])) == 10
     more = parts_of(load_corpus([*numbered(20, first=100), *pairs]))
     assert len(set(before["val"]) & {*more["val"], *more["test"]}) >= 4  # of five: adding lines moves few
     assert [len(part) for part in parts_of(load_corpus(numbered(30_000))).values()] == [28_000, 1_000, 1_000]
@@ -373,70 +362,23 @@ def test_only_what_is_missing_is_held_out(tmp_path):
     assert {split: len(corpus[split]) for split in corpus.splits} == {"train": 40, "val": 4, "test_news": 5}
 
 
-def test_what_cannot_be_used_is_left_out_counted_and_shown(tmp_path, capsys):
-    pairs = numbered(40)
-    for place, pair in (
-        (3, ("", "two")),
-        (8, ("eins", " ")),
-        (9, ("", "")),
-        (11, ("\x1b[2J", "")),
-        (15, ("\ud83d", "no")),
-    ):
-        pairs[place] = pair
-    rows = [*pairs, ["nur deutsch"], "ja", ("Ein Hund", None), ["Ein Hund", "A dog"]]
-    corpus = load_corpus(rows)
-    assert sum(map(len, parts_of(corpus).values())) == 36
-    empty, not_text, no_pair, *splits = capsys.readouterr().err.splitlines()
-    assert "4 of 44 pairs left out, empty: pair 4, ('', 'two'): " in empty and "; pair 9, ('eins', ' '): " in empty
-    assert empty.count("; pair ") == 2  # the first three are shown
-    assert "1 of 44 pairs left out, not text: pair 16, " in not_text
-    assert "3 of 44 pairs left out, no pair: pair 41, ['nur deutsch']: " in no_pair
-    assert [line.split(": ")[1] for line in splits] == ["34 pairs for train", "1 pairs for val", "1 pairs for test"]
-
-
-def test_a_file_may_be_called_anything_and_a_terminal_never_obeys_it(tmp_path, capsys):
-    load_corpus(write_sides(tmp_path, numbered(20), "my\x1b[2J"))
-    assert "\x1b" not in capsys.readouterr().err
+def test_a_file_may_be_called_anything_and_a_terminal_never_obeys_it():
     with pytest.raises(CorpusError) as error:
         load_corpus("my\x1b[2J")
     assert "\x1b" not in str(error.value)
 
 
-def test_a_corpus_of_which_most_cannot_be_used_is_refused():
-    for row, reason in ((("Ein Hund;A dog",), "no pair"), (("Ein Hund", ""), "empty"), (("\ud83d", "a"), "not text")):
-        with pytest.raises(
-            CorpusError, match=f"corpus 'pairs': most pairs .*: 9 of 9 pairs left out, {reason}: pair 1, "
-        ):
-            load_corpus([row] * 9)
-
-
 def test_sides_that_differ_in_length_are_both_named(tmp_path):
     de, en = write_sides(tmp_path, numbered(50))
     write_lines(en, ["one"] * 30)
-    with pytest.raises(CorpusError, match=r"text\.de has 50 lines but .*text\.en has 30 lines: line n of one"):
+    with pytest.raises(CorpusError, match=r"text\.de has 50 lines but .*text\.en has 30, expected as many"):
         load_corpus((de, en))
     (tmp_path / "folder").mkdir()
     for split in ("train", "val"):
         write_sides(tmp_path / "folder", numbered(4), split)
     write_lines(tmp_path / "folder" / "val.en", ["one"])
-    with pytest.raises(CorpusError, match=r"val\.de has 4 lines but val\.en has 1 lines"):
+    with pytest.raises(CorpusError, match=r"val\.de has 4 lines but .*val\.en has 1, expected as many"):
         load_corpus(tmp_path / "folder")["val"]
-
-
-def test_files_of_your_own_that_are_not_there(tmp_path):
-    for files in (["a", "b", "c"], ["Ein Hund\tA dog"], []):
-        with pytest.raises(CorpusError, match=r"expected one of .*a folder .*two files, or pairs"):
-            load_corpus(files)
-    with pytest.raises(CorpusError, match=r"a\.de cannot be read"):
-        load_corpus((tmp_path / "a.de", tmp_path / "a.en"))
-    assert load_corpus(["sample"]) == load_corpus("sample")  # as a command line hands it over
-
-
-@pytest.mark.parametrize("content", [b"not gzip", gzip.compress(b"one\ntwo\n" * 99)[:-20]], ids=["not gzip", "cut off"])
-def test_a_damaged_gzip_file_is_named(tmp_path, content):
-    (tmp_path / "text.gz").write_bytes(content)
-    with pytest.raises(CorpusError, match=r"text\.gz cannot be read .* completely"):
-        read_text(tmp_path / "text.gz")
 
 
 def test_lines_end_at_newlines_alone(tmp_path):
@@ -498,8 +440,8 @@ def published_text(server):
 
 def test_wikitext2_is_downloaded_checked_cached_and_not_repeated(published_text, cache):
     _, asked = published_text
-    text = load_text("wikitext-2")
     for _ in range(2):
+        text = load_text("wikitext-2")
         assert text["train"] == ["= Title =", "", "One two ."]
         assert text["valid"] == ["One", ""] * 10
         assert text["test"] == ["two two"]
@@ -517,16 +459,16 @@ def test_without_its_training_file_nine_tenths_of_the_validation_file_take_its_p
 
 def test_a_broken_file_of_wikitext2_is_refused_and_removed(published_text, cache):
     answers, _ = published_text
-    text = load_text("wikitext-2")
-    assert text["test"] == ["two two"]
     for split in ("train", "valid"):  # one with a checksum of git's, one with a SHA-256
+        right = answers[f"/{split}.txt"]
         for answer in (TRAIN[:-1], TEST, b"<html>please log in</html>", b"", cut_off, None):
             answers[f"/{split}.txt"] = answer
             with pytest.raises(
                 CorpusError, match=rf"{split}\.txt of corpus 'wikitext-2' .* http://127.0.0.1.*'sample'"
             ):
-                text[split]
-            assert [path.name for path in cache.rglob("*") if path.is_file()] == ["test.txt"]
+                load_text("wikitext-2")
+            assert f"{split}.txt" not in [path.name for path in cache.rglob("*") if path.is_file()]
+        answers[f"/{split}.txt"] = right
 
 
 def test_what_is_served_is_checked_against_the_real_checksums(server, cache):
@@ -535,26 +477,27 @@ def test_what_is_served_is_checked_against_the_real_checksums(server, cache):
     with pytest.raises(
         CorpusError, match=r"is git-blob:7ebed753.*, expected git-blob:2d84b35af79e411d73ea7cae83c73964c6ac83b4"
     ):
-        load_text("wikitext-2")["train"]
+        load_text("wikitext-2")
     assert not [path for path in cache.rglob("*") if path.is_file()]
 
 
 @needs_wikitext2
 def test_the_real_files_come_through_the_download(server, cache):
     answers, _ = server
+    lines = {}
     for split in ("valid", "test"):
         answers[f"/{split}.txt"] = (SHARED_DATA / "wikitext-2" / f"{split}.txt").read_bytes()
-    text = load_text("wikitext-2")
-    assert [sum(len(line.split()) + 1 for line in text[split]) for split in ("valid", "test")] == [217_646, 245_569]
-    part = load_text("wikitext-2-valid")
-    assert part["train"] + part["valid"] == text["valid"]
-    assert part["test"] == text["test"]
-    assert len(part["train"]) == round(0.9 * len(text["valid"]))
+        lines[split] = answers[f"/{split}.txt"].decode().removesuffix("\n").split("\n")
+    assert [sum(len(line.split()) + 1 for line in lines[split]) for split in lines] == [217_646, 245_569]
+    text = load_text("wikitext-2-valid")
+    assert text["train"] + text["valid"] == [line.strip() for line in lines["valid"]]
+    assert text["test"] == [line.strip() for line in lines["test"]]
+    assert len(text["train"]) == round(0.9 * len(lines["valid"]))
 
 
 def test_a_novel_comes_with_the_library():
     text = load_text("pride-and-prejudice")
-    assert (text.language, text.splits, text.path) == ("en", ("train", "valid", "test"), "")
+    assert (text.language, text.splits, text.source) == ("en", ("train", "valid", "test"), "pride-and-prejudice")
     lines = [line for split in text.splits for line in text[split]]
     assert lines[:2] == [
         "Chapter 1",
@@ -565,8 +508,6 @@ def test_a_novel_comes_with_the_library():
     assert [line for line in lines if line.startswith("Chapter ")] == [f"Chapter {i}" for i in range(1, 62)]
     assert len("\n".join(lines).encode()) < 800_000 and all(lines)
     assert [round(len(text[split]) / len(lines), 2) for split in text.splits] == [0.9, 0.05, 0.05]
-    with pytest.raises(CorpusError, match="language is 'de', but text 'pride-and-prejudice' is in English"):
-        load_text("pride-and-prejudice", "de")
 
 
 def test_one_side_of_a_parallel_corpus_is_a_text():
@@ -574,7 +515,7 @@ def test_one_side_of_a_parallel_corpus_is_a_text():
     assert (text.language, text.splits) == ("en", ("train", "val", "test"))
     assert text["test"] == [pair.tgt for pair in load_corpus()["test"]]
     assert load_text("sample", "de")["test"] == [pair.src for pair in load_corpus()["test"]]
-    with pytest.raises(CorpusError, match="language is 'fr', but corpus 'sample' has de and en"):
+    with pytest.raises(CorpusError, match=r"train\.fr\.gz cannot be read"):
         load_text("sample", "fr")
 
 
@@ -602,27 +543,22 @@ def test_corpora_and_texts_can_be_pickled(tmp_path):
         load_text(novel, "en"),
     ):
         again = pickle.loads(pickle.dumps(one))
-        assert (again.name, again.splits, again.path) == (one.name, one.splits, one.path)
+        assert (again.name, again.splits, again.source) == (one.name, one.splits, one.source)
         assert again["test"] == one["test"]
 
 
-def test_a_text_file_is_cut_into_three_parts(tmp_path):
+def test_a_text_file_is_split_into_three_parts(tmp_path):
     lines = [f"line {i}" for i in range(20)]
     (tmp_path / "my.novel.txt").write_text("\n".join(lines), encoding="utf-8")
     text = load_text(tmp_path / "my.novel.txt", "en")
     assert (text.name, text.language, text.splits) == ("my.novel", "en", ("train", "valid", "test"))
-    assert [text[split] for split in text.splits] == [lines[:16], lines[16:18], lines[18:]]
-    (tmp_path / "short.txt").write_text("one\ntwo\n", encoding="utf-8")
-    with pytest.raises(
-        CorpusError, match=r"short\.txt has 2 lines, and no text in those from 3 to 2, its part 'test': break"
-    ):
-        load_text(tmp_path / "short.txt")["test"]
+    assert [text[split] for split in text.splits] == [lines[:18], lines[18:19], lines[19:]]
 
 
 def test_a_folder_of_text_files_is_a_text(tmp_path):
     for name in ("train.txt", "test_b.txt", "test_a.txt", "test_a.txt.bak", "test_a.txt~"):
         (tmp_path / name).write_text(f"{name}\n\n", encoding="utf-8")
-    with pytest.raises(CorpusError, match=r"has no valid\.txt or valid\.txt\.gz in "):
+    with pytest.raises(CorpusError, match=r"valid\.txt\.gz cannot be read"):
         load_text(tmp_path)
     (tmp_path / "valid.txt.gz").write_bytes(gzip.compress(b"packed\n"))
     text = load_text(tmp_path)
@@ -630,22 +566,8 @@ def test_a_folder_of_text_files_is_a_text(tmp_path):
     assert text.language is None
     assert text["train"] == ["train.txt", ""]
     assert text["valid"] == ["packed"]
-    (tmp_path / "valid.txt").write_text("plain\n", encoding="utf-8")
-    assert load_text(tmp_path)["valid"] == ["plain"]  # as with sentence pairs, where there are both
 
 
-def test_unknown_texts_and_splits_list_the_known_ones(tmp_path):
+def test_an_unknown_text_lists_the_known_ones():
     with pytest.raises(CorpusError, match="text is 'wikitext-103', expected one of wikitext-2, wikitext-2-valid"):
         load_text("wikitext-103")
-    with pytest.raises(CorpusError, match="language is 'en', but text 'wikitext-2' is cut into tokens already"):
-        load_text("wikitext-2", "en")
-    with pytest.raises(CorpusError, match="split is 'val', but text 'wikitext-2' has train, valid, test"):
-        load_text("wikitext-2")["val"]
-
-
-def test_a_text_may_have_empty_lines_but_not_be_empty(tmp_path):
-    (tmp_path / "file").write_text("\nRed .\n\n", encoding="utf-8")
-    assert read_text(tmp_path / "file") == ["", "Red .", ""]
-    (tmp_path / "file").write_text(" \n\n", encoding="utf-8")
-    with pytest.raises(CorpusError, match="file is empty"):
-        read_text(tmp_path / "file")

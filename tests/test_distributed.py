@@ -1,8 +1,6 @@
 """Two gloo processes, started by torchrun, do what one process does."""
 
-import os
 import shutil
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -86,7 +84,7 @@ def test_all_processes_end_with_the_model_that_is_on_disk(found, folder):
 
 def test_batches_that_each_process_would_make_for_itself_are_refused(found):
     for process in found:
-        assert "train_set is a DataLoader, but several processes" in process["loader"]
+        assert "train_set is a DataLoader, expected a data set that processes can share" in process["loader"]
 
 
 def test_dropout_differs_between_processes(found):
@@ -95,19 +93,10 @@ def test_dropout_differs_between_processes(found):
 
 def test_one_process_alone_needs_no_group():
     rows = torch.arange(4)
-    assert distributed.world_size() == 1
+    assert distributed.world_size == 1
     assert distributed.is_first()
     assert distributed.all_reduce_sum(rows) is rows
     assert distributed.shard(rows) is rows
-
-
-def test_a_device_that_cannot_be_connected_is_refused(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with (
-        pytest.raises(ValueError, match="device is meta, expected cpu or cuda"),
-        distributed.process_group(torch.device("meta")),
-    ):
-        pass
 
 
 def test_a_lone_process_is_the_first_whatever_number_a_scheduler_gave_it(monkeypatch):
@@ -129,30 +118,8 @@ def left(monkeypatch):
 
 def test_a_process_that_fails_does_not_wait_for_the_others_when_it_ends(left):
     with distributed.process_group(torch.device("cpu")):
-        pass
-    assert not left
+        assert distributed.world_size == 2
+    assert not left and distributed.world_size == 1
     with pytest.raises(MemoryError), distributed.process_group(torch.device("cpu")):
         raise MemoryError
     assert left == [torch.distributed.destroy_process_group]
-
-
-@pytest.mark.parametrize(
-    ("platform", "users", "expected"), [("win32", None, "0"), ("win32", "1", "1"), ("linux", None, None)]
-)
-def test_on_windows_processes_meet_without_libuv(platform, users, expected, monkeypatch):
-    """PyTorch's wheels for Windows are built without it, and connecting would fail at once."""
-    seen = []
-
-    def connect(backend):
-        seen.append(os.environ.get("USE_LIBUV"))
-        raise RuntimeError("nobody else is here")
-
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("USE_LIBUV", users or "")  # put back afterwards
-    if users is None:
-        monkeypatch.delenv("USE_LIBUV")
-    monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(torch.distributed, "init_process_group", connect)
-    with pytest.raises(RuntimeError, match="nobody else"), distributed.process_group(torch.device("cpu")):
-        pass
-    assert seen == [expected]

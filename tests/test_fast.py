@@ -1,7 +1,5 @@
 """The machine room computes what the plain parts compute."""
 
-import itertools
-
 import pytest
 import torch
 from torch import nn
@@ -11,7 +9,7 @@ from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.fast.attention import fused_attention_is_right
 from transformer_lib.fast.muon import BatchedMuon
 from transformer_lib.fast.precision import half_precision, in_precision
-from transformer_lib.inference.parallel import MIN_PER_WORKER, batches_by_length, parallel_map
+from transformer_lib.inference.translator import parallel_map
 from transformer_lib.training.loop import evaluate, train_epoch
 from transformer_lib.training.optimizer import make_optimizer
 from transformer_lib.training.recipe import Recipe
@@ -58,7 +56,7 @@ def test_a_step_in_mixed_precision_is_nearly_that_in_full(precision, tolerance, 
     plain, mixed = build(dropout=0.0), build(dropout=0.0)
     before = torch.cat([weights.detach().flatten() for weights in plain.parameters()])
     for model, name in ((plain, "float32"), (mixed, precision)):
-        train_epoch(model, [(SRC, TGT)], torch.optim.SGD(model.parameters(), lr=0.1), precision=name)
+        train_epoch(model, [(SRC, TGT)], torch.optim.SGD(model.parameters(), lr=0.1), recipe=Recipe(precision=name))
     assert {weights.dtype for weights in mixed.parameters()} == {torch.float32}
     expected, step = (torch.cat([w.detach().flatten() for w in m.parameters()]) - before for m in (plain, mixed))
     assert (step - expected).norm() <= tolerance * expected.norm()
@@ -75,18 +73,6 @@ def test_a_cpu_that_emulates_bfloat16_computes_in_float32(monkeypatch):
         if hasattr(torch.optim, "Muon"):  # PyTorch's multiplies in bfloat16 everywhere
             muon, _ = make_optimizer(model, Recipe(optimizer="muon")).optimizers
             assert type(muon) is (torch.optim.Muon if dtype == half else BatchedMuon)
-
-
-def test_every_sentence_is_in_one_batch_of_at_most_the_size_and_workers_have_as_many():
-    for number, batch_size, workers in itertools.product((1, 8, 200, 1000), (3, 40, 256), (1, 2, 3)):
-        lengths = [(7 * i) % 23 + 1 for i in range(number)]
-        batches = batches_by_length(lengths, batch_size, workers)
-        assert sorted(i for batch in batches for i in batch) == list(range(number))
-        assert max(map(len, batches)) <= batch_size
-        assert [lengths[i] for batch in batches for i in batch] == sorted(lengths, reverse=True)
-        if number >= MIN_PER_WORKER * workers:
-            assert len(batches) >= workers
-    assert batches_by_length([], 4, 2) == []
 
 
 def test_a_parallel_map_is_a_map_and_leaves_the_threads_alone():

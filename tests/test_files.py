@@ -47,12 +47,6 @@ def test_threads_that_write_one_file_leave_one_of_their_contents(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_path_below_a_file_says_so(tmp_path):
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(OSError, match="what was there before is unchanged"):
-        write(tmp_path / "file" / "model", b"content")
-
-
 def test_a_training_state_comes_back_and_a_damaged_one_is_refused(tmp_path):
     path = tmp_path / "state"
     save_training_state(path, {"weights": torch.arange(1000), "epoch": 3})
@@ -63,25 +57,19 @@ def test_a_training_state_comes_back_and_a_damaged_one_is_refused(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(CheckpointError, match="is not a complete training state"):
             load_training_state(path)
-    with pytest.raises(FileNotFoundError, match="there is no training run to resume"):
+    with pytest.raises(CheckpointError, match="No such file"):
         load_training_state(tmp_path / "other")
 
 
 def test_what_is_no_training_state_is_refused(tmp_path):
-    for content in ([1, 2], {"weights": torch.zeros(2)}):
-        torch.save(content, tmp_path / "state")
-        with pytest.raises(CheckpointError, match="is not a training state of this library"):
-            load_training_state(tmp_path / "state")
-
-
-def test_reading_a_training_state_runs_no_code(tmp_path):
     class Malicious:
         def __reduce__(self):
             return print, ("this must not be printed",)
 
-    torch.save({"model": Malicious()}, tmp_path / "state")
-    with pytest.raises(CheckpointError, match="is not a complete training state"):
-        load_training_state(tmp_path / "state")
+    for content in ([1, 2], {"weights": torch.zeros(2)}, {"format": "another"}, {"model": Malicious()}):
+        torch.save(content, tmp_path / "state")
+        with pytest.raises(CheckpointError, match="is not a complete training state of this library"):
+            load_training_state(tmp_path / "state")
 
 
 def test_a_process_that_is_killed_holds_no_lock(tmp_path):
@@ -92,7 +80,7 @@ def test_a_process_that_is_killed_holds_no_lock(tmp_path):
     command = [sys.executable, "-c", script, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline().strip() == b"locked"
-        with pytest.raises(FileExistsError, match="is in use by another training run"), files.locked(tmp_path):
+        with pytest.raises(TimeoutError, match=r"\.training\.lock"), files.locked(tmp_path):
             pass
         process.kill()
     with files.locked(tmp_path):

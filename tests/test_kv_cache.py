@@ -173,13 +173,6 @@ def test_what_is_changed_from_outside_counts_with_a_cache_as_without(change):
     assert [one.log_prob for one in cached] == pytest.approx([one.log_prob for one in plain], rel=1e-4)
 
 
-def test_a_model_in_training_mode_is_refused():
-    """With dropout, the keys and values that are kept would not be those that all steps at once compute."""
-    model = build().train()
-    with pytest.raises(ValueError, match="model is in training mode"):
-        CachedDecoder(model, *model.encode(SRC))
-
-
 @torch.no_grad()
 def test_one_step_at_a_time_computes_in_the_models_own_precision():
     """Sinusoids are as exact as float32, but make no float32 of what a bfloat16 model computes."""

@@ -58,6 +58,12 @@ def test_a_constant_schedule_stays_at_its_peak(warmup):
 
 
 @pytest.mark.parametrize("kind", SCHEDULES)
+def test_a_warm_up_that_would_outlast_the_run_is_cut_so_that_the_learning_rate_gets_to_its_peak(kind):
+    rates = learning_rates(kind, 0.3, warmup=1000, total=50)
+    assert max(rates) == rates[4] == 0.3 and rates[0] == pytest.approx(0.3 / 5)
+
+
+@pytest.mark.parametrize("kind", SCHEDULES)
 @pytest.mark.parametrize("warmup", [0, 1])
 def test_without_a_warm_up_the_first_step_is_at_the_peak(kind, warmup):
     rates = learning_rates(kind, 0.3, warmup, 5)
@@ -173,12 +179,9 @@ def test_muon_in_batches_obeys_its_options(monkeypatch):
         for optimizer in optimizers:
             optimizer.step()
     assert (ours - theirs).norm() <= 0.05 * (theirs - start).norm()  # they round in another order
-    for other in ("original", None):
-        with pytest.raises(ValueError, match=f"adjust_lr_fn is {other!r}, expected 'match_rms_adamw'"):
-            BatchedMuon([ours], adjust_lr_fn=other).step()
 
 
 def test_a_pytorch_without_muon_is_named(model, monkeypatch):
     monkeypatch.delattr(torch.optim, "Muon", raising=False)
-    with pytest.raises(ValueError, match=r"recipe\.optimizer is 'muon', which needs PyTorch 2\.9 or newer; this is"):
+    with pytest.raises(ValueError, match=r"optimizer is 'muon', which needs PyTorch 2\.9 or newer; this is"):
         make_optimizer(model, MUON)

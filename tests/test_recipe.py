@@ -9,25 +9,15 @@ from transformer_lib.training.recipe import RECIPES, Recipe
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"epochs": 0}, "epochs is 0, expected a positive whole number"),
+        ({"epochs": 0}, "epochs is 0, expected more than 0"),
         ({"batch_size": -1}, "batch_size is -1"),
-        ({"learning_rate": math.nan}, "learning_rate is nan, expected a positive number"),
+        ({"learning_rate": math.nan}, "learning_rate is nan, expected more than 0"),
         ({"max_grad_norm": 0}, "max_grad_norm is 0"),
-        ({"warmup_steps": -1}, "warmup_steps is -1"),
         ({"schedule": "cosine"}, "schedule is 'cosine', expected one of constant, inverse_sqrt, linear"),
-        ({"label_smoothing": 1.0}, "label_smoothing is 1.0"),
-        ({"ema_decay": 1.0}, "ema_decay is 1.0"),
-        ({"rdrop_weight": -1.0}, "rdrop_weight is -1.0, expected 0 or more"),
-        ({"weight_decay": math.inf}, "weight_decay is inf, expected 0 or more"),
-        ({"max_tokens": -1}, "max_tokens is -1"),
         ({"precision": "float16"}, "precision is 'float16', expected one of float32, bfloat16"),
         ({"optimizer": "lion"}, "optimizer is 'lion', expected one of adamw, muon, sgd"),
         ({"beam_size": 0}, "beam_size is 0"),
-        ({"betas": 0.9}, "betas is 0.9, expected two numbers from 0 to below 1"),
-        ({"betas": "abc"}, "betas is 'abc', expected two numbers"),
-        ({"seed": -1}, "seed is -1, expected 0 to 2,147,483,647"),
-        ({"seed": 2**32 - 1}, "seed is 4294967295"),
-        ({"beam_size": 17}, "beam_size is 17, expected a whole number from 1 to 16"),
+        ({"beam_size": 17}, "beam_size is 17, expected one of 1, 2, 3"),
     ],
 )
 def test_an_impossible_recipe_says_why(values, message):

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib import MultiHeadAttention, Transformer, TransformerConfig
-from transformer_lib.inference.search import beam_search, greedy_search, length_penalty_factor
+from transformer_lib.inference.search import beam_search, greedy_search
 
 PAD, SOS, EOS = 1, 2, 3
 
@@ -90,10 +90,17 @@ def test_batched_search_equals_one_sentence_at_a_time(model, src):
     assert only_ids(beam_search(model, src, SOS, EOS, 3)) == only_ids(alone)
 
 
-def test_a_beam_of_one_is_greedy(model, src):
-    beams = beam_search(model, src, SOS, EOS, beam_size=1)
-    assert [beam[0].ids for beam in beams] == only_ids(greedy_search(model, src, SOS, EOS))
-    assert all(len(beam) == 1 for beam in beams)
+def test_greedy_search_takes_the_most_probable_token_at_each_step(model, src):
+    for row, hypothesis in zip(src, greedy_search(model, src, SOS, EOS), strict=True):
+        ids, log_prob = [], 0.0
+        while len(ids) < 25 and EOS not in ids:
+            logits = model(row[row != PAD][None], torch.tensor([[SOS, *ids]]))[0, -1]
+            logits[[PAD, SOS]] = -math.inf
+            best, token = logits.log_softmax(-1).max(dim=-1)
+            ids.append(token.item())
+            log_prob += best.item()
+        assert hypothesis.ids == ids
+        assert hypothesis.log_prob == hypothesis.score == pytest.approx(log_prob)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6])
@@ -122,11 +129,11 @@ def test_a_beam_as_wide_as_everything_finds_the_best_there_is(model):
 
     first = log_probs()
     words = [w for w in range(25) if w not in (PAD, SOS, EOS)]
-    everything = {(EOS,): first[EOS] / length_penalty_factor(1, 0.6)}
+    everything = {(EOS,): first[EOS]}
     for word in words:
         second = log_probs(word)
         for last in [*words, EOS]:
-            everything[word, last] = (first[word] + second[last]) / length_penalty_factor(2, 0.6)
+            everything[word, last] = (first[word] + second[last]) / (7 / 6) ** 0.6
     found = beam_search(model, src, SOS, EOS, beam_size=25, length_penalty=0.6, max_len=2)[0]
     assert tuple(found[0].ids) == max(everything, key=everything.get)
     assert found[0].score == pytest.approx(max(everything.values()))
@@ -143,8 +150,6 @@ def test_log_prob_is_what_the_model_says(model, src):
 
 
 def test_score_is_log_prob_over_gnmts_length_penalty(model, src):
-    assert length_penalty_factor(1, 0.6) == 1.0
-    assert length_penalty_factor(13, 0.5) == pytest.approx(math.sqrt(3))
     for hypothesis in beam_search(model, src, SOS, EOS, 3, length_penalty=0.6)[0]:
         assert hypothesis.score == pytest.approx(hypothesis.log_prob / ((5 + len(hypothesis.ids)) / 6) ** 0.6)
 
@@ -166,7 +171,8 @@ def test_a_model_that_begins_with_eos_may_end_with_it(beam_size):
 def test_outputs_stop_at_the_limit(model, src):
     with torch.no_grad():
         model.output.bias[EOS] -= 100
-    assert {len(h.ids) for h in greedy_search(model, src, SOS, EOS)} == {25}  # as many as there are positions
+    for max_len in (None, 99):
+        assert {len(h.ids) for h in greedy_search(model, src, SOS, EOS, max_len)} == {25}  # as many as positions
     assert {len(h.ids) for h in greedy_search(model, src, SOS, EOS, max_len=4)} == {4}
     assert {len(h.ids) for beam in beam_search(model, src, SOS, EOS, 3, max_len=4) for h in beam} == {4}
 
@@ -179,22 +185,13 @@ def test_an_output_may_be_its_source_plus_fifty_long():
     assert [len(h.ids) for h in greedy_search(model, src, SOS, EOS)] == [53, 51]
 
 
-@pytest.mark.parametrize("max_len", [0, 26])
-def test_an_impossible_limit_is_refused(model, src, max_len):
-    with pytest.raises(ValueError, match=f"max_len is {max_len}, expected 1 to the model's 25 positions"):
-        greedy_search(model, src, SOS, EOS, max_len=max_len)
-
-
-@pytest.mark.parametrize("beam_size", [0, 26])
-def test_an_impossible_beam_is_refused(model, src, beam_size):
-    with pytest.raises(ValueError, match=f"beam_size is {beam_size}, expected a whole number from 1 to 25"):
-        beam_search(model, src, SOS, EOS, beam_size)
-
-
-@pytest.mark.parametrize("length_penalty", [-0.1, 500.0, math.nan, math.inf])  # (55 / 6)^500 is no float
-def test_an_impossible_length_penalty_is_refused(model, src, length_penalty):
-    with pytest.raises(ValueError, match=f"length_penalty is {length_penalty}, expected 0"):
-        beam_search(model, src, SOS, EOS, 2, length_penalty)
+def test_impossible_settings_are_refused(model, src):
+    for beam_size in (0, 26):
+        with pytest.raises(ValueError, match=f"beam_size is {beam_size}, expected a whole number from 1 to 25"):
+            beam_search(model, src, SOS, EOS, beam_size)
+    for length_penalty in (-0.1, 500.0, math.nan, math.inf):  # (55 / 6)^500 is no float
+        with pytest.raises(ValueError, match=f"length_penalty is {length_penalty}, expected 0"):
+            beam_search(model, src, SOS, EOS, 2, length_penalty)
 
 
 def test_no_sentences_give_no_translations(model):

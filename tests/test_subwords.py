@@ -57,13 +57,16 @@ def test_every_character_of_the_training_text_can_be_written():
         assert UNK not in tokenizer.decode(tokenizer.encode(sentence))
 
 
-@pytest.mark.parametrize(
-    "written",
-    ["Ein Ma\u0308dchen", "Ein\tMädchen", "Ein\xa0\u3000Mädchen", "\ufeffEin\u200bMädchen", " Ein  Mädchen "],
-)
-def test_accents_and_white_space_have_one_spelling(written):
+def test_accents_and_white_space_have_one_spelling():
     tokenizer = SubwordTokenizer("de", train_subwords([Pair("Ein Mädchen", "A girl")]))
-    assert tokenizer.tokens(written) == tokenizer.tokens("Ein Mädchen")
+    for written in (
+        "Ein Ma\u0308dchen",
+        "Ein\tMädchen",
+        "Ein\xa0\u3000Mädchen",
+        "\ufeffEin\u200bMädchen",
+        " Ein  Mädchen ",
+    ):
+        assert tokenizer.tokens(written) == tokenizer.tokens("Ein Mädchen")
 
 
 def test_a_word_that_was_never_seen_falls_into_pieces_and_none_is_unknown(tokenizers):
@@ -104,11 +107,10 @@ def test_a_tokeniser_survives_its_dictionary_as_json(tokenizers):
     assert again.encode("Ein Hund schläft.") == src_tokenizer.encode("Ein Hund schläft.")
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
-def test_a_tokeniser_can_be_copied_and_pickled(tokenizers, copied):
-    again = copied(tokenizers[0])
-    assert again.encode("Ein Hund schläft.") == tokenizers[0].encode("Ein Hund schläft.")
-    assert again.join(again.tokens("Ein Hund")) == "ein hund"
+def test_a_tokeniser_can_be_copied_and_pickled(tokenizers):
+    for again in (copy.deepcopy(tokenizers[0]), pickle.loads(pickle.dumps(tokenizers[0]))):
+        assert again.encode("Ein Hund schläft.") == tokenizers[0].encode("Ein Hund schläft.")
+        assert again.join(again.tokens("Ein Hund")) == "ein hund"
 
 
 def test_an_empty_sentence_is_named(tokenizers):
@@ -116,10 +118,10 @@ def test_an_empty_sentence_is_named(tokenizers):
         tokenizers[0].tokens("  ")
 
 
-@pytest.mark.parametrize("size", [10, 8000])
-def test_a_size_that_the_text_does_not_allow_is_named(pairs, size):
-    with pytest.raises(ValueError, match=f"subwords is {size}, which does not suit the training split"):
-        train_subwords(pairs, size)
+def test_a_size_that_the_text_does_not_allow_is_named(pairs):
+    for size in (10, 8000):
+        with pytest.raises(ValueError, match=f"subwords is {size}, which does not suit the training split"):
+            train_subwords(pairs, size)
 
 
 def test_without_a_size_the_text_decides(pairs):

@@ -1,6 +1,4 @@
-import dataclasses
 import sys
-from collections import Counter
 
 import pytest
 
@@ -10,8 +8,6 @@ from transformer_lib.data.corpora import Pair
 from transformer_lib.data.tokenizers import spacy_tokenizer
 from transformer_lib.inference.bleu import by_definition
 from transformer_lib.inference.translator import Translator
-from transformer_lib.language_model.texts import load_text
-from transformer_lib.language_model.train import train_language_model
 from transformer_lib.training import train_translator as training
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.train_translator import tune_length_penalty
@@ -47,9 +43,8 @@ def test_the_validation_split_chooses_the_epoch_and_the_search(corpus, tmp_path,
 
 LONG = "The dog is sleeping. " * 50
 UNUSABLE = {  # a line, how many subwords there are, and why it is left out
-    "no spaces": ("a" * 1200, 0, "not text: pair 3, Pair(src='aaa"),
-    "nothing to be seen": ("\u200b", 80, "empty: pair 3, Pair(src='\\u200b'"),
-    "too long": ("Hund " * 300, 0, "too long: pair 3, Pair(src='Hund Hund"),
+    "nothing to be seen": ("\u200b", 80, "pair 3, Pair(src='\\u200b'"),
+    "too long": ("Hund " * 300, 0, "pair 3, Pair(src='Hund Hund"),
 }
 
 
@@ -76,17 +71,8 @@ def test_a_pair_that_cannot_be_used_is_left_out_and_shown(corpus, tmp_path, kind
     min_freq = None if subwords else 1
     train_translator(corpus, recipe=recipe, min_freq=min_freq, log=lines.append)  # its beam is tuned on the rest, too
     assert len(corpus["val"]) == 8
-    assert lines[0].startswith(f"1 of 8 pairs left out, {reason}")
+    assert lines[0].startswith(f"1 of 8 pairs left out: {reason}")
     assert any("8 pairs to train on, 7 to validate" in line for line in lines)
-
-
-def test_where_most_pairs_cannot_be_used_the_split_and_the_cause_are_named(corpus, tmp_path):
-    for number in range(1, 6):
-        put_line(tmp_path, "val", number, "Hund " * 300, LONG)
-    with pytest.raises(ValueError, match=r"split 'val' of .*most pairs .*5 of 8 .*too long: pair 1, .* max_len="):
-        train_translator(corpus, min_freq=1, log=lambda line: None)
-    with pytest.raises(ValueError, match=r"split 'train' of .*8 of 8 .*too long: pair 1, "):
-        train_translator(corpus, min_freq=1, max_len=4, log=lambda line: None)
 
 
 def test_files_of_your_own_become_a_translator_that_keeps_capitals_and_finds_its_test_split_again(tmp_path, pairs):
@@ -117,29 +103,9 @@ def test_words_are_what_you_get_if_you_ask_for_them(corpus):
 
 
 def test_a_change_to_nothing_is_refused(corpus):
-    with pytest.raises(
-        ValueError, match=r"changes holds 'd_modle', .* of TransformerConfig or Recipe, such as d_model"
-    ):
-        train_translator(corpus, d_modle=128)
-    with pytest.raises(ValueError, match="changes holds 'src_vocab_size'"):
-        train_translator(corpus, src_vocab_size=128)
-
-
-def test_a_tiny_vocabulary_is_said(corpus):
-    lines = []
-    train_translator(corpus, min_freq=3, epochs=1, log=lines.append)
-    (line,) = [line for line in lines if line.startswith("warning   tgt: ")]
-    words = Counter(word for pair in corpus["train"] for word in spacy_tokenizer("en")(pair.tgt.lower()))
-    known = {word: count for word, count in words.items() if count >= 3}
-    unknown = 1 - sum(known.values()) / sum(words.values())
-    assert f"{len(known)} words in the vocabulary, so that {unknown:.0%} of the text is <unk>" in line
-
-
-def test_a_line_of_a_running_text_is_named_too(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("a b c\n" * 9 + "x" * 1200, encoding="utf-8")
-    with pytest.raises(ValueError, match="split 'test' of 'text': line 1 cannot be used: sentence has 1,200"):
-        train_language_model(dataclasses.replace(load_text(path, "en"), splits=("train", "test")))
+    for name in ("d_modle", "src_vocab_size"):
+        with pytest.raises(TypeError, match=name):
+            train_translator(corpus, **{name: 128})
 
 
 def test_the_same_seed_gives_the_same_translator(corpus):

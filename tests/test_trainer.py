@@ -1,7 +1,6 @@
 import dataclasses
 import itertools
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.checkpoint import MODEL_FILE, load_model
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
-from transformer_lib.files import STATE_FILE, load_training_state
+from transformer_lib.files import STATE_FILE, CheckpointError, load_training_state
 from transformer_lib.inference.search import greedy_search
 from transformer_lib.training import loop, trainer
 from transformer_lib.training.device import seed_everything
@@ -57,29 +56,12 @@ def test_an_averaged_training_validates_and_keeps_the_average_and_goes_on_with_t
 def test_training_lowers_the_loss_and_keeps_the_best_model(dataset, tiny_config, tmp_path):
     model, history = run(dataset, tiny_config, tmp_path)
     assert len(history.train_loss) == len(history.val_loss) == len(history.seconds) == 4
+    assert all(seconds > 0 for seconds in history.seconds)
     assert history.val_loss[-1] < history.val_loss[0]
     best = load_model(tmp_path)
     assert evaluate(best.model, BucketBatches(dataset, 8)) == pytest.approx(min(history.val_loss))
     assert same_weights(best.model, model)
     assert best.notes["recipe"]["learning_rate"] == 2e-3
-
-
-def test_an_epoch_takes_the_seconds_from_its_start_to_the_end_of_its_validation(dataset, tiny_config, monkeypatch):
-    now = [100.0]
-    train_epoch, evaluate = trainer.train_epoch, trainer.evaluate
-
-    def takes(seconds, function):
-        def timed(*arguments):
-            now[0] += seconds
-            return function(*arguments)
-
-        return timed
-
-    monkeypatch.setattr(trainer, "train_epoch", takes(60, train_epoch))
-    monkeypatch.setattr(trainer, "evaluate", takes(2, evaluate))
-    monkeypatch.setattr(trainer, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    _, history = run(dataset, tiny_config)
-    assert history.seconds == [62.0] * 4
 
 
 def test_the_best_model_is_not_the_last_one_if_that_is_worse(dataset, tiny_config, tmp_path, monkeypatch):
@@ -150,7 +132,7 @@ def test_more_epochs_can_be_added_to_a_finished_training(dataset, tiny_config, t
 def test_a_training_that_ended_at_a_learning_rate_of_zero_is_not_continued(dataset, tiny_config, tmp_path):
     recipe = dataclasses.replace(RECIPE, epochs=2, schedule="linear")
     run(dataset, tiny_config, tmp_path, recipe)
-    with pytest.raises(ValueError, match="another recipe epochs: it was 2, now it is 4"):
+    with pytest.raises(ValueError, match="another epochs: it was 2, now it is 4"):
         run(dataset, tiny_config, tmp_path, dataclasses.replace(recipe, epochs=4), resume=True)
 
 
@@ -162,7 +144,7 @@ def test_an_interruption_in_the_first_epoch_leaves_nothing_behind(dataset, tiny_
     with pytest.raises(KeyboardInterrupt):
         run(dataset, tiny_config, tmp_path)
     monkeypatch.undo()
-    with pytest.raises(FileNotFoundError, match="no training run to resume"):
+    with pytest.raises(CheckpointError, match="training_state"):
         run(dataset, tiny_config, tmp_path, resume=True)
     assert same_weights(run(dataset, tiny_config, tmp_path)[0], run(dataset, tiny_config)[0])
 
@@ -188,13 +170,11 @@ def test_a_training_that_is_there_is_never_overwritten(dataset, tiny_config, tmp
 
 def test_resuming_another_training_is_refused(dataset, tiny_config, tmp_path):
     run(dataset, tiny_config, tmp_path)
-    with pytest.raises(ValueError, match=r"another recipe learning_rate: it was 0.002, now it is 0.5"):
+    with pytest.raises(ValueError, match=r"another learning_rate: it was 0.002, now it is 0.5"):
         run(dataset, tiny_config, tmp_path, dataclasses.replace(RECIPE, learning_rate=0.5), resume=True)
-    with pytest.raises(ValueError, match="another config d_ff: it was 64, now it is 32"):
+    with pytest.raises(ValueError, match="another d_ff: it was 64, now it is 32"):
         run(dataset, dataclasses.replace(tiny_config, d_ff=32), tmp_path, resume=True)
-    with pytest.raises(ValueError, match="resume is True, which needs the output folder"):
-        run(dataset, tiny_config, None, resume=True)
-    with pytest.raises(FileNotFoundError, match="no training run to resume"):
+    with pytest.raises(CheckpointError, match="training_state"):
         run(dataset, tiny_config, tmp_path / "elsewhere", resume=True)
 
 
@@ -210,7 +190,7 @@ def test_a_model_that_a_killed_process_did_not_write_any_more_is_written_when_th
 def test_two_trainings_never_write_into_one_folder(dataset, tiny_config, tmp_path):
     def a_second_one(history):
         for resume in (False, True):
-            with pytest.raises(FileExistsError, match="is in use by another training run: wait until"):
+            with pytest.raises(TimeoutError, match=r"\.training\.lock"):
                 run(dataset, tiny_config, tmp_path, resume=resume)
 
     _, history = run(dataset, tiny_config, tmp_path, on_epoch=a_second_one)
@@ -220,7 +200,7 @@ def test_two_trainings_never_write_into_one_folder(dataset, tiny_config, tmp_pat
 
 def test_a_vocabulary_that_is_not_the_models_is_refused_before_training(dataset, tiny_config, tmp_path):
     config = dataclasses.replace(tiny_config, tgt_vocab_size=tiny_config.tgt_vocab_size + 3)
-    with pytest.raises(ValueError, match=r"tgt_tokenizer has a vocabulary of \d+ types, but tgt_vocab_size is"):
+    with pytest.raises(ValueError, match=r"tgt_tokenizer has \d+ types, expected the model's"):
         run(dataset, config, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -229,7 +209,7 @@ def test_another_vocabulary_of_the_same_size_cannot_be_resumed_with(dataset, tin
     run(dataset, tiny_config, tmp_path)
     words = dataset.tokenizers["src"].vocab.itos
     words[5], words[6] = words[6], words[5]
-    with pytest.raises(ValueError, match=r"holds a run with another tokenizers") as error:
+    with pytest.raises(ValueError, match="had another tokenizers") as error:
         run(dataset, tiny_config, tmp_path, resume=True)
     assert len(str(error.value)) < 400
 
@@ -403,11 +383,6 @@ def test_a_compiled_model_learns_the_same(subword_dataset, subword_config, monke
     assert greedy_search(model, src, 2, 3)[0].ids == greedy_search(model, src, 2, 3, use_cache=False)[0].ids
 
 
-def test_a_validation_set_of_other_vocabularies_is_refused(subword_dataset, subword_config, dataset):
-    with pytest.raises(ValueError, match="vocabular"):
-        fit(Transformer(subword_config), subword_dataset, dataset, RECIPE, log=silent)
-
-
 @dataclasses.dataclass(frozen=True)
 class OwnConfig(TransformerConfig):
     scale: "float | None" = None
@@ -426,7 +401,7 @@ def test_whatever_a_configuration_of_ones_own_holds_a_run_resumes(dataset, tiny_
         longer = dataclasses.replace(RECIPE, epochs=5)
         history = fit(OwnModel(config), dataset, dataset, longer, output, resume=True, log=silent)
         assert len(history.val_loss) == 5
-        with pytest.raises(ValueError, match=r"another config scale: it was .*, now it is 2"):
+        with pytest.raises(ValueError, match=r"another scale: it was .*, now it is 2"):
             other = OwnModel(dataclasses.replace(config, scale=2))
             fit(other, dataset, dataset, longer, output, resume=True, log=silent)
 
@@ -444,7 +419,7 @@ def files_in(folder):
 
 def test_data_without_a_batch_are_refused_before_anything_is_written(dataset, tiny_config, tmp_path):
     none = torch.utils.data.DataLoader(dataset, batch_size=100, drop_last=True, collate_fn=dataset.collate)
-    with pytest.raises(ValueError, match="train_set has no batches"):
+    with pytest.raises(ValueError, match="batches hold no token to predict"):
         fit(Transformer(tiny_config), none, dataset, RECIPE, tmp_path, log=silent)
     with pytest.raises(ValueError, match="batches hold no token to predict"):
         fit(Transformer(tiny_config), dataset, none, RECIPE, tmp_path, log=silent)
@@ -455,7 +430,7 @@ def test_resuming_with_another_recipe_says_so_also_where_that_needs_more_than_th
     dataset, tiny_config, tmp_path
 ):
     run(dataset, tiny_config, tmp_path)
-    with pytest.raises(ValueError, match=r"another recipe ema_decay: it was 0.0, now it is 0.9"):
+    with pytest.raises(ValueError, match=r"another ema_decay: it was 0.0, now it is 0.9"):
         run(dataset, tiny_config, tmp_path, dataclasses.replace(RECIPE, ema_decay=0.9), resume=True)
 
 
@@ -483,18 +458,6 @@ def test_a_shuffling_loader_resumes_to_the_same_numbers(dataset, tiny_config, tm
     torch.rand(5)
     resumed, _ = run(loader, tiny_config, tmp_path, resume=True, val_set=dataset)
     assert same_weights(resumed, straight)
-
-
-def test_a_warm_up_that_outlasts_the_run_is_cut_so_that_the_learning_rate_gets_to_its_peak(
-    dataset, tiny_config, tmp_path
-):
-    lines = []
-    recipe = dataclasses.replace(RECIPE, warmup_steps=1000, schedule="constant")
-    fit(Transformer(tiny_config), dataset, dataset, recipe, tmp_path, log=lines.append)
-    (line,) = [line for line in lines if "warmup_steps is 1000" in line]
-    assert "12 steps" in line  # four epochs of three batches
-    (group, _) = load_training_state(tmp_path / STATE_FILE)["optimizer"]["param_groups"]
-    assert group["lr"] == recipe.learning_rate
 
 
 def test_what_cannot_be_trained_is_refused_and_nothing_is_written(dataset, tiny_config, tmp_path):

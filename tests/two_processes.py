@@ -54,14 +54,14 @@ def one_epoch(dataset, precision):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     # bfloat16 is computed on a CPU that only emulates it, too
     with patch.object(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512"):
-        loss = train_epoch(model, batches, optimizer, precision=precision)
+        loss = train_epoch(model, batches, optimizer, recipe=Recipe(precision=precision))
     return {"train loss": loss, "val loss": evaluate(model, batches), "weights": model.state_dict()}
 
 
 def main(folder):
     dataset, rank, found = make_data(), distributed.rank(), {}
     with distributed.process_group(torch.device("cpu")):
-        found["world size"] = distributed.world_size()
+        found["world size"] = distributed.world_size
         layer = torch.nn.Linear(2, 2)  # other weights in each process
         torch.nn.init.constant_(layer.weight, rank)
         distributed.copy_from_first(layer)

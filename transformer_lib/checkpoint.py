@@ -1,22 +1,18 @@
 """Models in one file that can be shared: weights, configuration, vocabularies and notes."""
 
-import contextlib
-import copy
 import json
-import math
-import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors
 import safetensors.torch
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from transformer_lib.data.subwords import SubwordTokenizer
-from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies, name_of
+from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies
 from transformer_lib.files import CheckpointError, replacing
 from transformer_lib.language_model.model import TransformerLanguageModel
 from transformer_lib.language_model.stream import StreamTokenizer
@@ -27,175 +23,96 @@ SHIPPED_MODEL = Path(__file__).parent / "multi30k_best.safetensors"  # in a whee
 if not SHIPPED_MODEL.is_file():
     SHIPPED_MODEL = Path(__file__).parent.parent / "assets" / SHIPPED_MODEL.name
 _FORMAT = "transformer_lib model, version 2"
+Tokenizers = Mapping[str, WordTokenizer]
 _CLASSES = (Transformer, TransformerLanguageModel, WordTokenizer, SubwordTokenizer, StreamTokenizer)
-_NOTES = {"corpus": str, "preset": str, "recipe": dict, "history": dict, "search": dict}  # what the library reads
+_OURS = {cls.__name__: cls for cls in _CLASSES}
 
 
 class SavedModel(NamedTuple):
-    """What ``load_model`` returns.
-
-    Attributes:
-        model: in evaluation mode.
-        tokenizers: those that it was saved with: ``src`` and ``tgt``, or ``text`` for a language model.
-        notes: whatever was saved with it.
-    """
+    """What ``load_model`` returns. The tokenisers are ``src`` and ``tgt``, or ``text`` for a language model."""
 
     model: nn.Module
     tokenizers: dict[str, WordTokenizer]
     notes: dict[str, Any]
 
 
-def save_model(
-    path: str | Path,
-    model: nn.Module,
-    tokenizers: Mapping[str, WordTokenizer],
-    notes: dict[str, Any] | None = None,
-    dtype: torch.dtype | None = None,
-) -> None:
+def save_model(path: str | Path, model: nn.Module, tokenizers: Tokenizers, notes: dict[str, Any] | None = None) -> None:
     """Write weights, configuration and vocabularies to one safetensors file, or leave what was there untouched.
 
-    Args:
-        path: the file.
-        model: a ``Transformer``, or any other module that its class builds of its ``config`` alone.
-        tokenizers: those that the model was trained with, as in the ``tokenizers`` of a data set.
-        notes: anything that JSON can hold; ``corpus``, ``preset``, ``recipe``, ``history`` and ``search`` are what
-            ``fit`` and ``train_translator`` write.
-        dtype: the floating-point type of the weights in the file; by default, the model's.
-
-    Raises:
-        ValueError, TypeError: see ``describe_model``.
-        OSError: the file cannot be written.
+    The model is a ``Transformer``, or any module that its class builds of its ``config`` alone; ``tokenizers`` are its
+    data set's, and ``notes`` anything that JSON can hold. Raises an OSError, or errors as ``describe_model``.
     """
     metadata = describe_model(model, tokenizers, notes)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if dtype is not None:
-        model = copy.deepcopy(model).to(dtype)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         safetensors.torch.save_model(model, str(temporary), metadata)
 
 
-def describe_model(
-    model: nn.Module, tokenizers: Mapping[str, WordTokenizer], notes: dict[str, Any] | None = None
-) -> dict[str, str]:
-    """Return what a file says of a model besides its weights; arguments as in ``save_model``.
-
-    Raises:
-        ValueError: the vocabularies are not the model's, or a tokeniser's function has no name.
-        TypeError: the model has no ``config`` of its class's ``config_class``, or the notes are not JSON.
-    """
-    config, config_class = getattr(model, "config", None), getattr(type(model), "config_class", None)
-    if config_class is None or type(config) is not config_class:
-        raise TypeError(
-            f"model is a {type(model).__name__}, expected a module with a config, whose class has a config_class: "
-            f"its config is a {type(config).__name__}, its config_class {config_class}"
-        )
+def describe_model(model: nn.Module, tokenizers: Tokenizers, notes: dict[str, Any] | None = None) -> dict[str, str]:
+    """Return what a file says of a model besides its weights, or raise an error if it could not be loaded again."""
+    if type(config := model.config) is not type(model).config_class:  # of which load_model will build it
+        raise TypeError(f"config is a {type(config).__name__}, expected a {type(model).config_class.__name__}")
     check_vocabularies(config, tokenizers)
-    described = {
-        name: {"class": _recorded_name(type(tokenizer)), **tokenizer.to_dict()}
-        for name, tokenizer in tokenizers.items()
-    }
+    described = {name: {"class": _name(type(each)), **each.to_dict()} for name, each in tokenizers.items()}
     return {
         "format": _FORMAT,
-        "model": _recorded_name(type(model)),
+        "model": _name(type(model)),
         "config": json.dumps(asdict(config)),
         "tokenizers": json.dumps(described),
         "notes": json.dumps(notes or {}),
     }
 
 
-def load_model(path: str | Path, *custom: type | Callable, device: torch.device | str = "cpu") -> SavedModel:
+def load_model(path: str | Path, *custom: type, device: torch.device | str = "cpu") -> SavedModel:
     """Read what ``save_model`` wrote. The file may come from anybody: it never runs code (see ``SECURITY.md``).
 
     Args:
         path: the file, or the folder that training wrote.
-        custom: the classes and functions of your own that the model needs: its class, a tokeniser's class, or the
-            function that a ``WordTokenizer`` splits sentences with.
+        custom: the classes of your own that the model needs: its class, a tokeniser's class.
         device: where to compute; in float32, whatever the file's precision is.
 
-    Raises:
-        FileNotFoundError, OSError: there is no such file, or it cannot be read.
-        CheckpointError: it is not a complete model of this library, or needs something that is not in ``custom``.
+    Raises a FileNotFoundError, or a CheckpointError if it is no complete model, or needs what is not in ``custom``.
     """
     path = Path(path) / MODEL_FILE if Path(path).is_dir() else Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{path} does not exist: train a model first, with `transformer-lib train` (a translator) or "
-            "`transformer-lib train-lm` (a language model)"
-        )
-    known = {name_of(item): item for item in custom}
-    with _explained(path):
-        with safetensors.safe_open(path, "pt") as file:
+    open(path, "rb").close()  # an OSError says why it cannot be read; safetensors would say that it does not exist
+    known = {item.__name__: item for item in custom}
+    try:
+        with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
-            sizes = [math.prod(file.get_slice(name).get_shape()) for name in file.keys()]  # noqa: SIM118 (no dict)
         if metadata.get("format") != _FORMAT:
-            raise ValueError(
-                f"its format is {metadata.get('format')!r}, expected {_FORMAT!r}: another program wrote it"
-            )
+            raise ValueError(f"its format is {metadata.get('format')!r}, expected {_FORMAT!r}")
         model_class = _find(metadata["model"], known)
         config = model_class.config_class(**json.loads(metadata["config"]))
-        descriptions = json.loads(metadata["tokenizers"])
-        tokenizers = {name: _read_tokenizer(values, known) for name, values in descriptions.items()}
+        _check_size(config, path.stat().st_size)
+        tokenizers = {}
+        for name, values in json.loads(metadata["tokenizers"]).items():
+            tokenizers[name] = _find(values.pop("class"), known).from_dict(values)
         check_vocabularies(config, tokenizers)
-        notes = json.loads(metadata["notes"])
-        for name, kind in _NOTES.items():
-            if not isinstance(notes.get(name, kind()), kind):
-                raise ValueError(f"notes[{name!r}] is a {type(notes[name]).__name__}, expected a {kind.__name__}")
-        _check_size(config, sizes)
-        with torch.device("cpu"):  # whatever the default device is
-            model = model_class(config).float()
+        notes = dict(json.loads(metadata["notes"]))
+        model = model_class(config).float()
         safetensors.torch.load_model(model, path)  # names and shapes must be the model's
+    except (ArithmeticError, AttributeError, KeyError, RuntimeError, SafetensorError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} does not hold a model that fits together ({error})") from None
     return SavedModel(model.to(device).eval(), tokenizers, notes)
 
 
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn whatever a file that does not fit together makes parsers and constructors raise into a CheckpointError."""
-    open(path, "rb").close()  # safetensors would say that a file without read permission does not exist
-    try:
-        yield
-    except (ArithmeticError, AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path} does not hold a model that fits together ({error})") from None
-    except safetensors.SafetensorError as error:
-        if zipfile.is_zipfile(path):
-            raise CheckpointError(
-                f"{path} is a file of torch.save: save_model writes what can be loaded here, and "
-                "interop.tutorials.from_tutorial takes the weights of well-known tutorials (see book/from_tutorials.md)"
-            ) from None
-        raise CheckpointError(f"{path} is not a complete safetensors file ({error})") from None
-
-
-def _check_size(config: Any, sizes: list[int]) -> None:
-    """Raise a ValueError if a configuration asks for far more than its file holds: it would take memory, and time.
-
-    ``sizes`` are the numbers of numbers in each of its tensors.
-    """
+def _check_size(config: Any, file_size: int) -> None:
+    """Raise a ValueError if a configuration asks for far more numbers than its file has bytes, before they are made."""
     layers, d_model, d_ff, max_len = (getattr(config, x, 0) for x in ("num_layers", "d_model", "d_ff", "max_len"))
     vocabularies = sum(value for name, value in vars(config).items() if name.endswith("vocab_size"))
-    needed = d_model * (vocabularies + layers * (d_model + d_ff) + max_len)
-    if layers > 256 + len(sizes) or needed > 4 * sum(sizes) + 2**20:  # sinusoids are computed, and a class may share
-        raise ValueError(
-            f"num_layers is {layers:,}, and the configuration needs at least {needed:,} numbers, but the file holds "
-            f"{sum(sizes):,} in {len(sizes):,} tensors"
-        )
+    needed = d_model * (vocabularies + layers * (d_model + d_ff) + max_len) + 4096 * layers  # a layer takes time, too
+    if needed > file_size + 2**20:
+        raise ValueError(f"its configuration needs at least {needed:,} numbers, but the file has {file_size:,} bytes")
 
 
-def _recorded_name(cls: type) -> str:
+def _name(cls: type) -> str:
     """Return a class's name, with its module unless it is ours: a reader's class may be called Transformer, too."""
     return cls.__name__ if cls in _CLASSES else f"{cls.__module__}.{cls.__name__}"
 
 
-def _read_tokenizer(values: dict[str, Any], known: dict[str, Any]) -> WordTokenizer:
-    tokenizer_class = _find(values.pop("class"), known)
-    options = {"tokenize": _find(values.pop("tokenize"), known)} if "tokenize" in values else {}
-    return tokenizer_class.from_dict(values, **options)
-
-
-def _find(name: str, known: dict[str, Any]) -> Any:
-    """Return the class or function that a file names, if it is this library's or was handed over."""
-    ours = {cls.__name__: cls for cls in _CLASSES}
-    if name in ours:
-        return ours[name]
-    if (short := name.rpartition(".")[2]) in known:
-        return known[short]
-    raise ValueError(f"it needs {short}, which is not this library's: load_model(path, {short}) hands it over")
+def _find(name: str, custom: dict[str, Any]) -> Any:
+    """Return the class that a file names, if it is this library's or was handed over."""
+    known, short = _OURS if name in _OURS else custom, name.rpartition(".")[2]
+    if short not in known:
+        raise ValueError(f"it needs {short}, which is not this library's: load_model(path, {short}) hands it over")
+    return known[short]

@@ -4,13 +4,12 @@ import argparse
 import ast
 import dataclasses
 import inspect
-import math
-import os
+import itertools
 import platform
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ import torch
 import transformer_lib
 from transformer_lib.checkpoint import SHIPPED_MODEL, load_model, save_model
 from transformer_lib.data.batches import BucketBatches, make_dataset
-from transformer_lib.data.corpora import CORPORA, CorpusError, Pair, cache_folder, load_corpus
+from transformer_lib.data.corpora import CORPORA, CorpusError, cache_folder, load_corpus
 from transformer_lib.data.tokenizers import UNK, one_line
 from transformer_lib.fast.precision import PRECISIONS
 from transformer_lib.files import CheckpointError
@@ -26,9 +25,10 @@ from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 from transformer_lib.interop.ctranslate2 import to_ctranslate2
 from transformer_lib.language_model.generator import TextGenerator
-from transformer_lib.language_model.stream import BPTTBatches, make_stream
+from transformer_lib.language_model.stream import BPTTBatches, TextDataset
 from transformer_lib.language_model.texts import TEXTS, load_text
 from transformer_lib.language_model.train import train_language_model
+from transformer_lib.model.config import TransformerConfig
 from transformer_lib.training import distributed, loop
 from transformer_lib.training.device import pick_device
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
@@ -50,12 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # whoever reads the output has had enough, as `head` has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except _ERRORS as error:
-        name = command.__name__.replace("_", "-")
-        print(one_line(f"transformer-lib {name}: error: {' '.join(str(error).split())}"), file=sys.stderr)
+        print(one_line(f"transformer-lib: error: {' '.join(str(error).split())}"), file=sys.stderr)
         return 1
     return 0
 
@@ -65,42 +61,39 @@ def log(line: str) -> None:
     print(one_line(line), flush=True)
 
 
-def train(corpus=(), preset="small", src="de", tgt="en", cased=False, output=None, chrf=False, set=(), **changes):
+def train(corpus=(), preset="small", src="de", tgt="en", cased=False, output=None, set=(), device="auto", **changes):
     """Train a translator, then score it on the corpus's first test split.
 
     transformer-lib train --corpus text.es text.en --src es --tgt en --set d_model=128 dropout=0.3
     torchrun --nproc-per-node 2 -m transformer_lib train --preset multi30k-fast
     """
-    data = load_corpus(corpus or ("multi30k" if preset.startswith("multi30k-") else "sample"), src, tgt)
-    split = data.splits[:3][-1]
-    held_out = data[split]  # what cannot be read is better known before training
+    corpus = corpus or ["multi30k" if preset.startswith("multi30k-") else "sample"]
+    data = load_corpus(corpus, src, tgt)
     output = output or Path("runs") / f"{data.name}-{preset.removeprefix(f'{data.name}-')}"
-    changes |= {"output": output, "lower": not cased, **dict(set)}
-    translator = train_translator(data, preset.replace("-", "_"), log=log, **changes)
+    changes |= {"output": output, "device": device, "lower": not cased, **dict(set)}
+    train_translator(data, preset.replace("-", "_"), log=log, **changes)
     if distributed.is_first():
-        _print_scores(translator, held_out, split, chrf)
-        sentence = min((pair.src for pair in data["val"][:10]), key=len)
-        log("Try it:  " + shlex.join(["transformer-lib", "translate", "--model", str(output), sentence]))
+        evaluate(output, corpus, device=device)
+        log("Try it:  " + shlex.join(["transformer-lib", "translate", "--model", str(output), data["val"][0].src]))
 
 
-def train_lm(corpus="wikitext-2-valid", language=None, preset="tutorial", output=None, **options):
-    """Train a language model, then score it on the text's first test split."""
-    changes = {field.name: options.pop(field.name) for field in dataclasses.fields(Recipe) if field.name in options}
-    recipe = dataclasses.replace(LANGUAGE_MODEL_RECIPES[preset], **changes)
+def train_lm(corpus="wikitext-2-valid", language=None, preset="tutorial", output=None, set=(), **options):
+    """Train a language model, then score it on the text's first test split.
+
+    transformer-lib train-lm --corpus novel.txt --language en --set bptt=70 learning_rate=1.0
+    """
+    changes = {name: options.pop(name) for name in ("epochs", "seed") if name in options}
+    recipe = dataclasses.replace(LANGUAGE_MODEL_RECIPES[preset], **changes, **dict(set))
     text = load_text(corpus, language)
-    split = text.splits[:3][-1]
-    held_out = text[split]  # what cannot be read is better known before training
     output = output or Path("runs") / f"{text.name}-{preset}-lm"
     generator = train_language_model(text, preset, recipe, output, log=log, **options)
     if distributed.is_first():
-        _print_perplexity(generator, held_out, f"{text.name} {split}")
-        word = next((token for token in generator.tokenizer.vocab.itos if token.isalpha()), UNK)
+        evaluate(output, [corpus], device=next(generator.model.parameters()).device)
+        word = next(token for token in generator.tokenizer.vocab.itos if token.isalpha())
         log("Try it:  " + shlex.join(["transformer-lib", "generate", "--model", str(output), word]))
 
 
-def translate(
-    sentences, model, input=Path("-"), scores=False, attention=None, precision="float32", device="auto", **search
-):
+def translate(sentences, model, input, scores=False, attention=None, precision="float32", device="auto", **search):
     """Translate sentences, or the lines of a file or of the standard input as they come; empty lines stay empty.
 
     transformer-lib translate --beam-size 4 --attention map.png "Ein Kind schläft."
@@ -108,22 +101,23 @@ def translate(
     """
     if attention and len(sentences) != 1:
         raise ValueError(f"--attention draws one sentence, but there are {len(sentences)}")
-    chunks = [[sentence.encode(errors="surrogateescape") for sentence in sentences]] if sentences else _read(input)
     translator = Translator.load(model, device=pick_device(device), precision=precision)
     done = unusable = 0
-    try:
-        for chunk in chunks:
-            texts = [_usable(line, number, translator) for number, line in enumerate(chunk, start=done + 1)]
-            unusable += texts.count(None)
-            translations = iter(translator.translate([text for text in texts if text], **search))
-            for text in texts:
-                translation = next(translations) if text else ""
-                score = f"\t{translation.log_prob:.3f}" if text and scores else ""
-                print(one_line(str(translation)) + score, flush=True)
-                done += 1
-    except KeyboardInterrupt:
-        print(f"{done:,} lines translated", file=sys.stderr)
-        raise
+    for lines in [sentences] if sentences else _read(input):
+        texts = [line.strip() for line in lines]
+        for place, text in enumerate(texts):
+            try:
+                if text:
+                    translator.source_tokens(text)
+            except ValueError as error:
+                print(one_line(f"line {done + place + 1}: {error}"), file=sys.stderr)
+                texts[place], unusable = "", unusable + 1
+        translations = iter(translator.translate([text for text in texts if text], **search))
+        for text in texts:
+            translation = next(translations) if text else ""
+            score = f"\t{translation.log_prob:.3f}" if text and scores else ""
+            print(one_line(str(translation)) + score, flush=True)
+        done += len(texts)
     if unusable:
         raise ValueError(f"{unusable} of {done} lines could not be used, see above; their lines stay empty")
     if attention:
@@ -133,30 +127,11 @@ def translate(
         plots.attention_heads(translation).savefig(attention)
 
 
-def _read(path: Path) -> Iterator[list[bytes]]:
-    """Yield the lines of a file, or of the standard input (``-``), as they arrive, up to 64 KiB at a time."""
-    rest = b""
+def _read(path: Path) -> Iterator[list[str]]:
+    """Yield the lines of a file, or of the standard input (``-``), some at a time; what is typed, at once."""
     with sys.stdin.buffer if path == Path("-") else open(path, "rb") as file:
-        while block := file.read1(2**16):
-            *lines, rest = (rest + block).split(b"\n")
-            yield lines
-    if rest:
-        yield [rest]
-
-
-def _usable(line: bytes, number: int, translator: Translator) -> str | None:
-    """Return a line as text, empty if nothing in it is visible; or say why it cannot be used, and return None."""
-    try:
-        text = line.decode("utf-8-sig").strip()
-        if not any(character.isprintable() and character != " " for character in text):
-            return ""
-        if "\0" in text:
-            raise ValueError("it holds zero bytes, as UTF-16 does: convert it to UTF-8")
-        translator.source_tokens(text)
-        return text
-    except ValueError as error:
-        print(one_line(f"line {number}: {error}"), file=sys.stderr)
-        return None
+        while lines := list(itertools.islice(file, 1 if file.isatty() else 1000)):
+            yield [line.decode("utf-8-sig", "surrogateescape") for line in lines]  # translators refuse what is no UTF-8
 
 
 def generate(prompt, model, device="auto", **sampling):
@@ -167,54 +142,40 @@ def generate(prompt, model, device="auto", **sampling):
 
 def evaluate(model, corpus=(), split=None, chrf=False, precision="float32", device="auto", **search):
     """Measure perplexity, and a translator's BLEU, on a split that the model was not trained on."""
-    saved = load_model(model, device=pick_device(device))
+    device = pick_device(str(device))
+    saved = load_model(model, device=device)
     source = "\n".join(corpus) or saved.notes.get("corpus") or "pairs"  # a list of them; two files are two lines
-    is_remote = any(path[:2].replace("\\", "/") == "//" for path in source.split("\n"))
-    if not corpus and (source == "pairs" or is_remote):  # an untrusted model must not make us log in there
+    if not corpus and (source == "pairs" or "//" in source.replace("\\", "/")):  # a model must not make us log in there
         raise ValueError(f"the model was trained on {source!r}, a list, or is on another machine: say so with --corpus")
     if "text" in saved.tokenizers:
-        generator = TextGenerator(saved.model, saved.tokenizers["text"])
-        data = load_text(source, generator.tokenizer.language)
+        tokenizer = saved.tokenizers["text"]
+        data = load_text(source, tokenizer.language)
         split = split or data.splits[:3][-1]
-        _print_perplexity(generator, data[split], f"{data.name} {split}")
-    else:
-        translator = Translator.from_saved(saved, precision)
-        vars(translator).update(search)  # beam_size and length_penalty, if they are given
-        data = load_corpus(source, translator.src_tokenizer.language, translator.tgt_tokenizer.language)
-        split = split or data.splits[:3][-1]
-        _print_scores(translator, data[split], f"{data.name} {split}", chrf)
-
-
-def _print_scores(translator: Translator, pairs: list[Pair], name: str, chrf: bool) -> None:
-    """Print perplexity and BLEU on those pairs that the model has room for."""
+        stream = TextDataset(data[split], tokenizer)
+        size = len(stream.tokens)
+        unknown = sum(token not in tokenizer.vocab or token == UNK for token in stream.tokens) / size
+        batches = BPTTBatches(stream, max(1, min(20, size // 2)), saved.model.config.max_len, device)
+        loss = loop.evaluate(saved.model, batches)
+        log(
+            f"{data.name} {split}: {size:,} tokens, {unknown:.1%} of them {UNK}, perplexity {loop.perplexity(loss):.2f}"
+        )
+        return
+    translator = Translator.from_saved(saved, precision)
+    vars(translator).update(search)  # beam_size and length_penalty, if they are given
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
-    dataset = make_dataset(pairs, *tokenizers, translator.model.config.max_len, log)
-    device = next(translator.model.parameters()).device
+    data = load_corpus(source, *(tokenizer.language for tokenizer in tokenizers))
+    split = split or data.splits[:3][-1]
+    dataset = make_dataset(data[split], *tokenizers, translator.model.config.max_len, log)
     loss = loop.evaluate(translator.model, BucketBatches(dataset, 128, device=device))
-    log(f"{name}: {len(dataset):,} pairs, perplexity {loop.perplexity(loss):.3f}")
+    log(f"{data.name} {split}: {len(dataset):,} pairs, perplexity {loop.perplexity(loss):.3f}")
     translations = translator.translate([pair.src for pair in dataset.pairs])
     references = [pair.tgt for pair in dataset.pairs]
-    beam = f"beam {translator.beam_size}, length penalty {translator.length_penalty}"
-    search = "greedy" if translator.beam_size == 1 else beam
+    search = f"beam {translator.beam_size}, length penalty {translator.length_penalty}"
     for score in bleu.score(translations, references, translator.tgt_tokenizer):
         log(f"BLEU, {search}: {score}")
     if chrf:
         texts = [translation.text for translation in translations]
         log(f"chrF, {search}: {bleu.chrf(texts, references, translator.tgt_tokenizer.lower)}")
-
-
-def _print_perplexity(generator: TextGenerator, lines: list[str], name: str) -> None:
-    """Print a language model's loss and perplexity, and how many of the words it does not know."""
-    stream = make_stream(lines, generator.tokenizer)
-    vocab, size = generator.tokenizer.vocab, len(stream.tokens)
-    unknown = sum(vocab[token] == vocab[UNK] for token in stream.tokens) / size
-    device = next(generator.model.parameters()).device
-    batches = BPTTBatches(stream, max(1, min(20, size // 2)), generator.model.config.max_len, device)
-    loss = loop.evaluate(generator.model, batches)
-    if not math.isfinite(loss):  # of a translator, the search says so
-        raise FloatingPointError(f"the loss is {loss}: are the model's weights damaged?")
-    text = f"{size:,} tokens, {unknown:.1%} of them {UNK}"
-    log(f"{name}: {text}, loss {loss:.3f}, perplexity {loop.perplexity(loss):.2f}")
 
 
 def export(model, file, to="safetensors", quantization="float32"):
@@ -225,10 +186,8 @@ def export(model, file, to="safetensors", quantization="float32"):
     if to == "ctranslate2":
         to_ctranslate2(Translator.from_saved(saved), file, quantization)
     else:
-        names = saved.notes.get("corpus", "").split("\n")  # whoever gets the model need not know where your files are
-        hidden = [f"…/{path.name}" if (path := PureWindowsPath(name)).anchor else name for name in names]
-        notes = {**saved.notes, "corpus": "\n".join(hidden)}
-        save_model(file, saved.model, saved.tokenizers, notes, dtype=torch.float16)
+        saved.notes.pop("corpus", None)  # which may say where your files are
+        save_model(file, saved.model.half(), saved.tokenizers, saved.notes)
     log(f"{file}: {model}, for {to}")
 
 
@@ -248,9 +207,7 @@ def info(model=None):
         log(f"corpora: {', '.join(dict.fromkeys((*CORPORA, *TEXTS)))}; downloads are kept in {cache_folder()}")
         return
     saved = load_model(model)
-    log(f"{saved.model.num_parameters():,} parameters")
-    for name, tokenizer in saved.tokenizers.items():
-        log(f"{name}: {type(tokenizer).__name__}, {tokenizer.language}, {len(tokenizer.vocab):,} types")
+    log(f"{saved.model.num_parameters():,} parameters; languages: {[t.language for t in saved.tokenizers.values()]}")
     for name, value in {**vars(saved.model.config), **saved.notes}.items():
         log(f"{name:18} {value}")
 
@@ -258,6 +215,8 @@ def info(model=None):
 def _change(text: str) -> tuple[str, Any]:
     """Read ``FIELD=VALUE``; a value that is not a Python literal stays a string."""
     name, _, value = text.partition("=")
+    if name not in {field.name for kind in (TransformerConfig, Recipe) for field in dataclasses.fields(kind)}:
+        raise argparse.ArgumentTypeError(f"{name!r} is no field of TransformerConfig or Recipe")
     try:
         return name, ast.literal_eval(value)
     except (SyntaxError, ValueError):
@@ -279,18 +238,15 @@ def parser() -> argparse.ArgumentParser:
         for command in commands:
             parsers[command].add_argument(name, **settings)
 
-    corpora = "sample, multi30k; or of your own: a folder, or two files"
     shipped = {"type": Path, "default": SHIPPED_MODEL, "help": "folder or file (the model of this library)"}
-    settings = "any fields of TransformerConfig and Recipe, such as d_model=128"
-    precision = "what to multiply matrices in (training: the preset's; else float32)"
+    fields = "of TransformerConfig (not train-lm) or Recipe, such as d_model=128 or learning_rate=1e-3"
     add("sentences", translate, nargs="*", default=[], metavar="sentence", help="a sentence to translate")
     add("prompt", generate, help="how the text begins")
     add("model", evaluate, export, nargs="?", **shipped)
     add("model", info, nargs="?", type=Path, default=None, help="folder or file (this installation)")
     add("file", export, type=Path, help="what to write: a new file, or a new folder for ctranslate2")
     add("corpus", download, choices=["multi30k", "wikitext-2"])
-    add("--corpus", train, nargs="+", help=f"{corpora} (multi30k for its presets, else sample)")
-    add("--corpus", evaluate, nargs="+", help=f"{corpora} (what the model was trained on)")
+    add("--corpus", train, evaluate, nargs="+", help="sample, multi30k; or of your own: a folder, or two files")
     add("--corpus", train_lm, help=f"{', '.join(TEXTS)}, or a text file or folder of your own (wikitext-2-valid)")
     add("--split", evaluate, help="which part of the corpus (the first test split)")
     add("--language", train_lm, help="of your own text, for spaCy (none: split at spaces); of sample, multi30k (en)")
@@ -302,24 +258,19 @@ def parser() -> argparse.ArgumentParser:
     add("--output", train, train_lm, type=Path, help="folder for the model (runs/CORPUS-PRESET)")
     add("--resume", train, train_lm, action="store_true", help="continue the training run in the output folder")
     add("--epochs", train, train_lm, type=int, help="passes over the training split (the preset's)")
-    add("--batch-size", train, train_lm, type=int, help="sentences in a batch; a language model's rows (the preset's)")
-    add("--max-tokens", train, type=int, help="positions in a batch, instead of --batch-size (the preset's)")
-    add("--bptt", train_lm, type=int, help="tokens that the model can look back on (the preset's)")
-    add("--learning-rate", train, train_lm, type=float, help="the highest learning rate (the preset's)")
+    add("--compile", train, action="store_true", help="compile the layers, for a GPU")
     add("--min-freq", train, train_lm, type=int, help="rarer words become <unk>; no subwords (2; train-lm: 1)")
-    add("--subwords", train, type=int, help="pieces in a joint vocabulary, 0 for words (the preset's)")
-    add("--compile", train, action=argparse.BooleanOptionalAction, help="compile the layers, for a GPU (no)")
-    add("--set", train, type=_change, nargs="+", action="extend", metavar="FIELD=VALUE", help=settings)
+    add("--set", train, train_lm, type=_change, nargs="+", action="extend", metavar="FIELD=VALUE", help=fields)
     add("--seed", train, train_lm, generate, type=int, help="makes a run repeatable")
-    add("--input", translate, type=Path, metavar="FILE", help="translate its lines (the standard input's, or -)")
+    add("--input", translate, type=Path, default=Path("-"), help="file with lines to translate (the standard input)")
     add("--model", translate, **shipped)
     add("--model", generate, type=Path, required=True, help="folder or file that train-lm wrote")
     add("--scores", translate, action="store_true", help="add, after a tab, the log-probability of the whole sentence")
     add("--attention", translate, type=Path, metavar="FILE", help="draw the attention (.png, .svg or .pdf)")
     add("--beam-size", translate, evaluate, type=int, help="1 is greedy search (what the model was tuned for, else 1)")
     add("--length-penalty", translate, evaluate, type=float, help="of beam search (what the model was tuned for)")
-    add("--chrf", train, evaluate, action="store_true", help="also print chrF, the character n-gram F-score")
-    add("--precision", train, translate, evaluate, choices=PRECISIONS, help=precision)
+    add("--chrf", evaluate, action="store_true", help="also print chrF, the character n-gram F-score")
+    add("--precision", train, translate, evaluate, choices=PRECISIONS, help="of matrix products")
     add("--device", train, translate, train_lm, generate, evaluate, help="cpu, cuda, cuda:1, mps or auto (auto)")
     add("--length", generate, type=int, help="tokens to add (50)")
     add("--temperature", generate, type=float, help="below 1, likely words become likelier (1.0)")

@@ -138,14 +138,14 @@ def run_small(words):
     """Run a command with what makes it small behind it; train the model that it names before, if it is not there."""
     name, small = words[0], []
     if name == "train":
-        small = ["--set", "d_model=16", "d_ff=16", "num_heads=2", "num_layers=1", "subwords=0"]
-        small += ["--epochs", "2" if "--resume" in words else "1", "--no-compile", "--device", "cpu"]
+        small = ["--set", "d_model=16", "d_ff=16", "num_heads=2", "num_layers=1", "subwords=0", "compile=False"]
+        small += ["--epochs", "2" if "--resume" in words else "1", "--device", "cpu"]
         if not any(word.startswith(("text.", "multi30k.")) for word in words):
             small += ["--corpus", "few"]
         if "--resume" not in words:
             shutil.rmtree("runs", ignore_errors=True)
     elif name == "train-lm":
-        small = ["--corpus", "novel.txt", "--epochs", "1", "--batch-size", "2", "--bptt", "8"]
+        small = ["--corpus", "novel.txt", "--epochs", "1", "--set", "batch_size=2", "bptt=8"]
     elif name == "evaluate":
         small = ["--corpus", "few", "--split", "test"]
     for word in words[1:]:

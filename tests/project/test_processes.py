@@ -20,7 +20,7 @@ def corpus(tmp_path, pairs):
 def test_the_command_line_prints_once_and_stops_when_a_process_does(corpus, tmp_path):
     output = tmp_path / "run"
     train = ("-m", "transformer_lib", "train", "--corpus", corpus, "--preset", "multi30k-fast", "--output", output)
-    train = (*train, "--epochs", 1, "--subwords", 80, "--device", "cpu")
+    train = (*train, "--epochs", 1, "--set", "subwords=80", "--device", "cpu")
     done = torchrun(*train)
     assert done.returncode == 0, done.stderr
     for line in ("corpus    ", "epoch   1/1", "beam 4, BLEU on val", "test: 8 pairs", "Try it:"):
@@ -35,7 +35,7 @@ def test_the_command_line_prints_once_and_stops_when_a_process_does(corpus, tmp_
     assert scores[notes["search"]["length_penalty"]] == max(scores.values())
     text = corpus / "test.en"
     lm = ("-m", "transformer_lib", "train-lm", "--corpus", text, "--epochs", 1, "--device", "cpu")
-    done = torchrun(*lm, "--bptt", 4, "--batch-size", 2, "--output", tmp_path / "lm")
+    done = torchrun(*lm, "--set", "bptt=4", "batch_size=2", "--output", tmp_path / "lm")
     assert done.returncode == 0, done.stderr
     for line in ("text      ", "epoch   1/1", "Try it:"):
         assert done.stdout.count(line) == 1

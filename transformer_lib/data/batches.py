@@ -3,19 +3,15 @@
 import math
 import random
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from transformer_lib.data.corpora import Pair, check_pair, usable
+from transformer_lib.data.corpora import Pair, as_pairs
 from transformer_lib.data.tokenizers import WordTokenizer
-
-T = TypeVar("T")
 
 
 class Example(NamedTuple):
@@ -35,16 +31,11 @@ class Batch(NamedTuple):
 class PairDataset(torch.utils.data.Dataset):
     """Tokenised sentence pairs, for ``BucketBatches`` or for a ``DataLoader`` with ``collate_fn=dataset.collate``.
 
-    Attributes:
-        examples: the tokens.
-        tokenizers: of ``src`` and ``tgt``.
-        pairs: the sentences as they were written, if ``make_dataset`` made it.
+    Its ``examples`` are tokens, its ``pairs`` the same as they were written, its ``tokenizers`` of ``src`` and ``tgt``.
     """
 
-    def __init__(
-        self, examples: Sequence[Example], src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer, pairs=()
-    ):
-        self.examples, self.pairs = list(examples), pairs
+    def __init__(self, examples: list[Example], src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer, pairs=()):
+        self.examples, self.pairs = examples, pairs
         self.tokenizers = {"src": src_tokenizer, "tgt": tgt_tokenizer}
 
     def __len__(self) -> int:
@@ -79,49 +70,34 @@ def make_dataset(
 ) -> PairDataset:
     """Tokenise sentence pairs; the vocabularies need not exist yet.
 
-    Where there is a vocabulary already, as in fine-tuning, its ``<unk>`` takes the place of what it lacks.
-
-    Args:
-        max_len: the model's number of positions, if no sentence may have more tokens with ``<sos>`` and ``<eos>``.
-        log: called with a line that says which pairs are left out, because they are empty, too long or not text, and
-            with one if a vocabulary lacks any subwords, which are meant to write everything, or a fifth of the words.
-
-    Raises a ValueError if most pairs cannot be used.
+    Pairs with a side that is empty, not text, or of more than ``max_len`` tokens (the model's positions) with ``<sos>``
+    and ``<eos>`` are left out: ``log`` is called with a line that says how many, and why the first three. Raises a
+    ValueError if they are most of the pairs.
     """
-
-    def tokenise(pair: Any) -> tuple[Pair, Example]:
-        pair = check_pair(pair)
+    kept, left_out = [], []
+    for number, pair in enumerate(as_pairs(pairs), start=1):
         try:
             src, tgt = src_tokenizer.preprocess(pair.src), tgt_tokenizer.preprocess(pair.tgt)
+            if not src or not tgt:
+                raise ValueError("a side is empty")
+            example = Example([*map(sys.intern, src)], [*map(sys.intern, tgt)])  # a repeated word takes no memory
+            if (length := _padded_length(example)) > (max_len or math.inf):
+                raise ValueError(f"{length} tokens with <sos> and <eos>, expected at most max_len={max_len}")
+            kept.append((pair, example))
         except ValueError as error:
-            raise ValueError(f"not text: {error}") from None
-        example = Example([*map(sys.intern, src)], [*map(sys.intern, tgt)])  # a word that occurs again takes no memory
-        if not src or not tgt:
-            raise ValueError("empty: a side has no tokens")
-        if (length := _padded_length(example)) > (max_len or math.inf):
-            raise ValueError(f"too long: {length} tokens with <sos> and <eos>, expected at most max_len={max_len}")
-        return pair, example
-
-    kept = usable(pairs, tokenise, log)
-    examples = [example for _, example in kept]
-    dataset = PairDataset(examples, src_tokenizer, tgt_tokenizer, [pair for pair, _ in kept])
-    for side, tokenizer in dataset.tokenizers.items():
-        if tokenizer.vocab is not None:
-            counts = Counter(chain.from_iterable(getattr(example, side) for example in examples))
-            lacking = Counter({token: count for token, count in counts.items() if token not in tokenizer.vocab})
-            if lacking.total() > (counts.total() / 5 if tokenizer.whole_words else 0):
-                frequent = ", ".join(f"{token!r} {count:,} times" for token, count in lacking.most_common(5))
-                log(f"{side}: the vocabulary lacks {lacking.total():,} of {counts.total():,} tokens: {frequent}")
-    return dataset
+            left_out.append(f"pair {number}, {pair!r:.60}: {error}")  # repr has no control characters
+    if left_out:
+        line = f"{len(left_out):,} of {len(left_out) + len(kept):,} pairs left out: {'; '.join(left_out[:3])}"
+        if len(left_out) > len(kept):
+            raise ValueError(f"most pairs cannot be used, {line}")
+        log(line)
+    return PairDataset([example for _, example in kept], src_tokenizer, tgt_tokenizer, [pair for pair, _ in kept])
 
 
 def build_vocabularies(dataset: PairDataset, min_freq: int = 2, joint: bool = False) -> None:
     """Give both tokenisers of a training set their vocabularies, the most frequent types first.
 
-    Args:
-        dataset: the training split, and nothing else.
-        min_freq: rarer types become ``<unk>``.
-        joint: one vocabulary over both sides, as tied embeddings need; and as one tokeniser for both sides gets.
+    Types rarer than ``min_freq`` become ``<unk>``. Tied embeddings need one vocabulary over both sides (``joint``).
     """
     src, tgt = dataset.tokenizers.values()
     src_sentences, tgt_sentences = [[getattr(e, side) for e in dataset.examples] for side in Example._fields]
@@ -138,11 +114,8 @@ class BucketBatches:
 
     Args:
         batch_size: sentences in a batch. Give this or ``max_tokens``.
-        max_tokens: positions in a batch, padding included, on its larger side.
+        max_tokens: positions in a batch, padding included, on its larger side; a sentence may have more, alone.
         train: shuffle, in an order that ``seed`` and the epoch's number decide; otherwise sort by length.
-        device: where the batches are needed.
-
-    Raises a ValueError if the dataset is empty, or the longest sentence does not fit into ``max_tokens``.
     """
 
     def __init__(
@@ -152,16 +125,12 @@ class BucketBatches:
         max_tokens: int | None = None,
         train: bool = False,
         seed: int = 0,
-        device: torch.device | str | None = None,
+        device: torch.device | str = "cpu",
     ):
-        if not len(dataset):
-            raise ValueError("dataset is empty, expected at least one pair of sentences")
         if (batch_size is None) == (max_tokens is None) or (batch_size or max_tokens or 0) < 1:
             raise ValueError(f"batch_size={batch_size} and max_tokens={max_tokens}, expected one of them, 1 or more")
-        if max_tokens and (longest := max(map(_padded_length, dataset.examples))) > max_tokens:
-            raise ValueError(f"max_tokens is {max_tokens}, but the longest sentence has {longest} tokens")
         self.dataset, self.batch_size, self.max_tokens = dataset, batch_size, max_tokens
-        self.train, self.seed, self.device = train, seed, torch.device(device or "cpu")
+        self.train, self.seed, self.device = train, seed, torch.device(device)
         self.set_epoch(1)
 
     def set_epoch(self, epoch: int) -> None:
@@ -204,10 +173,10 @@ def _length_key(example: Example) -> tuple[int, int]:
 
 
 def _padded_length(example: Example) -> int:
-    return max(len(example.src), len(example.tgt)) + 2  # <sos> and <eos> on its longer side
+    return max(map(len, example)) + 2  # <sos> and <eos> on its longer side
 
 
-def to_device(batch: T, device: torch.device) -> T:
+def to_device(batch: Any, device: torch.device) -> Any:
     """Return a named tuple of tensors on a device; to a GPU, they are copied while the CPU goes on."""
     if device.type == "cuda":
         return type(batch)(*(tensor.pin_memory().to(device, non_blocking=True) for tensor in batch))
@@ -215,21 +184,14 @@ def to_device(batch: T, device: torch.device) -> T:
 
 
 def tensors_of(batch: Any, names: Sequence[str], device: torch.device) -> list[Tensor]:
-    """Pick the tensors that a model asks for by these names out of any kind of batch, and bring them to its device.
+    """Pick the tensors that a model asks for by name out of any kind of batch, and bring them to its device.
 
-    A batch is a mapping, an object with attributes (a named tuple, a dataclass, torchtext's ``Batch``), or a tuple or
-    list of the tensors in the order of ``names``, such as ``src`` and ``tgt``. Raises a ValueError if any is missing.
+    A batch is a mapping, an object with attributes (a named tuple, torchtext's ``Batch``), or a tuple or list of them.
     """
     if isinstance(batch, Mapping):
-        tensors = [batch.get(name) for name in names]
-    elif isinstance(batch, tuple | list) and not hasattr(batch, "_asdict"):
-        tensors = list(batch)
+        tensors = [batch[name] for name in names]
+    elif isinstance(batch, tuple | list) and not hasattr(batch, "_fields"):
+        tensors = batch
     else:
-        tensors = [getattr(batch, name, None) for name in names]
-    if len(tensors) != len(names) or not all(isinstance(tensor, Tensor) for tensor in tensors):
-        wanted, kinds = ", ".join(names), ", ".join(type(tensor).__name__ for tensor in tensors)
-        raise ValueError(
-            f"batch (a {type(batch).__name__}) holds {kinds} for {wanted}, expected tensors of these names, or a tuple "
-            "of them in this order: does the collate_fn return what the model asks for?"
-        )
+        tensors = [getattr(batch, name) for name in names]
     return [tensor.to(device, non_blocking=True) for tensor in tensors]

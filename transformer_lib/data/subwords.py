@@ -11,47 +11,32 @@ import sentencepiece
 from transformer_lib.data.corpora import Pair
 from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, Vocabulary, WordTokenizer, normalize
 
-_MAX_BYTES = 500  # of a piece, or of what a rule writes; in the included model, 195
-
 
 class SubwordTokenizer(WordTokenizer):
     """Sentences in subwords, between ``<sos>`` and ``<eos>``. Notebook 12, section 2.
 
-    A piece that begins a word begins with ``▁``. The vocabulary comes with the pieces.
-
-    Args:
-        language, lower: as in ``WordTokenizer``.
-        model: what ``train_subwords`` returned.
-
-    Raises a ValueError if ``model`` is not a sentencepiece model of ``train_subwords``, or has far too long a piece.
+    A piece that begins a word begins with ``▁``. The vocabulary comes with the pieces of ``model``, which is what
+    ``train_subwords`` returned, or else there is a ValueError.
     """
 
     whole_words = False
 
     def __init__(self, language: str, model: bytes, lower: bool = True):
-        super().__init__(language, lower, tokenize=self._pieces)
-        # a zero byte ends what a rule writes in place of a character, and one is in nearly every piece's score
-        if (longest := max(map(len, model.split(b"\0")))) > _MAX_BYTES:
-            raise ValueError(f"model holds a piece or a rule of up to {longest:,} bytes, expected at most {_MAX_BYTES}")
+        super().__init__(language, lower)
         self.model = model
         try:
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-            pieces = [self.processor.id_to_piece(i) for i in range(len(self.processor))]
-        except (RuntimeError, UnicodeDecodeError) as error:
+        except RuntimeError as error:
             raise ValueError(f"model is not a sentencepiece model ({error})") from None
-        if tuple(pieces[:4]) != self.specials:
-            raise ValueError(f"model begins with the pieces {pieces[:4]}, expected {', '.join(self.specials)}")
-        self.vocab = Vocabulary(pieces)
+        self.vocab = Vocabulary(self.processor.id_to_piece(i) for i in range(len(self.processor)))
 
     def build_vocab(self, sentences: Iterable[Iterable[str]], min_freq: int = 1) -> None:
-        """Raise a ValueError: other ids than the model's would be lost when it is saved."""
+        """Raise a ValueError: the vocabulary is that of the pieces, and another would not be saved."""
         raise ValueError("a SubwordTokenizer cannot build a vocabulary: it has that of its pieces")
 
-    def _pieces(self, sentence: str) -> list[str]:
-        try:
-            return self.processor.encode(normalize(sentence.lower() if self.lower else sentence), out_type=str)
-        except UnicodeDecodeError as error:  # its rules for replacing characters make something that is not text
-            raise ValueError(f"model is a damaged sentencepiece model ({error})") from None
+    def split(self, sentence: str) -> list[str]:
+        """Split a sentence into pieces."""
+        return self.processor.encode(normalize(sentence.lower() if self.lower else sentence), out_type=str)
 
     def join(self, tokens: Iterable[str]) -> str:
         """Put pieces together to a sentence."""
@@ -75,11 +60,9 @@ def train_subwords(pairs: Iterable[Pair], size: int | None = None, lower: bool =
 
     Args:
         pairs: the training split, and nothing else.
-        size: how many pieces. By default, each character that occurs and twice the square root of the text's length in
-            characters, at most 32,000: some 4,000 for Multi30k; fewer, where a text has no more.
-        lower: as in ``SubwordTokenizer``.
-
-    Returns the model as ``SubwordTokenizer`` takes it. Raises a ValueError if the text does not suit so many pieces.
+        size: how many pieces; a ValueError if the text does not suit so many. By default, each character that occurs
+            and twice the square root of the text's length in characters, at most 32,000: some 4,000 for Multi30k.
+        lower: make everything lower case, as ``SubwordTokenizer`` then has to, too.
     """
     sentences = [normalize(sentence.lower() if lower else sentence) for pair in pairs for sentence in pair]
     default = 5 + len(set().union(*sentences)) + 2 * math.isqrt(sum(map(len, sentences)))  # 5: specials, ▁

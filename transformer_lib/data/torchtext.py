@@ -1,7 +1,4 @@
-"""The adapter to torchtext 0.6, whose objects the tutorials teach. Only this and their BLEU need torchtext.
-
-torchtext is discontinued; 0.6.0 is the release that has ``Field`` and ``BucketIterator``. Notebook 01, section 6.
-"""
+"""The adapter to torchtext 0.6, the release with the objects that the tutorials teach. Notebook 01, section 6."""
 
 from collections import Counter
 

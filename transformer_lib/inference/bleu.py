@@ -2,7 +2,7 @@
 
 BLEU depends on who tokenised. The first two take tokens as they come, lower-cased spaCy tokens in the tutorials'
 measure; sacreBLEU, which papers quote, tokenises whole sentences itself. References are the raw text, never words
-looked up in a vocabulary: an ``<unk>`` in a reference would be easy to hit. A score's signature says what was counted.
+looked up in a vocabulary: an ``<unk>`` in a reference would be easy to hit.
 """
 
 from collections import Counter
@@ -16,8 +16,8 @@ from transformer_lib.data.tokenizers import WITHOUT_SPACES, WordTokenizer, norma
 from transformer_lib.inference.translator import Translation
 
 Tokens = Sequence[Sequence[str]]  # of each sentence
+Texts = Sequence[str]
 MAX_ORDER = 4
-SACRE_TOKENIZERS = ("13a", "intl", "zh", "char", "none")  # that download nothing
 # sacreBLEU's own for Japanese and Korean need further packages
 _SACRE_TOKENIZER_OF = {**dict.fromkeys(("ko", *WITHOUT_SPACES), "char"), "zh": "zh"}
 
@@ -34,11 +34,11 @@ class Score:
 
 
 def by_definition(hypotheses: Tokens, references: Tokens) -> float:
-    """Compute BP · exp(Σ ¼ log p_n) from clipped n-gram precisions p_1 to p_4 and the brevity penalty BP.
+    """Compute BP · exp(Σ ¼ log p_n) from clipped n-gram precisions p_1 to p_4 and the brevity penalty BP, 0 to 100.
 
-    Arguments are the tokens of each translation, and of its one reference. The result is from 0 to 100, and 0 if some
-    n-gram length has no match at all (no smoothing). Raises a ValueError if the two differ in number or there are none,
-    and a TypeError if a sentence is anything but a list of strings.
+    Arguments are the tokens of each translation, and of its one reference. Nothing is smoothed: the result is 0 if some
+    n-gram length has no match at all. Raises a ValueError if the two differ in number or there are none, and a
+    TypeError if a sentence is a string, which would be counted character by character.
     """
     return float(bleu_from_ngram_counts(sentence_counts(hypotheses, references).sum(axis=0)))
 
@@ -48,7 +48,7 @@ def sentence_counts(hypotheses: Tokens, references: Tokens) -> np.ndarray:
 
     That is: matching 1-grams to 4-grams, the hypothesis's 1-grams to 4-grams, and the reference's length.
     """
-    _check(hypotheses, references)
+    _check(hypotheses, references, tokenised=True)
     rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         ngrams = [[_ngrams(tokens, order) for order in range(1, MAX_ORDER + 1)] for tokens in (hypothesis, reference)]
@@ -70,9 +70,8 @@ def bleu_from_ngram_counts(counts: np.ndarray) -> np.ndarray:
 def bootstrap(hypotheses: Tokens, references: Tokens, samples: int = 1000, seed: int = 12345) -> np.ndarray:
     """Compute BLEU of test sets drawn from this one, ``[samples]``: as many sentences, picked with replacement.
 
-    The middle 95 % of the values are a confidence interval of BLEU. Two systems' values, drawn with the same seed, are
-    of the same sentences, place by place: their differences tell whether one system is better (Koehn 2004). The default
-    seed is sacreBLEU's, which draws the same sentences. Arguments and errors as in ``by_definition``.
+    The middle 95 % of the values are a confidence interval. With the same seed (this one is sacreBLEU's), two systems
+    get the same test sets: their differences tell whether one is better (Koehn 2004). Errors as ``by_definition``.
     """
     counts = sentence_counts(hypotheses, references)
     picks = np.random.default_rng(seed).choice(len(counts), size=(samples, len(counts)))
@@ -83,77 +82,50 @@ def torchtext_bleu(hypotheses: Tokens, references: Tokens, counted: str = "token
     """Compute torchtext's ``bleu_score``, the tutorials' measure; the signature says ``counted``."""
     from torchtext.data.metrics import bleu_score
 
-    _check(hypotheses, references)
-    # bleu_score itself joins and splits n-grams at spaces
-    ours, theirs = ([[t.replace(" ", "␣") for t in tokens] for tokens in side] for side in (hypotheses, references))
-    value = 100 * bleu_score(ours, [[reference] for reference in theirs])
-    return Score(value, f"torchtext bleu_score, {counted}, no smoothing")
+    _check(hypotheses, references, tokenised=True)
+    value = bleu_score(hypotheses, [[reference] for reference in references])
+    return Score(100 * value, f"torchtext bleu_score, {counted}, no smoothing")
 
 
-def sacre_bleu(
-    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False, tokenize: str = "13a"
-) -> Score:
+def sacre_bleu(hypotheses: Texts, references: Texts, lowercase: bool = False, tokenize: str = "13a") -> Score:
     """Compute sacreBLEU's measure on detokenised sentences and raw references, with its signature.
 
-    Both are normalised first (see ``normalize``), which the signature says where it changed something; it also says if
-    case was ignored, as a model that writes lower case needs. ``tokenize`` is one of ``SACRE_TOKENIZERS``: ``"13a"`` is
-    for words with spaces between them, ``"zh"`` for Chinese; ``"char"`` counts characters. Errors as ``by_definition``.
+    Both are normalised first (see ``normalize``), which the signature says where it changed something, as it says if
+    case was ignored. ``tokenize`` is sacreBLEU's: ``"13a"`` is for words with spaces between them, ``"zh"`` for
+    Chinese; ``"char"`` counts characters. Errors as ``by_definition``.
     """
-    if tokenize not in SACRE_TOKENIZERS:
-        raise ValueError(f"tokenize is {tokenize!r}, expected one of {', '.join(SACRE_TOKENIZERS)}")
     return _sacre(sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize), hypotheses, references)
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
+def chrf(hypotheses: Texts, references: Texts, lowercase: bool = False) -> Score:
     """Compute sacreBLEU's chrF (Popović 2015), the F-score of matching character n-grams; see ``sacre_bleu``."""
     return _sacre(sacrebleu.CHRF(lowercase=lowercase), hypotheses, references)
 
 
-def words_of(
-    translations: Sequence[Translation], references: Sequence[str], tgt_tokenizer: WordTokenizer
-) -> tuple[list[list[str]], list[list[str]]]:
-    """Split translations and raw references into the words that ``score`` counts, as ``by_definition`` takes them.
+def score(translations: Sequence[Translation], references: Texts, tgt_tokenizer: WordTokenizer) -> tuple[Score, Score]:
+    """Score translations by the tutorials' measure (BLEU-4 of spaCy tokens), and by sacreBLEU's.
 
-    A translation's words are its tokens, if those are words, otherwise ``WordTokenizer.words`` of its text. Errors as
-    ``by_definition``; also a TypeError if ``translations`` are not what ``Translator.translate`` returned.
+    The first counts a translation's tokens if they are words, otherwise the words of its text; the second tokenises as
+    suits the target language. Case counts if the tokeniser keeps it. Errors as ``by_definition``.
     """
-    if wrong := [translation for translation in translations if not isinstance(translation, Translation)]:
-        raise TypeError(f"translations holds {wrong[0]!r}, expected what Translator.translate returned")
     texts = [translation.text for translation in translations]
-    _check(texts, references, tokenised=False)
     if tgt_tokenizer.whole_words:
         hypotheses = [[t for t in translation.tokens if not t.isspace()] for translation in translations]
     else:
         hypotheses = [_words_like(*pair, tgt_tokenizer) for pair in zip(texts, references, strict=True)]
-    return hypotheses, [tgt_tokenizer.words(reference) for reference in references]
-
-
-def score(
-    translations: Sequence[Translation], references: Sequence[str], tgt_tokenizer: WordTokenizer, tokenize: str = ""
-) -> tuple[Score, Score]:
-    """Score translations by the tutorials' measure (BLEU-4 of spaCy tokens), and by sacreBLEU's.
-
-    The first counts the words of ``words_of``, whose errors it raises; the second tokenises as ``tokenize`` says, or as
-    suits the target language by default. Case counts if the tokeniser keeps it. Each signature says what was counted.
-    """
-    words = words_of(translations, references, tgt_tokenizer)
-    texts = [translation.text for translation in translations]
-    tokenize = tokenize or _SACRE_TOKENIZER_OF.get(two_letters(tgt_tokenizer.language), "13a")
+    reference_words = [tgt_tokenizer.words(reference) for reference in references]
+    tokenize = _SACRE_TOKENIZER_OF.get(two_letters(tgt_tokenizer.language), "13a")
     sacre = sacre_bleu(texts, references, tgt_tokenizer.lower, tokenize)
-    return torchtext_bleu(*words, tgt_tokenizer.counted), sacre
+    return torchtext_bleu(hypotheses, reference_words, tgt_tokenizer.counted), sacre
 
 
 def _words_like(text: str, reference: str, tokenizer: WordTokenizer) -> list[str]:
-    """Split a text into words; what stands between spaces in the reference, too, is split as it is there.
-
-    spaCy's rules look at case: "U.S." is one word, but "u.s.", as a lower-cased model writes it, would be two.
-    """
-    spelled = str.lower if tokenizer.lower else str
-    known = {spelled(part): tokenizer.words(part) for part in normalize(reference).split()}
-    return [word for part in normalize(text).split() for word in known.get(part) or tokenizer.words(part)]
+    """Split a text into words as its reference is split: spaCy takes "U.S." for one word, but "u.s." for two."""
+    parts = {part.lower() if tokenizer.lower else part: tokenizer.words(part) for part in normalize(reference).split()}
+    return [word for part in normalize(text).split() for word in parts.get(part) or tokenizer.words(part)]
 
 
-def _sacre(metric: sacrebleu.BLEU | sacrebleu.CHRF, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def _sacre(metric: sacrebleu.BLEU | sacrebleu.CHRF, hypotheses: Texts, references: Texts) -> Score:
     _check(hypotheses, references, tokenised=False)
     texts = [[normalize(sentence) for sentence in side] for side in (hypotheses, references)]
     value = metric.corpus_score(texts[0], [texts[1]]).score
@@ -165,15 +137,12 @@ def _ngrams(tokens: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
     return Counter(tuple(tokens[i : i + order]) for i in range(len(tokens) - order + 1))
 
 
-def _check(hypotheses: Sequence, references: Sequence, tokenised: bool = True) -> None:
+def _check(hypotheses: Sequence, references: Sequence, tokenised: bool) -> None:
     for name, sentences in (("hypotheses", hypotheses), ("references", references)):
         if isinstance(sentences, str):
             raise TypeError(f"{name} is the string {sentences!r}, expected a list of sentences")
         for i, sentence in enumerate(sentences):
-            if isinstance(sentence, str) == tokenised:
-                kind = "list of tokens" if tokenised else "string"
-                raise TypeError(f"{name}[{i}] is {sentence!r}, expected a {kind}")
-            if wrong := [token for token in sentence if not isinstance(token, str)]:
-                raise TypeError(f"{name}[{i}] holds {wrong[0]!r}, expected the tokens of its one sentence")
+            if tokenised and isinstance(sentence, str):
+                raise TypeError(f"{name}[{i}] is {sentence!r}, expected a list of tokens")
     if len(hypotheses) != len(references) or not hypotheses:
         raise ValueError(f"{len(hypotheses)} hypotheses and {len(references)} references, expected one each, and some")

@@ -1,8 +1,7 @@
 """Decoding one token at a time without computing earlier positions again. Notebook 06, section 5.
 
-Under the causal mask, nothing that was computed for earlier positions changes, so their keys and values can be kept;
-those of the memory are computed only once. The model knows nothing of it: ``CachedDecoder`` is a twin of its decoder,
-with the same weights and other attention modules.
+Under the causal mask, nothing that was computed for earlier positions changes, so their keys and values can be kept.
+The model knows nothing of it: ``CachedDecoder`` takes its decoder's layers and exchanges the attention modules.
 """
 
 import copy
@@ -17,28 +16,23 @@ from transformer_lib.model.embeddings import POSITIONS, InputEmbedding, TokenEmb
 from transformer_lib.model.sublayers import PositionwiseFeedForward
 from transformer_lib.model.transformer import Transformer
 
-# what depends on the newest position and the cache alone, as far as nobody has changed it
-_OURS = {InputEmbedding, TokenEmbedding, *POSITIONS.values(), Decoder, DecoderLayer, MultiHeadAttention, Dropout}
-_PYTORCHS = {nn.ModuleList, nn.Embedding, nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.Dropout, nn.Identity}
+# what computes a position from itself and the cache alone, if unchanged (as a feed-forward network of any kind does)
+_EXACT = {InputEmbedding, TokenEmbedding, *POSITIONS.values(), Decoder, DecoderLayer, MultiHeadAttention, Dropout}
+_EXACT |= {nn.ModuleList, nn.Embedding, nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.Dropout, nn.Identity}
 
 
 class CachedAttention(nn.Module):
     """Attention of the newest position, ``[rows, 1, d_model]``, over keys and values that are kept.
 
-    Those of self-attention grow by one position a step. Those of cross-attention come from the memory, and several rows
-    (the hypotheses of a beam) share one sentence's: ``rows = sentences × beam``.
-
-    Attributes:
-        keys, values: ``[rows or sentences, heads, length, d_k]``; None before the first step of self-attention.
+    Those of self-attention, ``[rows, heads, length, d_k]``, grow by one position a step. Those of cross-attention come
+    from the memory, ``[sentences, heads, src_len, d_k]``, and the rows of a beam share their sentence's.
     """
 
-    def __init__(self, attention: MultiHeadAttention, memory: Tensor | None = None):
+    def __init__(self, attention: MultiHeadAttention):
         super().__init__()
         self.attention = attention
         self.keys: Tensor | None = None
         self.values: Tensor | None = None
-        if memory is not None:
-            self.append(memory)
 
     def append(self, x: Tensor) -> None:
         """Keep the keys and values of further positions, ``[rows or sentences, length, d_model]``."""
@@ -54,9 +48,8 @@ class CachedAttention(nn.Module):
         """Do what ``MultiHeadAttention.forward`` does; without a ``key``, over what is kept already."""
         if key is not None:
             self.append(key)
-        sentences = self.keys.shape[0]  # rows, in self-attention
-        beams = query.reshape(sentences, -1, query.shape[-1])  # [sentences, beam, d_model]
-        q = self.attention.split_heads(self.attention.q_proj(beams))  # [sentences, heads, beam, d_k]
+        beams = query.reshape(len(self.keys), -1, query.shape[-1])  # [rows or sentences, 1 or beam, d_model]
+        q = self.attention.split_heads(self.attention.q_proj(beams))  # [rows or sentences, heads, 1 or beam, d_k]
         heads, weights = self.attention.attend(q, self.keys, self.values, mask, need_weights)
         return self.attention.out_proj(self.attention.join_heads(heads)).reshape(query.shape), weights
 
@@ -69,30 +62,21 @@ class CachedAttention(nn.Module):
 class CachedDecoder:
     """Predicts the next token of every row from its newest token, and remembers what it has seen.
 
-    Args:
-        model: one that ``can_cache`` is true of; in evaluation mode, as when ``memory`` was computed.
-        memory, memory_mask: what ``model.encode`` returned, ``[sentences, src_len, d_model]`` and
-            ``[sentences, 1, 1, src_len]``; None if what follows from them is put in later.
-
-    Raises:
-        ValueError: the model is in training mode: with dropout, what is kept would not be what is computed again.
+    It is made of a model in evaluation mode that ``can_cache`` is true of, and of what the model's ``encode`` returned,
+    ``[sentences, src_len, d_model]`` and ``[sentences, 1, 1, src_len]``.
     """
 
-    def __init__(self, model: Transformer, memory: Tensor | None, memory_mask: Tensor | None):
-        if model.training:
-            raise ValueError("model is in training mode, in which dropout is on, expected model.eval()")
+    def __init__(self, model: Transformer, memory: Tensor, memory_mask: Tensor):
         self.model = model
         self.memory_mask = memory_mask
         self.length = 0  # of the target so far
-        self.layers = [
-            _with_modules(
-                layer,
-                self_attn=CachedAttention(layer.self_attn),
-                cross_attn=CachedAttention(layer.cross_attn, memory),
-            )
-            for layer in model.decoder.layers
-        ]
-        self.decoder = _with_modules(model.decoder, layers=self.layers)
+        self.layers = []
+        for layer in model.decoder.layers:
+            self_attn, cross_attn = CachedAttention(layer.self_attn), CachedAttention(layer.cross_attn)
+            cross_attn.append(memory)
+            cached = copy.copy(layer)  # shares all weights
+            cached._modules = {**layer._modules, "self_attn": self_attn, "cross_attn": cross_attn}
+            self.layers.append(cached)
 
     def step(self, newest: Tensor) -> Tensor:
         """Return logits of what follows the newest tokens, ``[rows, 1]``: ``[rows, 1, tgt_vocab_size]``."""
@@ -101,9 +85,10 @@ class CachedDecoder:
         self.length += 1
         embedding = self.model.tgt_embedding
         x = embedding.tokens(newest)  # [rows, 1, d_model]
-        x = (x + embedding.positions(self.length)[-1:]).to(x.dtype)
-        x, _, _ = self.decoder(embedding.dropout(x), None, None, self.memory_mask)
-        return self.model.output(x)
+        x = embedding.dropout((x + embedding.positions(self.length)[-1:]).to(x.dtype))
+        for layer in self.layers:
+            x, _, _ = layer(x, None, None, self.memory_mask)
+        return self.model.output(self.model.decoder.norm(x))
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Keep these rows of the target (one may come twice) and these sentences of the memory, in this order."""
@@ -117,20 +102,9 @@ class CachedDecoder:
 
 
 def can_cache(model: nn.Module) -> bool:
-    """Return whether caching is exact for a model: nothing in its decoder was overridden, replaced or given a hook.
-
-    Only the feed-forward network may be a subclass: it works position by position, as its name says.
-    """
+    """Return whether caching is exact: nothing in a model's decoder was overridden, replaced or given a hook."""
     if getattr(model.decode, "__func__", None) is not Transformer.decode:
         return False
     modules = [module for part in (model.tgt_embedding, model.decoder, model.output) for module in part.modules()]
-    known = all(type(m) in _OURS | _PYTORCHS or isinstance(m, PositionwiseFeedForward) for m in modules)
     changed = any(m._forward_hooks or m._forward_pre_hooks or {"forward", "attend"} & {*vars(m)} for m in modules)
-    return known and not changed
-
-
-def _with_modules(module: nn.Module, **replacements: nn.Module) -> nn.Module:
-    """Return a copy of a module that shares all its weights, but has other modules in place of some."""
-    copied = copy.copy(module)
-    copied._modules = {**module._modules, **replacements}
-    return copied
+    return not changed and all(type(m) in _EXACT or isinstance(m, PositionwiseFeedForward) for m in modules)

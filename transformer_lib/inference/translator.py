@@ -1,9 +1,11 @@
 """Text in, text out: tokenise, search, detokenise, with scores and attention."""
 
+import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import TypeVar
 
 import torch
 
@@ -12,10 +14,12 @@ from transformer_lib.data.batches import padded_ids
 from transformer_lib.data.tokenizers import EOS, SOS, WordTokenizer, check_vocabularies
 from transformer_lib.fast.precision import in_precision
 from transformer_lib.files import CheckpointError
-from transformer_lib.inference.parallel import batches_by_length, parallel_map
-from transformer_lib.inference.search import MAX_SAVED_BEAM, Hypothesis, beam_search, check_search, greedy_search
+from transformer_lib.inference.search import MAX_SAVED_BEAM, Hypothesis, beam_search, check_search
 from transformer_lib.model.evaluation import evaluation_mode
 from transformer_lib.model.transformer import AttentionMaps, Transformer
+
+Device = torch.device | str
+Sentences = TypeVar("Sentences", str, list[str])
 
 
 @dataclass(frozen=True)
@@ -48,21 +52,10 @@ class Translation:
 
 
 class Translator:
-    """A trained model with its tokenisers and vocabularies.
+    """A trained model with its tokenisers and vocabularies, and how it searches unless ``translate`` is told otherwise.
 
-    Args:
-        model: trained; it is put into evaluation mode.
-        src_tokenizer, tgt_tokenizer: those that it was trained with.
-        beam_size, length_penalty: how ``translate`` searches unless told otherwise.
-
-    Attributes:
-        history: of the training, if ``train_translator`` made it (a saved model's is in its notes).
-
-    Raises:
-        ValueError: their vocabularies do not have the model's sizes.
+    The model is put into evaluation mode. Raises a ValueError if the vocabularies are not those that it was built for.
     """
-
-    history: Any = None
 
     def __init__(
         self,
@@ -74,57 +67,36 @@ class Translator:
     ):
         check_vocabularies(model.config, {"src": src_tokenizer, "tgt": tgt_tokenizer})
         self.model = model.eval()
-        self.src_tokenizer = src_tokenizer
-        self.tgt_tokenizer = tgt_tokenizer
-        self.beam_size = beam_size
-        self.length_penalty = length_penalty
+        self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
+        self.beam_size, self.length_penalty = beam_size, length_penalty
+        self.history = None  # of the training run, if ``train_translator`` made it; a saved model's is in its notes
 
     @classmethod
     def load(
-        cls,
-        path: str | Path = SHIPPED_MODEL,
-        *custom: type | Callable,
-        device: torch.device | str = "cpu",
-        precision: str = "float32",
+        cls, path: str | Path = SHIPPED_MODEL, *custom: Callable, device: Device = "cpu", precision: str = "float32"
     ) -> "Translator":
-        """Load a model; without a path, the one that comes with this library (its card: ``assets/MODEL_CARD.md``).
-
-        Arguments and errors as in ``load_model`` and ``from_saved``.
-        """
+        """Load a model, by default the one that comes with the library; see ``load_model`` and ``from_saved``."""
         return cls.from_saved(load_model(path, *custom, device=device), precision)
 
     @classmethod
     def from_saved(cls, saved: SavedModel, precision: str = "float32") -> "Translator":
-        """Make a translator of what ``load_model`` returned, which searches as its notes say.
+        """Make a translator of what ``load_model`` returned, to compute in ``precision`` and search as its notes say.
 
-        Args:
-            precision: what to compute in; see ``in_precision``, also for errors.
-
-        Raises:
-            CheckpointError: it is no translator, or its notes ask for an impossible search.
+        Raises a CheckpointError if it is no translator, or its notes ask for an impossible search.
         """
         if {*saved.tokenizers} != {"src", "tgt"}:
-            names = ", ".join(saved.tokenizers) or "none"
-            raise CheckpointError(f"it holds the tokenizers {names}, expected a translator's, src and tgt")
-        search = {"beam_size": 1, "length_penalty": 0.6, **saved.notes.get("search", {})}
-        beam_size, length_penalty = search["beam_size"], search["length_penalty"]
+            raise CheckpointError(f"tokenizers holds {[*saved.tokenizers]}, expected a translator's, src and tgt")
         try:  # anybody may have written the notes
-            check_search(beam_size, length_penalty, MAX_SAVED_BEAM)
+            search = {"beam_size": 1, "length_penalty": 0.6, **saved.notes.get("search", {})}
+            check_search(**search, max_beam_size=MAX_SAVED_BEAM)
         except (TypeError, ValueError) as error:
             raise CheckpointError(f"its notes ask for a search that is impossible: {error}") from None
-        model = in_precision(saved.model, precision)
-        return cls(model, saved.tokenizers["src"], saved.tokenizers["tgt"], beam_size, length_penalty)
+        return cls(in_precision(saved.model, precision), saved.tokenizers["src"], saved.tokenizers["tgt"], **search)
 
-    @overload
-    def __call__(self, sentences: str, beam_size: int | None = None, length_penalty: float | None = None) -> str: ...
-    @overload
     def __call__(
-        self, sentences: Sequence[str], beam_size: int | None = None, length_penalty: float | None = None
-    ) -> list[str]: ...
-    def __call__(
-        self, sentences: str | Sequence[str], beam_size: int | None = None, length_penalty: float | None = None
-    ) -> str | list[str]:
-        """Translate one sentence to a string, or several to a list of strings; see ``translate``."""
+        self, sentences: Sentences, beam_size: int | None = None, length_penalty: float | None = None
+    ) -> Sentences:
+        """Translate one sentence to a string, or a list of them to a list of strings; see ``translate``."""
         if isinstance(sentences, str):
             return self.translate([sentences], beam_size, length_penalty)[0].text
         return [translation.text for translation in self.translate(sentences, beam_size, length_penalty)]
@@ -140,84 +112,71 @@ class Translator:
         """Translate sentences, in order; those of similar length go through the model together.
 
         Args:
-            beam_size: 1 for greedy search; the paper uses 4. By default, the translator's own.
-            length_penalty: an exponent; the paper uses 0.6. By default, the translator's own.
+            beam_size, length_penalty: see ``beam_search``, or 1 for greedy search; by default, the translator's own.
             attention: also return the attention maps.
-            use_cache: see ``greedy_search``.
+            use_cache: see ``beam_search``.
 
-        Raises:
-            ValueError: a sentence has no words, or more tokens than the model has positions (it is named); or
-                ``beam_size`` or ``length_penalty`` is impossible.
-            TypeError: ``sentences`` is one string, or holds anything but strings, or the model is no translator (see
-                CONTRIBUTING.md).
-            FloatingPointError: the model predicts NaN.
+        Raises a TypeError if ``sentences`` is one string; other errors as ``source_tokens`` and ``beam_search``.
         """
         if isinstance(sentences, str):
             raise TypeError("sentences is one string, expected a list of them; for one, call the translator itself")
         beam_size = self.beam_size if beam_size is None else beam_size
         length_penalty = self.length_penalty if length_penalty is None else length_penalty
-        check_search(beam_size, length_penalty, self.model.config.tgt_vocab_size)
         sources = []
         for number, sentence in enumerate(sentences, start=1):
-            if not isinstance(sentence, str):
-                raise TypeError(f"sentence {number} is {sentence!r}, expected a string: is a cell of a table empty?")
             try:
                 sources.append(self.source_tokens(sentence))
             except ValueError as error:
                 raise ValueError(f"sentence {number}: {error}") from None
-        workers = torch.get_num_threads() if self._device.type == "cpu" else 1
-        batch_size = max(1, min(256, 512 // beam_size))  # memory does not grow with the beam
-        batches = batches_by_length([len(tokens) for tokens in sources], batch_size, workers)
-        sos_id, eos_id = self.tgt_tokenizer.sos_id, self.tgt_tokenizer.eos_id
+        longest_first = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
+        device, tgt_tokenizer = next(self.model.parameters()).device, self.tgt_tokenizer
+        sos_id, eos_id = tgt_tokenizer.sos_id, tgt_tokenizer.eos_id
+
+        def ids_of(batch: list[int]) -> torch.Tensor:
+            return padded_ids(self.src_tokenizer, [sources[i][1:-1] for i in batch]).to(device)  # [batch, src_len]
 
         def search(batch: list[int]) -> list[Hypothesis]:
-            src = self._batch([sources[i] for i in batch])
-            if beam_size == 1:
-                return greedy_search(self.model, src, sos_id, eos_id, use_cache=use_cache)
-            beams = beam_search(self.model, src, sos_id, eos_id, beam_size, length_penalty, use_cache=use_cache)
+            settings = sos_id, eos_id, beam_size, 0.0 if beam_size == 1 else length_penalty
+            beams = beam_search(self.model, ids_of(batch), *settings, use_cache=use_cache)
             return [hypotheses[0] for hypotheses in beams]
 
-        hypotheses: dict[int, Hypothesis] = {}
+        # a CPU's cores compute a batch each: a single one is too small for all of them to share
+        workers = torch.get_num_threads() if device.type == "cpu" else 1
+        size = max(32, math.ceil(len(sources) / workers))  # fewer than 32 sentences are done sooner in one batch
+        size = max(1, min(size, 256, 512 // max(1, beam_size)))  # memory does not grow with the beam
+        batches = [longest_first[start : start + size] for start in range(0, len(sources), size)]
         with evaluation_mode(self.model):
-            for batch, results in zip(batches, parallel_map(search, batches, workers), strict=True):
-                hypotheses.update(zip(batch, results, strict=True))
-        return [self._translation(source, hypotheses[i], attention) for i, source in enumerate(sources)]
-
-    @property
-    def _device(self) -> torch.device:
-        return next(self.model.parameters()).device
+            results = [hypothesis for batch in parallel_map(search, batches, workers) for hypothesis in batch]
+        translations = []
+        for i, hypothesis in sorted(zip(longest_first, results, strict=True)):
+            maps = None
+            if attention:
+                tgt = torch.tensor([[sos_id, *hypothesis.ids[:-1]]], device=device)  # [1, tgt_len]
+                maps = self.model.attention_maps(ids_of([i]), tgt)
+            text = tgt_tokenizer.join(tgt_tokenizer.decode(hypothesis.ids))
+            tokens = [tgt_tokenizer.vocab.itos[token] for token in hypothesis.ids]
+            translations.append(Translation(text, sources[i], tokens, hypothesis.log_prob, hypothesis.score, maps))
+        return translations
 
     def source_tokens(self, sentence: str) -> list[str]:
         """Return what the model reads of a sentence: its tokens between ``<sos>`` and ``<eos>``.
 
-        Raises:
-            ValueError: it has no words, more tokens than the model has positions, or far too many characters for them.
+        Raises a ValueError if it has no words, or more tokens than the model has positions.
         """
-        if len(sentence) > (limit := 1000 * self.model.config.max_len):  # to split them takes long
-            raise ValueError(f"sentence has {len(sentence):,} characters, expected at most {limit:,}: is it one?")
-        tokens = [SOS, *self.src_tokenizer.tokens(sentence), EOS]
-        if len(tokens) > (max_len := self.model.config.max_len):
-            raise ValueError(
-                f"sentence has {len(tokens)} tokens with <sos> and <eos>, expected at most {max_len}, the "
-                "positions that the model has: translate it in parts"
-            )
+        tokens, max_len = [SOS, *self.src_tokenizer.tokens(sentence), EOS], self.model.config.max_len
+        if len(tokens) > max_len:
+            raise ValueError(f"sentence has {len(tokens)} tokens, expected at most {max_len}: translate it in parts")
         return tokens
 
-    def _batch(self, sentences: list[list[str]]) -> torch.Tensor:
-        """Return the padded ids of what ``source_tokens`` returned, ``[batch, src_len]``."""
-        return padded_ids(self.src_tokenizer, [tokens[1:-1] for tokens in sentences]).to(self._device)
 
-    def _translation(self, src_tokens: list[str], hypothesis: Hypothesis, attention: bool) -> Translation:
-        maps = None
-        if attention:
-            src = self._batch([src_tokens])
-            tgt = torch.tensor([[self.tgt_tokenizer.sos_id, *hypothesis.ids[:-1]]], device=src.device)
-            maps = self.model.attention_maps(src, tgt)
-        return Translation(
-            text=self.tgt_tokenizer.join(self.tgt_tokenizer.decode(hypothesis.ids)),
-            src_tokens=src_tokens,
-            tgt_tokens=[self.tgt_tokenizer.vocab.itos[i] for i in hypothesis.ids],
-            log_prob=hypothesis.log_prob,
-            score=hypothesis.score,
-            attention=maps,
-        )
+def parallel_map(function: Callable, items: Sequence, workers: int) -> list:
+    """Do what ``map`` does, in as many threads, among which PyTorch's own are divided."""
+    threads, workers = torch.get_num_threads(), min(workers, len(items))
+    if workers < 2:
+        return [function(item) for item in items]
+    try:
+        share = max(1, threads // workers)
+        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(share,)) as pool:
+            return list(pool.map(function, items))
+    finally:
+        torch.set_num_threads(threads)

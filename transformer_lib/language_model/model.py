@@ -14,7 +14,7 @@ from transformer_lib.model.masks import causal_mask
 
 @dataclass(frozen=True)
 class LanguageModelConfig(Configuration):
-    """Every choice that shapes the language model.
+    """Every choice that shapes the language model; a ValueError names one that is impossible.
 
     The defaults are those of PyTorch's tutorial, except that there are only as many positions as a chunk has tokens.
 
@@ -28,9 +28,6 @@ class LanguageModelConfig(Configuration):
         max_len: number of positions: how many tokens the model can look back on.
         final_norm: one more LayerNorm after the stack, as in some models around ``nn.TransformerEncoder``.
         pad_id: the id of padding.
-
-    Raises:
-        ValueError: a value is impossible, or two do not go together.
     """
 
     vocab_size: int
@@ -45,8 +42,6 @@ class LanguageModelConfig(Configuration):
 
     def __post_init__(self):
         self.check("vocab_size", "d_model", "num_heads", "d_ff", "num_layers", "max_len")
-        if not 0 <= self.pad_id < self.vocab_size:
-            raise ValueError(f"pad_id is {self.pad_id!r}, expected an id below vocab_size={self.vocab_size}")
 
 
 class TransformerLanguageModel(nn.Module):
@@ -70,30 +65,18 @@ class TransformerLanguageModel(nn.Module):
 
     @torch.no_grad()
     def init_bias_from_unigrams(self, counts: Tensor) -> None:
-        """Make an untrained model predict each token with its frequency in the text, whatever comes before it.
+        """Make an untrained model predict each token with its frequency in the text. Notebook 11, section 5.
 
         The output's biases become the logarithms of the tokens' shares (each count raised by one, so that none is
-        zero), and its weights zero. Notebook 11, section 5.
-
-        Args:
-            counts: how often each token occurs in the training text, ``[vocab_size]``.
+        zero), and its weights zero. ``counts`` says how often each token occurs in the training text, ``[vocab_size]``.
         """
         self.output.bias.copy_(((counts + 1) / (counts + 1).sum()).log())
         self.output.weight.zero_()
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Predict, at every position, the token that comes next.
+        """Predict, at every position, the token that comes next: ``ids`` are ``[batch, seq_len]``.
 
-        Args:
-            ids: ``[batch, seq_len]``.
-
-        Returns:
-            Logits over the vocabulary, ``[batch, seq_len, vocab_size]``. Those of position i depend on
-            ``ids[:, : i + 1]`` only.
-
-        Raises:
-            ValueError: ``ids`` is not ``[batch, seq_len]``, is longer than ``max_len``, or holds an id outside the
-                vocabulary.
+        Returns logits, ``[batch, seq_len, vocab_size]``; those of position i depend on ``ids[:, : i + 1]`` only.
         """
         check_ids("ids", ids, self.config.vocab_size)
         x, _ = self.encoder(self.embedding(ids), causal_mask(ids.shape[1], ids.device))  # [batch, seq_len, d_model]
@@ -115,7 +98,8 @@ class TransformerLanguageModel(nn.Module):
     ) -> Tensor:
         """Continue a text one token at a time, each drawn from the model's distribution; dropout is off.
 
-        The model sees the last ``max_len`` tokens so far. Notebook 11, section 3.
+        The model sees the last ``max_len`` tokens so far. Returns prompt and continuation, ``[batch, prompt_len +
+        length]``; a FloatingPointError says that the model predicts NaN. Notebook 11, section 3.
 
         Args:
             prompt: what the text begins with, ``[batch, prompt_len]``.
@@ -124,22 +108,11 @@ class TransformerLanguageModel(nn.Module):
             top_k: draw from so many of the likeliest tokens only.
             excluded: ids that are never drawn.
             generator: where random numbers come from; by default, the global generator.
-
-        Returns:
-            Prompt and continuation, ``[batch, prompt_len + length]``.
-
-        Raises:
-            ValueError: an argument is impossible.
-            FloatingPointError: the model predicts NaN or infinity.
         """
-        check_ids("prompt", prompt, self.config.vocab_size)
-        if length < 0:
-            raise ValueError(f"length is {length!r}, expected 0 or more tokens")
         if not 0 <= temperature < float("inf"):
             raise ValueError(f"temperature is {temperature!r}, expected 0 (the likeliest token) or a positive number")
         choices = self.config.vocab_size - len(excluded)
-        if top_k is not None and not 1 <= top_k <= choices:
-            raise ValueError(f"top_k is {top_k!r}, expected 1 to {choices}, the number of tokens to choose from")
+        candidates = 1 if temperature == 0 else min(top_k or choices, choices)
         ids = prompt
         with evaluation_mode(self):
             for _ in range(length):
@@ -147,14 +120,10 @@ class TransformerLanguageModel(nn.Module):
                 if not logits.isfinite().all():
                     raise FloatingPointError("the model predicts nan: are its weights damaged?")
                 logits[:, list(excluded)] = -torch.inf
-                if temperature == 0:
-                    chosen = logits.argmax(dim=-1, keepdim=True)  # [batch, 1]
-                else:
-                    likeliest, candidates = logits.topk(top_k or choices)  # [batch, top_k]
-                    scaled = (likeliest - likeliest[:, :1]) / max(temperature, 1e-30)  # no overflow, nor 0 / 0
-                    drawn = torch.multinomial(scaled.softmax(dim=-1), 1, generator=generator)
-                    chosen = candidates.gather(1, drawn)  # [batch, 1]
-                ids = torch.cat([ids, chosen], dim=1)
+                likeliest, tokens = logits.topk(candidates)  # [batch, candidates]
+                probabilities = (likeliest / (temperature or 1)).softmax(dim=-1)
+                drawn = torch.multinomial(probabilities, 1, generator=generator)  # [batch, 1]
+                ids = torch.cat([ids, tokens.gather(1, drawn)], dim=1)
         return ids
 
     def num_parameters(self) -> int:

@@ -5,16 +5,14 @@ from pathlib import Path
 
 import torch
 
-from transformer_lib.data.tokenizers import EOS
 from transformer_lib.language_model.generator import TextGenerator
 from transformer_lib.language_model.model import LanguageModelConfig, TransformerLanguageModel
-from transformer_lib.language_model.stream import StreamTokenizer, make_stream
+from transformer_lib.language_model.stream import StreamTokenizer, TextDataset
 from transformer_lib.language_model.texts import Text
 from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.loop import History
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, Recipe
-from transformer_lib.training.train_translator import dataset_of_split, log_model
 from transformer_lib.training.trainer import fit
 
 
@@ -35,11 +33,7 @@ def train_language_model(
         text: its first two splits are trained on and validated on.
         preset: how to train; one of ``LANGUAGE_MODEL_RECIPES``. The model is the same, with ``recipe.bptt`` positions.
         recipe: how to train, if it is to be another recipe than the preset's.
-        output, resume, device, min_freq, log, on_epoch: as in ``train_translator``.
-
-    Raises:
-        ValueError, OSError, FloatingPointError: as ``fit``; or the preset is unknown, or the text too short.
-        CorpusError: the text is unavailable.
+        output, resume, device, min_freq, log, on_epoch: as in ``train_translator``, also for errors.
     """
     if preset not in LANGUAGE_MODEL_RECIPES:
         raise ValueError(f"preset is {preset!r}, expected one of {', '.join(LANGUAGE_MODEL_RECIPES)}")
@@ -48,18 +42,14 @@ def train_language_model(
     device = pick_device(str(device))
     seed_everything(recipe.seed)
     tokenizer = StreamTokenizer(text.language)
-    train_set, val_set = (
-        dataset_of_split(text, split, lambda lines: make_stream(lines, tokenizer)) for split in text.splits[:2]
-    )
+    train_set, val_set = (TextDataset(text[split], tokenizer) for split in text.splits[:2])
     tokenizer.build_vocab([train_set.tokens], min_freq)
-    if not {*tokenizer.vocab.itos} - {*tokenizer.specials, EOS}:
-        raise ValueError(f"min_freq is {min_freq}, but no word occurs so often: give a lower one, or more text")
     config = LanguageModelConfig(len(tokenizer.vocab), max_len=recipe.bptt)
     model = TransformerLanguageModel(config).to(device)
     log(f"text      {text.name}: {len(train_set):,} tokens to train on, {len(val_set):,} to validate")
     log(f"words     {len(tokenizer.vocab):,} types")
-    log_model(preset, model, output, log)
-    notes = {"corpus": text.path or text.name, "preset": preset}
+    log(f"model     {preset}: {model.num_parameters():,} parameters, on {device}")
+    notes = {"corpus": text.source, "preset": preset}
     history = fit(model, train_set, val_set, recipe, output, resume, notes, on_epoch=on_epoch, log=log)
     generator = TextGenerator(model, tokenizer)
     generator.history = history

@@ -9,13 +9,13 @@ to ``config.pad_id`` (−100 if there is none) do not count. To be saved, its cl
 import inspect
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
@@ -26,28 +26,17 @@ from transformer_lib.model.evaluation import evaluation_mode
 from transformer_lib.training import distributed
 from transformer_lib.training.loss import rdrop_loss, sequence_loss
 from transformer_lib.training.optimizer import MovingAverage
-
-_NO_TOKENS = (
-    "batches hold no token to predict: is the data set empty, has its iterator been used up, or did a DataLoader with "
-    "drop_last=True drop the only batch?"
-)
+from transformer_lib.training.recipe import Recipe
 
 
 @dataclass
 class History:
-    """What happened in each epoch so far.
+    """What happened in each epoch so far; losses are means, in nats per target token."""
 
-    Attributes:
-        train_loss: mean over the epoch, in nats per target token, with dropout, label smoothing and R-Drop.
-        val_loss: after the epoch, without these.
-        seconds: how long the epoch took, validation included.
-        first_val_loss: validation loss before the first epoch.
-    """
-
-    train_loss: list[float] = field(default_factory=list)
-    val_loss: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    first_val_loss: float = math.inf
+    train_loss: list[float] = field(default_factory=list)  # with dropout, label smoothing and R-Drop
+    val_loss: list[float] = field(default_factory=list)  # after the epoch, without these
+    seconds: list[float] = field(default_factory=list)  # of the epoch, validation included
+    first_val_loss: float = math.inf  # before the first epoch
 
     @property
     def best_epoch(self) -> int:
@@ -61,10 +50,7 @@ def train_epoch(
     batches: Iterable[Any],
     optimizer: Optimizer,
     schedule: LRScheduler | None = None,
-    max_grad_norm: float = 1.0,
-    label_smoothing: float = 0.0,
-    rdrop_weight: float = 0.0,
-    precision: str = "float32",
+    recipe: Recipe = Recipe(),  # noqa: B008 (it cannot change)
     scaler: torch.amp.GradScaler | None = None,
     average: MovingAverage | None = None,
     progress: bool | None = None,
@@ -74,82 +60,63 @@ def train_epoch(
     Args:
         model: any model that this module's docstring describes; it is left in training mode.
         batches: ``BucketBatches``, a ``DataLoader``, a list: any iterable of batches (see ``tensors_of``).
-        optimizer, schedule: update the model, and the learning rate, at each step.
-        max_grad_norm: gradients with a larger norm are scaled down to it.
-        label_smoothing, rdrop_weight: see ``sequence_loss`` and ``rdrop_loss``.
-        precision: what matrices are multiplied in (Micikevicius et al. 2018), ``"float32"`` or ``"bfloat16"`` (see
-            ``half_precision``); the weights stay in float32, where small updates are not rounded away.
+        optimizer, schedule, average: updated at each step.
+        recipe: its ``max_grad_norm``, ``label_smoothing``, ``rdrop_weight`` and ``precision``. In bfloat16, matrices
+            are multiplied (Micikevicius et al. 2018); weights stay in float32, which rounds no small update away.
         scaler: keeps small gradients from being rounded to zero in float16 (see ``make_scaler``).
-        average: moving average of the weights, updated at each step.
         progress: show a progress bar; by default, on a terminal and in a notebook.
 
-    Raises:
-        FloatingPointError: the loss is NaN or infinite, and so, probably, are the weights.
-        ValueError: a batch lacks a tensor that the model asks for, or there is no token to predict.
+    Raises a FloatingPointError if the loss is NaN or infinite, and a ValueError if there is no token to predict.
     """
     model.train()
-    device, pad_id, names = next(model.parameters()).device, getattr(model.config, "pad_id", -100), input_names(model)
-    dtype = half_precision(device) if precision == "bfloat16" else torch.float32
+    device, pad_id = next(model.parameters()).device, getattr(model.config, "pad_id", -100)
+    dtype = half_precision(device) if recipe.precision == "bfloat16" else torch.float32
     autocast = nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)
-    scaler = scaler or make_scaler(device, precision)
-    check_every = 1 if device.type == "cpu" else 100  # steps; to read a number of a GPU's, the CPU has to wait
+    scaler = scaler or make_scaler(device, recipe.precision)
     totals = torch.zeros(2, device=device, dtype=torch.float32)  # loss and tokens of the epoch
-    for step, batch in enumerate(_progress_bar(batches, "training", progress), start=1):
-        tensors = [distributed.shard(tensor) for tensor in tensors_of(batch, names, device)]
-        if rdrop_weight:  # every sentence goes through the model twice, in one batch
+    for step, tensors in enumerate(_inputs(model, batches, "training", progress), start=1):
+        if recipe.rdrop_weight:  # every sentence goes through the model twice, in one batch
             tensors = [torch.cat([tensor, tensor]) for tensor in tensors]
         with autocast:
             logits, targets = model.logits_and_targets(*tensors)
-        if rdrop_weight:
+        if recipe.rdrop_weight:
             targets = targets.chunk(2)[0]
-            loss = rdrop_loss(logits, targets, pad_id, label_smoothing, rdrop_weight)
+            loss = rdrop_loss(logits, targets, pad_id, recipe.label_smoothing, recipe.rdrop_weight)
         else:
-            loss = sequence_loss(logits, targets, pad_id, label_smoothing)
+            loss = sequence_loss(logits, targets, pad_id, recipe.label_smoothing)
         tokens = (targets != pad_id).sum()
         sums = distributed.all_reduce_sum(torch.stack([loss.detach() * tokens, tokens]))  # over all processes
         totals += sums
-        if step % check_every == 0 and not totals[0].isfinite():
-            _diverged(totals[0].item(), step, label_smoothing)
+        if step % 100 == 0:  # seldom, since the CPU has to wait for a GPU's numbers
+            _mean_loss(totals)
 
         model.zero_grad()
         scaler.scale(loss * (tokens / sums[1].clamp(min=1))).backward()
         distributed.add_gradients(model.parameters())
         scaler.unscale_(optimizer)
-        nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm)
+        nn.utils.clip_grad_norm_(model.parameters(), recipe.max_grad_norm)
         scaler.step(optimizer)  # in float16, not if a gradient is infinite: then update() lowers the scale
         scaler.update()
         if schedule is not None:
             schedule.step()
         if average is not None:
             average.update_parameters(model)
-    loss, tokens = totals.tolist()
-    if not tokens:
-        raise ValueError(_NO_TOKENS)
-    if not math.isfinite(loss):
-        _diverged(loss, step, label_smoothing)
-    return loss / tokens
+    return _mean_loss(totals)
 
 
 @torch.no_grad()
 def evaluate(model: nn.Module, batches: Iterable[Any], progress: bool | None = None) -> float:
     """Return the mean loss per target token, in nats, with dropout off (see ``perplexity``).
 
-    The model keeps the mode (training or evaluation) that it was in.
-
-    Raises:
-        ValueError: a batch lacks a tensor that the model asks for, or there is no token to predict.
+    The model keeps the mode (training or evaluation) that it was in. Raises what ``train_epoch`` raises.
     """
-    device, pad_id, names = next(model.parameters()).device, getattr(model.config, "pad_id", -100), input_names(model)
-    sums = torch.zeros(2, device=device, dtype=torch.float32)  # loss and tokens
+    device, pad_id = next(model.parameters()).device, getattr(model.config, "pad_id", -100)
+    totals = torch.zeros(2, device=device, dtype=torch.float32)  # loss and tokens
     with evaluation_mode(model):
-        for batch in _progress_bar(batches, "evaluating", progress):
-            tensors = [distributed.shard(tensor) for tensor in tensors_of(batch, names, device)]
+        for tensors in _inputs(model, batches, "evaluating", progress):
             logits, targets = model.logits_and_targets(*tensors)
-            sums += torch.stack([sequence_loss(logits, targets, pad_id, reduction="sum"), (targets != pad_id).sum()])
-    loss, tokens = distributed.all_reduce_sum(sums).tolist()
-    if not tokens:
-        raise ValueError(_NO_TOKENS)
-    return loss / tokens
+            totals += torch.stack([sequence_loss(logits, targets, pad_id, reduction="sum"), (targets != pad_id).sum()])
+    return _mean_loss(distributed.all_reduce_sum(totals))
 
 
 def perplexity(loss: float) -> float:
@@ -163,28 +130,24 @@ def make_scaler(device: torch.device, precision: str) -> torch.amp.GradScaler:
     return torch.amp.GradScaler(device.type, enabled=is_float16)
 
 
-def input_names(model: nn.Module) -> list[str]:
-    """Return the names of the tensors that a model asks for: the arguments of its ``logits_and_targets``."""
-    if not hasattr(model, "logits_and_targets"):
-        raise TypeError(
-            f"model is a {type(model).__name__} without logits_and_targets, the method that turns a batch into logits "
-            "and targets: see transformer_lib/training/loop.py"
-        )
-    return list(inspect.signature(model.logits_and_targets).parameters)
-
-
-def _diverged(loss: float, step: int, label_smoothing: float) -> None:
-    advice = "try a lower learning rate or a longer warm-up"
-    if loss == math.inf and label_smoothing:  # which gives every token a share
-        advice += f", or label_smoothing=0 (it is {label_smoothing}) if the model rules a token out by a logit of -inf"
-    raise FloatingPointError(f"training has diverged: by step {step} of the epoch, the loss is {loss}; {advice}")
-
-
-def _progress_bar(batches: Iterable[Any], what: str, progress: bool | None) -> tqdm:
-    """Iterate over batches, and show how far."""
+def _inputs(model: nn.Module, batches: Iterable[Any], what: str, progress: bool | None) -> Iterator[list[Tensor]]:
+    """Yield what the model takes of each batch: this process's share, on its device. Show how far it is."""
     if progress is None:
-        ipython = sys.modules.get("IPython")
-        in_notebook = ipython is not None and ipython.get_ipython() is not None
-        on_terminal = getattr(sys.stdout, "isatty", bool)()  # a service may have no standard output
-        progress = (on_terminal or in_notebook) and distributed.is_first()
-    return tqdm(batches, what, unit="batch", leave=False, disable=not progress, file=sys.stdout)
+        in_notebook = type(sys.stdout).__module__.startswith("ipykernel")
+        progress = distributed.is_first() and (in_notebook or getattr(sys.stdout, "isatty", bool)())  # it may be None
+    device = next(model.parameters()).device
+    names = list(inspect.signature(model.logits_and_targets).parameters)
+    for batch in tqdm(batches, what, unit="batch", leave=False, disable=not progress, file=sys.stdout):
+        yield [distributed.shard(tensor) for tensor in tensors_of(batch, names, device)]
+
+
+def _mean_loss(totals: Tensor) -> float:
+    """Divide the loss by the number of tokens, and raise an error if there are none, or if training has diverged."""
+    loss, tokens = totals.tolist()
+    if not tokens:
+        raise ValueError("batches hold no token to predict: is the data set empty, or its iterator used up?")
+    if not math.isfinite(loss):
+        raise FloatingPointError(
+            f"the loss is {loss}: training has diverged (try a lower learning rate), or the weights are damaged"
+        )
+    return loss / tokens
