@@ -908,16 +908,19 @@ def norm_placement() -> Figure:
         figure.text(left + 24, 32, title, size=BODY, bold=True, colour=INK)
         figure.text(left + 24, 52, note)
         figure.text(path, 276, "x", "middle", code=True, colour=INK)
-        figure.line((path, bottom), (path, 86), colour=green, width=4)
         figure.arrow((path, 86), (path, 72))
         upper = box(branch, 232, *first)
         figure.arrow((path, fork), (branch, fork), (branch, upper.bottom))
         if title == "pre-LN":
             norm, upper = upper, box(branch, upper.top - 16, "operation", "Sub-layer")
             figure.up(norm, upper)
-        else:
-            box(path, 131, "add_norm", "LayerNorm")
         total = _plus(figure, path, total_at + 11)
+        stops = [bottom, total.bottom, total.top, 86]
+        if title == "post-LN":
+            norm = box(path, 131, "add_norm", "LayerNorm")
+            stops[3:3] = norm.bottom, norm.top
+        for start, end in zip(stops[::2], stops[1::2], strict=True):
+            figure.line((path, start), (path, end), colour=green, width=4)
         figure.arrow((branch, upper.top), (branch, total.middle), (total.right, total.middle))
     return figure
 
