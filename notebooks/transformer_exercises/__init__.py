@@ -244,12 +244,14 @@ def build(kind: Any, *arguments: Any, **named: Any) -> nn.Module:
     """Make a module of a reader's class.
 
     Raises:
-        Unsolved: some of its parts are still dots.
+        Unsolved: it has no parts yet, or some of them are still dots.
         Wrong: it is no class of modules, or making one raises something.
     """
     expect(
         inspect.isclass(kind) and issubclass(kind, nn.Module), f"a class of modules is expected, not {_short(kind)}."
     )
+    if kind.__init__ is nn.Module.__init__:  # a class that is nothing but dots
+        raise Unsolved
     module = call(kind, *arguments, **named)
     if any(part is ... for box in module.modules() for part in vars(box).values()):
         raise Unsolved
