@@ -166,7 +166,8 @@ class Decoder(nn.Module):
 class Wiring(nn.Module):
     def __init__(self, config):
         super().__init__()
-        self.config, self.pad_id = config, config.pad_id
+        self.config = config
+        self.pad_id = config.pad_id
         positions = SinusoidalPositionalEncoding if config.positions == "sinusoidal" else LearnedPositionalEncoding
 
         def embedding(vocab_size):  # two of them: each side has words and positions of its own

@@ -352,7 +352,7 @@ WIRING = (
     ("[layer(*sizes) for _ in range(config.num_layers)]", "[layer(*sizes)] * config.num_layers", "each side its own"),
     ("range(config.num_layers)", "range(1)", "no ['decoder.layers.1"),
     ("def encode", "def read", "self.encode", "self.read", "encode and decode are methods"),
-    ("self.config, self.pad_id = config, config.pad_id", "self.pad_id = config.pad_id", "keep the line self.config"),
+    ("self.config = config", "self.sizes = config", "keep the line self.config"),
     ("config.norm_first\n", "not config.norm_first\n", "encode the source, decode the target"),
     (
         "def encode(self, src):",
