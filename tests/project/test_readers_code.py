@@ -5,13 +5,11 @@ import importlib
 import inspect
 import itertools
 import json
-import math
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.testing import assert_close
 from transformer_exercises import course
