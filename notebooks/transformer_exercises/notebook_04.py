@@ -209,7 +209,7 @@ def sinusoidal_positions(SinusoidalPositionalEncoding: type[nn.Module]) -> str:
     plain = [name for name, value in vars(module).items() if isinstance(value, Tensor)]
     expect(not plain, f"{plain[:1]} is a plain tensor, which stays behind when the model moves to a GPU: use a buffer.")
     expect(not module.state_dict(), "persistent=False: what can be computed need not be saved, and no weights have it.")
-    return "two positions' clock hands differ by the same turns wherever they are; no training is needed for that."
+    return "the same distance is the same turn of every hand, wherever it starts."
 
 
 @exercise("InputEmbedding")
@@ -550,7 +550,7 @@ def transformer(Transformer: type[nn.Module]) -> str:
             hint = "the table starts with N(0, 1 / d_model), that is std=d_model**-0.5, drawn after Xavier's values."
             expect(0.9 < tables[0].std().item() * math.sqrt(32) < 1.1, hint)
         expect_whole_model(model, config)
-    return "small steady initial values, and one table in three places. It is ready to be trained."
+    return "small initial values and, where it is asked for, one table in three places: ready to be trained."
 
 
 @exercise("MyTransformer")
