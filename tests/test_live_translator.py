@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from transformer_lib.inference.search import beam_search
-from transformer_lib.notebook import attention_viewer, live_translator
+from transformer_lib.notebook import live_translator
 from transformer_lib.notebook.live_translator import LiveTranslator, to_html, trace
 
 SENTENCE = "Eine Katze schläft im Garten."
@@ -142,13 +142,6 @@ def test_a_model_that_fails_gets_a_message_without_a_stack_trace(widget, monkeyp
     assert "Traceback" not in widget.html and capsys.readouterr() == ("", "")
     widget.field.value = "Ein Hund schläft"
     assert "a dog is sleeping" in widget.html
-
-
-def test_where_there_is_too_much_attention_to_show_the_translation_is_shown(widget, monkeypatch):
-    monkeypatch.setattr(attention_viewer, "_MAX_WEIGHTS", 100)
-    widget.field.value = "Ein Hund schläft."
-    assert "a dog is sleeping" in widget.html
-    assert "expected at most 100" in widget.html
 
 
 def test_what_a_notebook_stores_can_be_read_where_no_widget_runs(widget, shown):

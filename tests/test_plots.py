@@ -8,7 +8,6 @@ from matplotlib import font_manager
 from matplotlib.text import Text
 
 from transformer_lib.notebook import plots
-from transformer_lib.training.loop import History
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +60,7 @@ def test_nothing_is_clipped(translation):
 def test_one_map():
     figure = plots.attention_map(torch.eye(2), ["ein", "hund"], ["a", "dog"], "one head")
     assert labels(panels(figure)[0]) == (["ein", "hund"], ["a", "dog"])
-    with pytest.raises(ValueError, match="1 rows and 2 columns, but weights is"):
+    with pytest.raises(ValueError, match="labels"):
         plots.attention_map(torch.eye(2), ["ein", "hund"], ["a"])
 
 
@@ -86,26 +85,6 @@ def test_a_dollar_is_a_dollar():
 def test_a_translation_without_attention_says_how_to_get_it(trained):
     with pytest.raises(ValueError, match="translate with attention=True"):
         plots.attention_heads(trained.translate(["Ein Hund."])[0])
-
-
-def test_the_learning_curve_marks_the_best_epoch():
-    figure = plots.learning_curve(History([3.0, 2.0, 1.5], [2.5, 2.0, 2.2], [1.0, 1.0, 1.0]))
-    training, validation, best = figure.axes[0].lines
-    assert list(training.get_ydata()) == [3.0, 2.0, 1.5]
-    assert list(validation.get_ydata()) == [2.5, 2.0, 2.2]
-    assert (best.get_xdata()[0], best.get_ydata()[0]) == (2, 2.0)
-    assert figure.axes[0].get_xlabel() and figure.axes[0].get_ylabel()
-    never_better = History([3.0], [2.5], [1.0], first_val_loss=2.0)
-    assert len(plots.learning_curve(never_better).axes[0].lines) == 2
-    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert legend == ["training", "validation", "best epoch"]
-
-
-def test_the_learning_curve_of_a_saved_models_notes_is_that_of_its_history():
-    history = History([3.0, 2.0], [2.5, 2.0], [1.0, 1.0], first_val_loss=4.0)
-    curves = [plots.learning_curve(one).axes[0].lines for one in (history, dataclasses.asdict(history))]
-    for line, other in zip(*curves, strict=True):
-        assert line.get_xydata().tolist() == other.get_xydata().tolist()
 
 
 def font_with(characters, name, path):
@@ -157,11 +136,8 @@ def test_vectors_are_arrows_from_the_origin_with_their_names():
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_a_figure_can_be_saved(translation, tmp_path, ending):
-    plots.save(plots.attention_heads(translation), tmp_path / f"map.{ending}")
-    assert [path.name for path in tmp_path.iterdir()] == [f"map.{ending}"]
-    with pytest.raises(ValueError, match="xyz"):
-        plots.save(plots.attention_heads(translation), tmp_path / "map.xyz")
-    assert [path.name for path in tmp_path.iterdir()] == [f"map.{ending}"]
+    plots.attention_heads(translation).savefig(tmp_path / f"map.{ending}")
+    assert (tmp_path / f"map.{ending}").stat().st_size > 1000
 
 
 TREE = {
@@ -229,17 +205,6 @@ def test_matrices_carry_their_numbers_labels_titles_and_signs():
     assert box.xmax <= figure.get_figwidth() and box.ymax <= figure.get_figheight()
     mesh = axes.collections[2]
     assert mesh.get_clim() == (-2, 2) and min(mesh.cmap(0.0)[:3]) > 0.3  # light enough for black numbers
-
-
-def test_matrices_whose_labels_do_not_fit_say_so():
-    three = {"a": torch.eye(2), "b": torch.eye(2), "c": torch.eye(2)}
-    with pytest.raises(ValueError, match="between has 1 signs, expected 2 for 3 matrices"):
-        plots.matrices(three, between=["="])
-    with pytest.raises(ValueError, match="rows has 3 labels, expected 2"):
-        plots.matrices(three, rows=["a", "b", "c"])
-    for vector in (torch.ones(3), torch.tensor(1.0)):
-        with pytest.raises(ValueError, match=r"panels\['v'\] has shape \[3?\], expected \[rows, columns\]"):
-            plots.matrices({"v": vector})
 
 
 def test_padding_is_light_and_tokens_are_dark():

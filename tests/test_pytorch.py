@@ -332,20 +332,24 @@ def test_attn_mask_means_what_torch_means():
     assert pytorch.to_attn_mask(causal_mask(4)).equal(theirs.isinf())
 
 
-def test_conversions_refuse_masks_of_the_other_kind():
-    with pytest.raises(ValueError, match=r"mask has shape \[3, 3\], expected \[batch, 1, 1, seq_len\]"):
-        pytorch.to_key_padding_mask(causal_mask(3))
-    with pytest.raises(ValueError, match=r"expected \[query_len, key_len\]"):
-        pytorch.to_attn_mask(padding_mask(torch.tensor([[2, 3]]), pad_id=1))
-    with pytest.raises(ValueError, match=r"attn_mask has dtype torch.float32"):
-        pytorch.from_torch_masks(attn_mask=torch.zeros(3, 3))
+def test_a_mask_of_another_kind_is_not_taken_for_padding():
+    for other in (causal_mask(3), TGT_MASK):  # [3, 3] and [2, 1, 3, 3]
+        with pytest.raises((ValueError, RuntimeError)):
+            pytorch.to_key_padding_mask(other)
 
 
-def test_what_the_errors_advise_for_an_additive_mask_is_right():
+def test_an_additive_mask_is_refused_and_what_the_docstring_advises_is_right():
     additive = nn.Transformer.generate_square_subsequent_mask(4)
-    with pytest.raises(ValueError, match="of an additive float mask, take mask == 0"):
-        pytorch.to_attn_mask(additive)
-    assert pytorch.to_attn_mask(additive == 0).equal(pytorch.to_attn_mask(causal_mask(4)))
-    with pytest.raises(ValueError, match="of an additive float mask, take mask == -inf"):
-        pytorch.from_torch_masks(attn_mask=additive)
+    for convert in (pytorch.to_attn_mask, lambda mask: pytorch.from_torch_masks(attn_mask=mask)):
+        with pytest.raises((TypeError, RuntimeError)):
+            convert(additive)
     assert pytorch.from_torch_masks(attn_mask=additive == -torch.inf).equal(causal_mask(4))
+
+
+def test_integers_never_pass_for_a_converted_mask():
+    """``~`` of 0 and 1 is -1 and -2: neither side may take that for a mask."""
+    ours, x = our_module("attention", False), torch.randn(2, 4, 16)
+    with pytest.raises(ValueError, match="mask has dtype"):
+        ours(x, x, x, pytorch.from_torch_masks(torch.tensor([[0, 0, 0, 0], [0, 0, 1, 1]])))
+    with pytest.raises((AssertionError, RuntimeError)):
+        to_torch(ours)(x, x, x, key_padding_mask=pytorch.to_key_padding_mask(SRC_MASK.int()))

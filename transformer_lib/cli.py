@@ -24,7 +24,7 @@ from transformer_lib.fast.precision import PRECISIONS
 from transformer_lib.files import CheckpointError
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
-from transformer_lib.interop.ctranslate2 import QUANTIZATIONS, to_ctranslate2
+from transformer_lib.interop.ctranslate2 import to_ctranslate2
 from transformer_lib.language_model.generator import TextGenerator
 from transformer_lib.language_model.stream import BPTTBatches, make_stream
 from transformer_lib.language_model.texts import TEXTS, load_text
@@ -130,7 +130,7 @@ def translate(
         from transformer_lib.notebook import plots  # matplotlib takes a while to load
 
         (translation,) = translator.translate(sentences, **search, attention=True)
-        plots.save(plots.attention_heads(translation), attention)
+        plots.attention_heads(translation).savefig(attention)
 
 
 def _read(path: Path) -> Iterator[list[bytes]]:
@@ -325,5 +325,5 @@ def parser() -> argparse.ArgumentParser:
     add("--temperature", generate, type=float, help="below 1, likely words become likelier (1.0)")
     add("--top-k", generate, type=int, metavar="K", help="choose among the K likeliest words only")
     add("--to", export, choices=["safetensors", "ctranslate2"], help="for this library or CTranslate2 (safetensors)")
-    add("--quantization", export, choices=QUANTIZATIONS, help="how CTranslate2 stores weights (float32)")
+    add("--quantization", export, help="how CTranslate2 stores weights, such as int8 (float32)")
     return whole

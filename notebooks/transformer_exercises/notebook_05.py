@@ -1,5 +1,6 @@
 """Checks of the exercises of notebook 05: target, loss, learning rate, when to stop, and the other direction."""
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
-from transformer_exercises import Wrong, as_list, as_number, call, exercise, expect, expect_number, expect_tensor
+from transformer_exercises import Wrong, as_list, as_number, call, close, exercise, expect, expect_number, expect_tensor
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.inference.bleu import sacre_bleu
 
@@ -307,3 +308,103 @@ def other_direction(my_translator: Callable[[list[str]], Sequence[str]]) -> str:
         f"those are German words, but BLEU (notebook 08) is {bleu:.0f}, expected {ENOUGH_BLEU} or more: train longer.",
     )
     return "nothing in the model knows a language: only the data, the tokenisers and their vocabularies do."
+
+
+@exercise("token_loss")
+def mean_surprise(token_loss: Callable[[Tensor, Tensor, int, float], Tensor]) -> str:
+    """``token_loss(logits, targets, pad_id, label_smoothing=0.0)``: the mean over all real tokens."""
+    torch.manual_seed(0)
+    logits, targets = 3 * torch.randn(3, 5, 7), torch.randint(2, 7, (3, 5))  # [batch, tgt_len, vocabulary]
+    targets[1, 3:], targets[2, 1:] = 1, 1
+    rows = logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0].neg()  # the surprise at each token
+    real = targets != 1
+    right = rows[real].mean()
+    found = call(token_loss, logits.clone().requires_grad_(), targets.clone(), 1)
+    expect(isinstance(found, Tensor) and found.numel() == 1, "one number was expected, as a tensor.")
+    probabilities = logits.softmax(-1)
+    twice = F.cross_entropy(probabilities.flatten(0, 1), targets.flatten(), ignore_index=1)
+    hints = {
+        "padding counts: which argument says what to ignore?": rows.mean(),
+        "`cross_entropy` takes logits: it computes the softmax itself.": twice,
+        "that is the sum; the loss is the mean over the real tokens.": rows[real].sum(),
+        "each sentence weighs the same here; each *token* should.": torch.stack(
+            [row[kept].mean() for row, kept in zip(rows, real, strict=True)]
+        ).mean(),
+    }
+    for hint, wrong in hints.items():
+        expect(not torch.allclose(found.detach(), wrong, atol=1e-4), hint)
+    expect_number(found, right.item(), "-log of the wanted token's probability, in the mean over all real tokens.")
+    smoothed = call(token_loss, logits, targets, 1, 0.1)
+    smooth = 0.9 * right + 0.1 * logits.log_softmax(-1).mean(-1).neg()[real].mean()
+    expect_number(smoothed, smooth.item(), "label_smoothing does not arrive in `cross_entropy`.")
+    return "`cross_entropy` does softmax, logarithm, choice and mean in one go."
+
+
+class Bilinear(nn.Module):
+    """The smallest model that a loop can train: it looks at the token before, and at the source's first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.source, self.drop = nn.Embedding(9, 9), nn.Embedding(9, 9), nn.Dropout(0.0)
+        self.modes: list[bool] = []
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """Return logits, ``[batch, tgt_len, 9]``."""
+        self.modes.append(self.training)
+        return 3 * (self.table(tgt) + self.source(src[:, :1]))
+
+
+def _epoch(model: nn.Module, batches: list, forgets: bool = True, clips: bool = True, shifts: bool = True) -> float:
+    """Train a model for an epoch by gradient descent, as a loop should or in a wrong way; return the mean loss."""
+    losses, tokens, kept = [], [], [torch.zeros_like(p) for p in model.parameters()]
+    for step, (src, tgt) in enumerate(batches):
+        wanted = tgt[:, 1:] if shifts else tgt[:, :-1]
+        loss = F.cross_entropy(model(src, tgt[:, :-1]).flatten(0, 1), wanted.flatten(), ignore_index=1)
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        kept = [new if forgets else old + new for old, new in zip(kept, gradients, strict=True)]
+        length = torch.stack([gradient.norm() for gradient in kept]).norm()
+        scale = (1 / (length + 1e-6)).clamp(max=1.0) if clips else torch.tensor(1.0)
+        kept = [gradient * scale for gradient in kept]
+        with torch.no_grad():
+            for parameter, gradient in zip(model.parameters(), kept, strict=True):
+                parameter -= 0.5 / (step + 1) * gradient  # the schedule's rates
+        losses.append(loss.item())
+        tokens.append((wanted != 1).sum().item())
+    return sum(loss * count for loss, count in zip(losses, tokens, strict=True)) / sum(tokens)
+
+
+@exercise("train_one_epoch")
+def loop(train_one_epoch: Callable[..., float]) -> str:
+    """``train_one_epoch(model, batches, optimizer, schedule, pad_id, …)``: what every weight is after an epoch."""
+    torch.manual_seed(0)
+    first, batches = Bilinear(), []
+    for size, length in ((2, 6), (5, 4), (3, 7)):
+        src, tgt = torch.randint(2, 9, (size, 3)), torch.randint(2, 9, (size, length))
+        tgt[0, -2:] = 1
+        batches.append((src, tgt))
+    model, right = copy.deepcopy(first), copy.deepcopy(first)
+    optimizer = SGD(model.parameters(), lr=0.5)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda taken: 1 / (taken + 1))
+    found = as_number(call(train_one_epoch, model.eval(), batches, optimizer, schedule, 1))
+    expect(model.modes, "the model is never called.")
+    expect(all(model.modes), "the model is not in training mode, in which dropout is on.")
+    loss = _epoch(right, batches)
+    wrong = {
+        "the gradients of earlier batches are still there: where is `optimizer.zero_grad()`?": {"forgets": False},
+        "gradients with a norm above 1 are to be clipped to 1, between `backward` and `step`.": {"clips": False},
+        "the decoder is asked for the token that it is given: shift the target by one.": {"shifts": False},
+    }
+    for hint, way in wrong.items():
+        other = copy.deepcopy(first)
+        _epoch(other, batches, **way)
+        expect(not close(model.table.weight, other.table.weight, 1e-5), hint)
+    expect(
+        not close(model.table.weight, first.table.weight), "no weight has changed: `backward`, then `optimizer.step()`."
+    )
+    rate = schedule.get_last_lr()[0]
+    expect(
+        abs(rate - 0.125) < 1e-6, f"after three steps the schedule is at {rate:.3f}: it takes a step after each batch."
+    )
+    expect_tensor(model.table.weight, right.table.weight, "the weights are others than gradient descent's.", 1e-5)
+    expect_number(found, loss, "returned is the mean loss over all *tokens*, as a number.", 1e-5)
+    return "every weight is where a loop by hand puts it. Twelve lines: nearly all training code you will meet is this."

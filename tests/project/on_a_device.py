@@ -157,6 +157,13 @@ def test_where_fused_attention_is_wrong_the_translations_are_right(monkeypatch):
         assert translations(SENTENCES) != here  # or this test would show nothing
 
 
+@pytest.mark.skipif(KIND == "mps", reason="its kernel is wrong, with or without")
+def test_the_fused_kernel_is_tried_in_float32_inside_autocast_too():
+    fused_attention_is_right.cache_clear()
+    with torch.autocast(SEEN.type, torch.bfloat16):
+        assert fused_attention_is_right(SEEN)
+
+
 # What makes the host wait. A wait costs some 20 µs and, worse, lets the GPU run out of work.
 
 

@@ -226,7 +226,7 @@ def test_a_training_text_full_of_it_can_be_learnt_saved_and_scored(tmp_path, pai
 @pytest.mark.parametrize("name", [name for name, row in NASTY.items() if row[1] not in REFUSED])
 def test_its_attention_can_be_drawn(words, name, tmp_path):
     translation = words.translate([NASTY[name][0]], attention=True)[0]
-    plots.save(plots.attention_heads(translation), tmp_path / "map.svg")
+    plots.attention_heads(translation).savefig(tmp_path / "map.svg")
     ElementTree.parse(tmp_path / "map.svg")  # a viewer would say that the file is damaged
 
 

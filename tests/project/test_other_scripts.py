@@ -30,7 +30,7 @@ def test_a_translator_into_another_script(language, tokenize, tmp_path):
     drawn = translator.translate([unseen[0].src], attention=True)[0]
     with warnings.catch_warnings(record=True) as hints:  # matplotlib's, where no font has the characters
         warnings.simplefilter("always")
-        plots.save(plots.attention_heads(drawn), tmp_path / "map.png")
+        plots.attention_heads(drawn).savefig(tmp_path / "map.png")
     assert (tmp_path / "map.png").stat().st_size > 10_000
     assert all("Glyph" in str(hint.message) for hint in hints)
     assert any(translation.text == pair.tgt for translation, pair in zip(translations, unseen, strict=True))

@@ -1,4 +1,4 @@
-"""PyTorch's own layers and this library's are the same thing: weights and settings go both ways.
+"""PyTorch's own layers and this library's are the same thing: weights and settings go both ways. Notebook 10.
 
 Their masks mean the opposite of each other: here True means "may attend", there it means "ignore".
 """
@@ -30,17 +30,10 @@ DECODER_LAYER = {**ENCODER_LAYER, "cross_attn": "multihead_attn", "norm3": "norm
 def to_torch(ours: nn.Module) -> nn.Module:
     """Build PyTorch's counterpart of a module, with a copy of its weights and settings, on its device, in its mode.
 
-    It takes ``[batch, seq_len, d_model]`` (``batch_first=True``), and all its weights are trainable. An
-    ``nn.Transformer`` has no embeddings and no output layer. Of a model of your own, convert encoder and decoder.
-
-    Args:
-        ours: ``MultiHeadAttention``, ``EncoderLayer``, ``DecoderLayer``, ``Encoder``, ``Decoder`` or ``Transformer``.
-
-    Raises:
-        TypeError: it, or a part of it, is of another class; a subclass may compute something else.
+    It is batch first, and trainable. An ``nn.Transformer`` has no embeddings and no output layer. Raises a TypeError if
+    a part is of any other class than this library's: a subclass may compute something else.
     """
     kind = type(ours)
-    theirs: nn.Module
     if kind in (nn.Linear, nn.LayerNorm):
         theirs = copy.deepcopy(ours)
     elif kind is Dropout:
@@ -70,20 +63,12 @@ def to_torch(ours: nn.Module) -> nn.Module:
 
 
 def from_torch(theirs: nn.Module) -> nn.Module | tuple[Encoder, Decoder]:
-    """Build this library's counterpart of a PyTorch module, as ``to_torch`` does the other way.
+    """Build this library's counterpart of a PyTorch module, batch first or not, as ``to_torch`` does the other way.
 
-    An ``nn.Transformer`` gives an encoder and a decoder: ``model.encoder, model.decoder = from_torch(theirs)``.
-
-    Args:
-        theirs: ``nn.MultiheadAttention``, ``nn.TransformerEncoderLayer``, ``nn.TransformerDecoderLayer``,
-            ``nn.TransformerEncoder``, ``nn.TransformerDecoder`` or ``nn.Transformer``, batch first or not.
-
-    Raises:
-        TypeError: it, or a part of it, is of another class; a subclass may compute something else.
-        ValueError: it was built with an option that this library does not have, such as ``bias=False``.
+    An ``nn.Transformer`` gives an encoder and a decoder. Raises a TypeError if a part is of any other class than
+    PyTorch's, and a ValueError if it has an option that this library does not have, such as ``bias=False``.
     """
     kind = type(theirs)
-    ours: nn.Module
     if kind in (nn.Linear, nn.LayerNorm):
         ours = copy.deepcopy(theirs)
     elif kind is nn.Dropout:
@@ -118,13 +103,12 @@ def _attention_to_torch(ours: MultiHeadAttention) -> nn.MultiheadAttention:
 
 @torch.no_grad()
 def _attention_from_torch(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
-    """Cut the packed projection into those of queries, keys and values."""
+    """Split the packed projection into those of queries, keys and values."""
     weight, bias = theirs.in_proj_weight, theirs.in_proj_bias  # None with kdim or vdim, and with bias=False
     if weight is None or bias is None or theirs.bias_k is not None or theirs.add_zero_attn:
         raise ValueError("theirs has bias=False, kdim, vdim, add_bias_kv or add_zero_attn, expected none of these")
     ours = MultiHeadAttention(theirs.embed_dim, theirs.num_heads, theirs.dropout).to(weight)
-    projections = (ours.q_proj, ours.k_proj, ours.v_proj)
-    for projection, w, b in zip(projections, weight.chunk(3), bias.chunk(3), strict=True):
+    for projection, w, b in zip((ours.q_proj, ours.k_proj, ours.v_proj), weight.chunk(3), bias.chunk(3), strict=True):
         projection.load_state_dict({"weight": w, "bias": b})  # [d_model, d_model] and [d_model]
     ours.out_proj.load_state_dict(theirs.out_proj.state_dict())
     return ours
@@ -142,73 +126,35 @@ def _layer_to_torch(ours: EncoderLayer | DecoderLayer, counterpart: type, names:
 
 
 def _layer_from_torch(theirs: nn.Module, counterpart: type, names: dict[str, str]) -> EncoderLayer | DecoderLayer:
+    x = torch.linspace(-9, 9, 99).to(theirs.linear1.weight)
+    values = theirs.activation(x.clone())  # it tells which activation it is; a clone, since it may work in place
+    same = [name for name, activation in ACTIVATIONS.items() if torch.allclose(values, activation(x), atol=1e-6)]
+    if not same:
+        raise ValueError(f"theirs has activation={theirs.activation}, expected one of {', '.join(ACTIVATIONS)}")
     sizes = (theirs.self_attn.embed_dim, theirs.self_attn.num_heads, theirs.linear1.out_features)
-    settings = {"norm_first": theirs.norm_first, "activation": _activation_of(theirs)}
-    ours = counterpart(*sizes, theirs.dropout1.p, **settings)
+    ours = counterpart(*sizes, theirs.dropout1.p, norm_first=theirs.norm_first, activation=same[0])
     for our_name, their_name in names.items():
         ours.set_submodule(our_name, from_torch(theirs.get_submodule(their_name)))
     return ours
 
 
-def _activation_of(theirs: nn.Module) -> str:
-    """Return the name of a layer's activation, a function or a module, which what it computes tells."""
-    x = torch.linspace(-9, 9, 99).to(theirs.linear1.weight)
-    for name, activation in ACTIVATIONS.items():
-        if torch.allclose(theirs.activation(x.clone()), activation(x), atol=1e-6):  # a clone: it may work in place
-            return name
-    raise ValueError(f"theirs has activation={theirs.activation}, expected one of {', '.join(ACTIVATIONS)}")
-
-
 def to_key_padding_mask(mask: Tensor) -> Tensor:
-    """Convert a ``padding_mask``, ``[batch, 1, 1, seq_len]``, to PyTorch's ``key_padding_mask``, ``[batch, seq_len]``.
-
-    Raises:
-        ValueError: the mask is not boolean, or has another shape.
-    """
-    _check_boolean("mask", mask, "mask == 0")
-    if mask.dim() != 4 or mask.shape[1:3] != (1, 1):
-        raise ValueError(f"mask has shape {list(mask.shape)}, expected [batch, 1, 1, seq_len] as padding_mask gives")
-    return ~mask[:, 0, 0, :]
+    """Convert a ``padding_mask``, ``[batch, 1, 1, seq_len]``, to a ``key_padding_mask``, ``[batch, seq_len]``."""
+    batch, _, _, seq_len = mask.shape
+    return ~mask.reshape(batch, seq_len)
 
 
 def to_attn_mask(mask: Tensor) -> Tensor:
-    """Convert a ``causal_mask`` or ``local_mask`` to PyTorch's ``attn_mask``; both are ``[query_len, key_len]``.
-
-    Raises:
-        ValueError: the mask is not boolean, or has another shape.
-    """
-    _check_boolean("mask", mask, "mask == 0")
-    if mask.dim() != 2:
-        raise ValueError(f"mask has shape {list(mask.shape)}, expected [query_len, key_len]")
+    """Convert a ``causal_mask`` or ``local_mask`` to PyTorch's ``attn_mask``; both are ``[query_len, key_len]``."""
     return ~mask
 
 
 def from_torch_masks(key_padding_mask: Tensor | None = None, attn_mask: Tensor | None = None) -> Tensor | None:
-    """Convert ``nn.Transformer``'s masks, where True means "ignore", to one mask of this library.
+    """Convert PyTorch's masks, ``[batch, key_len]`` and ``[query_len, key_len]``, to one of this library.
 
-    Args:
-        key_padding_mask: ``[batch, key_len]``, boolean, or None.
-        attn_mask: ``[query_len, key_len]``, boolean, or None.
-
-    Returns:
-        ``[batch, 1, 1, key_len]``, ``[query_len, key_len]`` or both at once, ``[batch, 1, query_len, key_len]``; True
-        means "may attend". None if both are None.
-
-    Raises:
-        ValueError: a mask is not boolean.
+    It broadcasts to ``[batch, heads, query_len, key_len]``. Of an additive float mask, pass ``mask == -torch.inf``.
     """
-    for name, mask in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
-        if mask is not None:
-            _check_boolean(name, mask, "mask == -inf")
-    ignored = attn_mask
-    if key_padding_mask is not None:
-        padding = key_padding_mask[:, None, None, :]  # [batch, 1, 1, key_len]
-        ignored = padding if attn_mask is None else padding | attn_mask
-    return None if ignored is None else ~ignored
-
-
-def _check_boolean(name: str, mask: Tensor, of_additive: str) -> None:
-    if mask.dtype != torch.bool:
-        raise ValueError(
-            f"{name} has dtype {mask.dtype}, expected torch.bool; of an additive float mask, take {of_additive}"
-        )
+    if key_padding_mask is None:
+        return None if attn_mask is None else ~attn_mask
+    padding = ~key_padding_mask[:, None, None, :]  # [batch, 1, 1, key_len]
+    return padding if attn_mask is None else padding & ~attn_mask

@@ -1,20 +1,17 @@
 """Every picture of the series, in one style. Each function returns a matplotlib figure and shows nothing by itself."""
 
-import contextlib
 import functools
 import itertools
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from matplotlib import font_manager
-from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -22,9 +19,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
 from transformer_lib.data.tokenizers import SOS
-from transformer_lib.files import replacing
 from transformer_lib.inference.translator import Translation
-from transformer_lib.training.loop import History
 
 Labels = Sequence[str]
 Prefix = tuple[str, ...]  # of a translation, as tokens
@@ -53,41 +48,27 @@ _TREE_LOOKS = {  # text, box, line, line width
     "cut": ("#5f5f6b", "white", "#d0d0d8", 1.0),
 }
 _DASHES = ("-", "--", "-.", ":")  # curves can be told apart without their colours
+_styled = plt.rc_context(STYLE)  # as a decorator: whatever a function draws is in this style
 
 
-@contextlib.contextmanager
-def _styled() -> Iterator[None]:
-    """Draw in the style of the series: as a decorator, whatever a function draws."""
-    with plt.rc_context(STYLE):
-        yield
-
-
-@_styled()
+@_styled
 def attention_map(weights: Tensor, columns: Labels, rows: Labels, title: str = "") -> Figure:
-    """Draw one head's attention, ``[query_len, key_len]``: each row shows where one query looks.
-
-    Raises:
-        ValueError: the labels do not fit the weights.
-    """
-    return _grid(weights[None], columns, rows, [title], 1, ("what is looked at", "what looks"))
+    """Draw one head's attention, ``[query_len, key_len]``: each row shows where one query looks."""
+    return _grid(weights[None], columns, rows, [title], "what is looked at", "what looks")
 
 
-@_styled()
+@_styled
 def attention_heads(translation: Translation) -> Figure:
-    """Draw what each head of the last layer's cross-attention looks at while a sentence is translated.
-
-    Raises:
-        ValueError: the translation has no attention: it was not made with ``attention=True``.
-    """
+    """Draw where each head of the last layer's cross-attention looks, in a translation with ``attention=True``."""
     if translation.attention is None:
         raise ValueError("translation has no attention: translate with attention=True")
     weights = translation.attention.cross[-1][0]  # [heads, tgt_len, src_len]
     titles = [f"head {head}" for head in range(1, len(weights) + 1)]
-    axis_labels = "source word looked at", "target word being written"
-    return _grid(weights, translation.src_tokens, translation.tgt_tokens, titles, 4, axis_labels)
+    labels = translation.src_tokens, translation.tgt_tokens
+    return _grid(weights, *labels, titles, "source word looked at", "target word being written")
 
 
-@_styled()
+@_styled
 def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = (), between: Labels = ()) -> Figure:
     """Draw small matrices side by side with their numbers: blue above zero, orange below, grey where hidden.
 
@@ -96,18 +77,8 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
         rows: labels beside the first matrix.
         columns: labels above each matrix that has so many columns.
         between: the signs between the matrices, such as ``"="`` or ``"→"``.
-
-    Raises:
-        ValueError: the labels do not fit the first matrix's rows, or the signs the matrices; or one is no matrix.
     """
-    for title, matrix in panels.items():
-        if matrix.dim() != 2:
-            raise ValueError(f"panels[{title!r}] has shape {list(matrix.shape)}, expected [rows, columns]")
-    depth, first = max(map(len, panels.values())), len(next(iter(panels.values())))
-    if len(rows) not in (0, first):
-        raise ValueError(f"rows has {len(rows)} labels, expected {first}, as the first matrix has rows")
-    if len(between) not in (0, len(panels) - 1):
-        raise ValueError(f"between has {len(between)} signs, expected {len(panels) - 1} for {len(panels)} matrices")
+    depth = max(map(len, panels.values()))
     figure, axes = _axes(1, 1, grid=False)
     write = functools.partial(axes.text, ha="center", va="center", rotation_mode="anchor")
     values = [matrix.detach().cpu().double().numpy() for matrix in panels.values()]
@@ -145,19 +116,18 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
     return figure
 
 
-@_styled()
+@_styled
 def padding(ids: Tensor, pad_id: int, title: str = "") -> Figure:
     """Draw a batch of ids, ``[batch, seq_len]``, one sentence a row: tokens are dark, padding is light."""
     figure, axes = _axes(6, 3, grid=False)
     tokens = (ids != pad_id).cpu().numpy()
     axes.imshow(tokens, aspect="auto", interpolation="none", cmap=_MASK_COLOURS, vmin=0, vmax=1)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.get_major_locator().set_params(integer=True)
+    axes.locator_params(integer=True)
     axes.set(xlabel="position", ylabel="sentence in the batch", title=title)
     return figure
 
 
-@_styled()
+@_styled
 def positions(table: Tensor, title: str = "") -> Figure:
     """Draw a table of position vectors, ``[positions, d_model]``, as a heat map."""
     values = table.detach().float().cpu().numpy()
@@ -169,7 +139,7 @@ def positions(table: Tensor, title: str = "") -> Figure:
     return figure
 
 
-@_styled()
+@_styled
 def vectors(vectors: Mapping[str, Sequence[float]]) -> Figure:
     """Draw two-dimensional vectors as arrows from the origin, each with its name at its tip."""
     figure, axes = _axes(6.4, 4.2)
@@ -190,22 +160,30 @@ def vectors(vectors: Mapping[str, Sequence[float]]) -> Figure:
     return figure
 
 
-@_styled()
+@_styled
 def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, log: str = "") -> Figure:
     """Draw named curves over a common x; ``log`` says which axes are logarithmic: ``"x"``, ``"y"`` or ``"xy"``."""
     figure, axes = _axes(6.4, 3.8)
-    for number, (name, values) in enumerate(curves.items()):
-        dashes, marker = _DASHES[number % len(_DASHES)], "o" if len(x) <= 20 else None
-        axes.plot(x, values, dashes, marker=marker, markersize=4, label=name)
+    for dashes, (name, values) in zip(itertools.cycle(_DASHES), curves.items(), strict=False):
+        axes.plot(x, values, dashes, marker="o" if len(x) <= 20 else None, markersize=4, label=name)
     axes.set(xlabel=xlabel, ylabel=ylabel)
-    axes.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
-    _label_ticks(axes, x, log)
+    for name in log:
+        axes.set(**{f"{name}scale": "log"})
+        axis = getattr(axes, f"{name}axis")
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")  # plain numbers
+        axis.set_minor_formatter(NullFormatter())
+    if all(isinstance(value, int) for value in x):
+        if len(x) <= 12:
+            axes.set_xticks(x)
+        elif "x" not in log:
+            axes.locator_params("x", integer=True)
     if len(curves) > 1:
         axes.legend()
     return figure
 
 
-@_styled()
+@_styled
 def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str = "{:.1f}") -> Figure:
     """Draw a horizontal bar for each value, from top to bottom, and beside it the number in the format ``label``."""
     figure, axes = _axes(6.4, 0.7 + 0.38 * len(values), grid=False)
@@ -219,22 +197,21 @@ def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str =
     return figure
 
 
-@_styled()
+@_styled
 def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str) -> Figure:
     """Draw how often values occur, several samples over each other, each as an outline of 30 bins."""
     figure, axes = _axes(6.4, 3.4)
     flat = {name: np.ravel(values) for name, values in samples.items()}
     edges = np.histogram_bin_edges(np.concatenate([*flat.values()]), 30)
-    for number, (name, values) in enumerate(flat.items()):
-        style = _DASHES[number % len(_DASHES)]
-        axes.hist(values, edges, histtype="step", linewidth=1.8, linestyle=style, label=name)
+    for dashes, (name, values) in zip(itertools.cycle(_DASHES), flat.items(), strict=False):
+        axes.hist(values, edges, histtype="step", linewidth=1.8, linestyle=dashes, label=name)
     axes.set(xlabel=xlabel, ylabel=ylabel)
     if len(samples) > 1:
         axes.legend()
     return figure
 
 
-@_styled()
+@_styled
 def beam_tree(log_probs: Mapping[Prefix, float], kept: Collection[Prefix], best: Prefix) -> Figure:
     """Draw a beam search as a tree that grows from left to right, one column a step.
 
@@ -272,61 +249,26 @@ def beam_tree(log_probs: Mapping[Prefix, float], kept: Collection[Prefix], best:
     return figure
 
 
-@_styled()
-def learning_curve(history: History | Mapping[str, Any]) -> Figure:
-    """Draw training and validation loss over the epochs, and mark the epoch that validated best.
-
-    Args:
-        history: what ``fit`` returned, or a saved model's ``notes["history"]``.
-    """
-    history = History(**history) if isinstance(history, Mapping) else history
-    curves = {"training": history.train_loss, "validation": history.val_loss}
-    epochs = range(1, len(history.val_loss) + 1)
-    figure = lines(epochs, curves, "epoch", "loss (nats per token)", log="y")
-    if history.best_epoch:
-        best = (history.best_epoch, history.val_loss[history.best_epoch - 1])
-        figure.axes[0].plot(*best, "o", markersize=11, fillstyle="none", color="C1", label="best epoch")
-        figure.axes[0].legend()
-    return figure
-
-
-def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure to a file, in the format of its ending, or leave what was there untouched.
-
-    Raises:
-        ValueError: the ending is not a format that matplotlib writes.
-        OSError: the file cannot be written.
-    """
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=Path(path).suffix.removeprefix("."), bbox_inches="tight")
-
-
-def _grid(
-    weights: Tensor, columns: Labels, rows: Labels, titles: Labels, across: int, axis_labels: tuple[str, str]
-) -> Figure:
+def _grid(weights: Tensor, columns: Labels, rows: Labels, titles: Labels, xlabel: str, ylabel: str) -> Figure:
     """Draw a panel for each map in ``weights``, ``[panels, rows, columns]``, all on the colour scale 0 to 1."""
     panels, num_rows, num_columns = weights.shape
-    if (len(rows), len(columns)) != (num_rows, num_columns):
-        raise ValueError(f"there are {len(rows)} rows and {len(columns)} columns, but weights is {list(weights.shape)}")
     rows, columns = ([_UNDRAWABLE.sub("\ufffd", label) for label in labels] for labels in (rows, columns))
-    across = min(across, panels)
-    down = -(-panels // across)
+    across, down = min(4, panels), math.ceil(panels / 4)
     width = across * (num_columns * _INCHES_PER_TOKEN + 0.6) + 1.2
     height = down * (num_rows * _INCHES_PER_TOKEN + 0.7) + 0.8
     figure, grid = _axes(width, height, False, down, across)
-    for axes in grid.flat[panels:]:
+    for axes in np.ravel(grid)[panels:]:
         axes.remove()
     maps = weights.detach().float().cpu().numpy()
-    for number, (axes, panel, title) in enumerate(zip(grid.flat, maps, titles, strict=False)):
+    for number, (axes, panel, title) in enumerate(zip(np.ravel(grid), maps, titles, strict=False)):
         # darker is more, also in print and to the colour-blind
         image = axes.imshow(panel, vmin=0, vmax=1, cmap="Blues")
         axes.set_title(title, fontsize=10)
         axes.set_xticks(np.arange(num_columns), columns, rotation=60, ha="right", rotation_mode="anchor")
         axes.set_yticks(np.arange(num_rows), rows)
         axes.tick_params(length=0, labelbottom=number >= panels - across)  # the lowest of each column
-    figure.supxlabel(axis_labels[0])
-    figure.supylabel(axis_labels[1])
+    figure.supxlabel(xlabel)
+    figure.supylabel(ylabel)
     figure.colorbar(image, ax=figure.axes, label="attention weight", shrink=0.6, aspect=30, pad=0.01)
     return figure
 
@@ -337,25 +279,10 @@ def _width(*texts: str) -> float:
     return 0.085 * max(widths, default=0)
 
 
-def _label_ticks(axes: Axes, x: Sequence[float], log: str) -> None:
-    """Write plain numbers, at the values of ``x`` if they are few, and whole ones if those are whole."""
-    for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
-        if name in log:
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axis.set_major_formatter("{x:g}")
-            axis.set_minor_formatter(NullFormatter())
-    if all(isinstance(value, int) for value in x):
-        if len(x) <= 12:
-            axes.set_xticks(x)
-        elif "x" not in log:
-            axes.xaxis.get_major_locator().set_params(integer=True)
-
-
-def _axes(width: float, height: float, grid: bool = True, rows: int = 0, columns: int = 1) -> tuple[Figure, Any]:
-    """Return a figure of so many inches and its axes: one, or ``rows`` × ``columns``."""
-    size: dict[str, Any] = {"figsize": (width, height), "layout": "constrained"}
-    figure, axes = plt.subplots(max(rows, 1), columns, sharex=True, sharey=True, squeeze=False, **size)
-    for cell in axes.flat:
+def _axes(width: float, height: float, grid: bool = True, rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:
+    """Return a figure of so many inches, and its axes: one, or an array of ``rows`` × ``columns``."""
+    figure, axes = plt.subplots(rows, columns, sharex=True, sharey=True, figsize=(width, height), layout="constrained")
+    for cell in np.ravel(axes):
         cell.grid(grid)
     plt.close(figure)  # off pyplot's list, so that a notebook shows it once: as the value of its cell
-    return figure, axes if rows else axes[0, 0]
+    return figure, axes

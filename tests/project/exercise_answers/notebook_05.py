@@ -6,6 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.optim.lr_scheduler import LambdaLR
+from transformer_exercises.course import notebook_05 as course
 
 from transformer_lib.data.corpora import load_corpus
 
@@ -164,7 +165,59 @@ def half_of_it(sentences):
 
 
 LN_2 = math.log(2)
+
+
+def by_hand(logits, targets, pad_id, label_smoothing=0.0):
+    surprise, real = -logits.log_softmax(-1), targets != pad_id
+    wanted = surprise.gather(-1, targets.unsqueeze(-1)).squeeze(-1)[real]
+    return ((1 - label_smoothing) * wanted + label_smoothing * surprise.mean(-1)[real]).mean()
+
+
+def entropy(prepare=lambda logits: logits, ignored=lambda pad_id: pad_id, **options):
+    def loss(logits, targets, pad_id, label_smoothing=0.0):
+        smoothing = options.get("label_smoothing", label_smoothing)
+        how = {"ignore_index": ignored(pad_id), "reduction": options.get("reduction", "mean")}
+        return F.cross_entropy(prepare(logits).transpose(1, 2), targets, label_smoothing=smoothing, **how)
+
+    return loss
+
+
+def sentence_by_sentence(logits, targets, pad_id, label_smoothing=0.0):
+    pairs = zip(logits, targets, strict=True)
+    return torch.stack([course.token_loss(x[None], y[None], pad_id, label_smoothing) for x, y in pairs]).mean()
+
+
+def loop(leave_out=(), shift=1, mode=True, by_batch=False, sign=1, returned=lambda loss: loss):
+    def epoch(model, batches, optimizer, schedule, pad_id, label_smoothing=0.0, half=False):
+        model.train(mode)
+        losses, counts = [], []
+        for src, tgt in batches:
+            wanted = tgt[:, 1:] if shift else tgt[:, :-1]
+            loss = course.token_loss(model(src, tgt[:, :-1]), wanted, pad_id, label_smoothing)
+            steps = {
+                "zero_grad": optimizer.zero_grad,
+                "backward": (sign * loss).backward,
+                "clip": lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 1),
+                "step": optimizer.step,
+                "schedule": schedule.step,
+            }
+            for name, step in steps.items():
+                if name not in leave_out:
+                    step()
+            losses.append(loss.item())
+            counts.append(1 if by_batch else (wanted != pad_id).sum().item())
+        return returned(sum(loss * count for loss, count in zip(losses, counts, strict=True)) / sum(counts))
+
+    return epoch
+
+
+def nothing_is_called(model, batches, optimizer, schedule, pad_id):
+    return 1.0
+
+
 RIGHT = {
+    "token_loss": [(course.token_loss,), (by_hand,), (entropy(),)],
+    "train_one_epoch": [(course.train_one_epoch,), (loop(),), (loop(returned=torch.tensor),)],
     "05.1": [
         (shift(),),
         (two_slices,),
@@ -191,6 +244,27 @@ RIGHT = {
     ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
+    "token_loss": [
+        (entropy(ignored=lambda pad_id: -100), "what to ignore"),
+        (entropy(prepare=lambda logits: logits.softmax(-1)), "takes logits"),
+        (entropy(reduction="sum"), "is the sum"),
+        (sentence_by_sentence, "each *token*"),
+        (entropy(label_smoothing=0.0), "does not arrive"),
+        (entropy(prepare=lambda logits: -logits), "-log of the wanted"),
+        (entropy(reduction="none"), "one number"),
+    ],
+    "train_one_epoch": [
+        (loop(leave_out=["zero_grad"]), "zero_grad"),
+        (loop(leave_out=["clip"]), "clipped"),
+        (loop(shift=0), "shift the target"),
+        (loop(leave_out=["backward"]), "no weight has changed"),
+        (loop(leave_out=["schedule"]), "step after each batch"),
+        (loop(sign=-1), "gradient descent's"),
+        (loop(mode=False), "training mode"),
+        (loop(by_batch=True), "over all *tokens*"),
+        (loop(leave_out=["backward", "clip"], returned=lambda loss: "low"), "a number was expected"),
+        (nothing_is_called, "never called"),
+    ],
     "05.1": [
         (shift(before=lambda ids, sos, eos: [*ids, eos], after=lambda ids, sos, eos: [sos, *ids]), "exchanged them"),
         (shift(before=lambda ids, sos, eos: [*ids, eos]), "the same"),
