@@ -125,6 +125,7 @@ def translate(sentences, model, input, scores=False, attention=None, precision="
         from transformer_lib.notebook import plots  # matplotlib takes a while to load
 
         (translation,) = translator.translate(sentences, **search, attention=True)
+        attention.parent.mkdir(parents=True, exist_ok=True)
         plots.attention_heads(translation).savefig(attention)
 
 
