@@ -121,7 +121,8 @@ lint: $(READY)
 
 outputs: $(READY)
 	@$(BIN)/python -c 'import transformer_lib; transformer_lib.load_corpus("multi30k")["train"]'  # or sample takes its place
-	@mkdir -p build/outputs/solutions && rm -rf build/outputs/runs
+	@mkdir -p build/outputs/solutions build/outputs/runs
+	@find build/outputs/runs -mindepth 1 -maxdepth 1 ! -name mine -exec rm -r {} +  # notebook 05's model, for 06 to 08
 	@for notebook in $(ALL:notebooks/%=%); do cp "notebooks/$$notebook" "build/outputs/$$notebook" || exit; done
 	$(call RUN_EACH,build/outputs,$(ALL:notebooks/%=%))
 	cd build/outputs && ../../$(NBCONVERT) --inplace --coalesce-streams $(CLEAN) $(ALL:notebooks/%=%)  # drops progress bars

@@ -5,8 +5,10 @@ drawn from the bottom upwards, as the data flows: a box is placed by the middle 
 the upper edge of that one. Coordinates are pixels at natural size, with y growing downwards.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -138,7 +140,7 @@ class Figure:
         self.rectangle(panel.left, panel.top, width, height, fill, edge, radius=10)
         return panel
 
-    def line(self, *points: tuple[float, float], dash: str = "", colour: str = LINE) -> None:
+    def line(self, *points: tuple[float, float], dash: str = "", colour: str = LINE, width: float = 1.5) -> None:
         """Draw a line from point to point, with rounded corners."""
         steps = [f"M{points[0][0]:g} {points[0][1]:g}"]
         for before, corner, after in zip(points, points[1:], points[2:], strict=False):
@@ -146,7 +148,9 @@ class Figure:
             steps.append(f"L{x1:g} {y1:g} Q{corner[0]:g} {corner[1]:g} {x2:g} {y2:g}")
         steps.append(f"L{points[-1][0]:g} {points[-1][1]:g}")
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
-        self.elements.append(f'<path d="{" ".join(steps)}" fill="none" stroke="{colour}" stroke-width="1.5"{dashes}/>')
+        self.elements.append(
+            f'<path d="{" ".join(steps)}" fill="none" stroke="{colour}" stroke-width="{width:g}"{dashes}/>'
+        )
 
     def arrow(self, *points: tuple[float, float], dash: str = "") -> None:
         """Draw a line whose last point is the tip of an arrowhead."""
@@ -358,6 +362,15 @@ def _tokens(figure: Figure, x: float, bottom: float, tokens: Sequence[tuple[str,
     return row
 
 
+def _plus(figure: Figure, x: float, bottom: float) -> Box:
+    """Draw a circle in which two things are added."""
+    total = Box(x, bottom, 22, 22)
+    figure.rectangle(total.left, total.top, 22, 22, "#ffffff", LINE, radius=11)
+    figure.line((total.x - 6, total.middle), (total.x + 6, total.middle))
+    figure.line((total.x, total.middle - 6), (total.x, total.middle + 6))
+    return total
+
+
 def _embedding(figure: Figure, tokens: Box, positions_x: float, length: str) -> Box:
     """Draw the embedding of a row of tokens; return the circle in which positions are added."""
     table = figure.box("embedding", tokens.x, tokens.top - 32, 200, 46, "Token embedding", "× √d_model")
@@ -367,10 +380,7 @@ def _embedding(figure: Figure, tokens: Box, positions_x: float, length: str) -> 
     positions = figure.box("embedding", positions_x, total.middle + 15, 96, 30, "Positions")
     tip, tail = (total.left, positions.right) if positions_x < tokens.x else (total.right, positions.left)
     figure.arrow((tail, total.middle), (tip, total.middle))
-    figure.rectangle(total.left, total.top, 22, 22, "#ffffff", LINE, radius=11)
-    figure.line((total.x - 6, total.middle), (total.x + 6, total.middle))
-    figure.line((total.x, total.middle - 6), (total.x, total.middle + 6))
-    return total
+    return _plus(figure, total.x, total.bottom)
 
 
 def _layer(figure: Figure, x: float, bottom: float, sublayers: Sequence[tuple[str, str]]) -> list[Box]:
@@ -865,6 +875,134 @@ def ngrams() -> Figure:
     return figure
 
 
+# what notebook 04 writes next: its name, and where it is in figure 1
+HERE = {
+    "embedding": ("Embeddings", "where ids become", "vectors, on both sides"),
+    "feed_forward": ("Feed-forward", "in every layer,", "after attention"),
+    "add_norm": ("Add & Norm", "around every attention", "and feed-forward"),
+    "encoder": ("Encoder layer", "two sub-layers, and", "no look at the target"),
+    "decoder": ("Decoder layer", "three sub-layers; one", "reads the memory"),
+    "whole": ("The Transformer", "both stacks, and the", "way back to words"),
+}
+
+
+def here(part: str) -> Figure:
+    """Draw figure 1 as a thumbnail, in which one part is coloured and the others are grey."""
+    title, *notes = HERE[part]
+    figure = Figure(
+        f"here_{part}",
+        356,
+        190,
+        f"Here in figure 1: {title}",
+        "A small drawing of the Transformer without words: on the left the source's embedding and an encoder layer of "
+        "two sub-layers, on the right the target's embedding, a decoder layer of three, and the output. "
+        f"Coloured is what comes next: {title.lower()}, {' '.join(notes)}.",
+    )
+
+    def block(kind: str, x: float, bottom: float, height: float, side: str) -> Box:
+        fill, edge = KINDS[kind] if part in (kind, side, "whole") else ("#ffffff", PANEL_EDGE)
+        box = Box(x, bottom, 52, height)
+        figure.rectangle(box.left, box.top, box.width, box.height, fill, edge, radius=3)
+        return box
+
+    columns = {}
+    for side, x, kinds in (
+        ("encoder", 50, ("attention", "feed_forward")),
+        ("decoder", 132, ("attention", "attention", "feed_forward")),
+    ):
+        embedding = block("embedding", x, 166, 15, "")
+        panel = figure.panel(x, 139, 64, len(kinds) * 31 + 5)
+        figure.line((x, embedding.top), (x, panel.bottom))
+        boxes: list[Box] = []
+        for kind in kinds:
+            boxes.append(block(kind, x, boxes[-1].top - 7 if boxes else panel.bottom - 6, 15, side))
+            boxes.append(block("add_norm", x, boxes[-1].top, 9, side))
+        columns[side] = panel, boxes
+    (encoder, _), (decoder, boxes) = columns.values()
+    output = block("linear", decoder.x, decoder.top - 10, 15, "")
+    figure.line((decoder.x, decoder.top), (decoder.x, output.bottom))
+    cross, bus = boxes[2], 88
+    figure.arrow((encoder.x, encoder.top), (encoder.x, 56), (bus, 56), (bus, cross.middle), (cross.left, cross.middle))
+    figure.text(180, 74, title, size=BODY, bold=True, colour=INK)
+    for number, note in enumerate(notes):
+        figure.text(180, 98 + 18 * number, note)
+    return figure
+
+
+def clock_hands() -> Figure:
+    """Draw the pairs of a position's vector as the hands of clocks."""
+    figure = Figure(
+        "clock_hands",
+        368,
+        194,
+        "Positions as the hands of clocks",
+        "Two rows of clock faces, for the positions 0, 1, 2, 3 and 100. At position 0 both hands point up. The hand of "
+        "pair 0 turns clockwise by one radian, 57 degrees, with each position; the hand of pair 1 turns by a hundredth "
+        "of that, and has turned by one radian at position 100. Sine is how far to the right a hand's tip is, cosine "
+        "how far up.",
+    )
+    columns = {0: 130, 1: 178, 2: 226, 3: 274, 100: 330}
+    figure.text(20, 32, "position", code=True)
+    for position, x in columns.items():
+        figure.text(x, 32, str(position), "middle", code=True, colour=INK)
+    for pair, y, turn in ((0, 74, "57° a step"), (1, 134, "0.57° a step")):
+        figure.text(20, y - 9, f"pair {pair}", size=BODY, bold=True, colour=INK)
+        figure.text(20, y + 11, turn)
+        for position, x in columns.items():
+            angle = position * 100.0**-pair
+            tip = x + 15 * math.sin(angle), y - 15 * math.cos(angle)
+            figure.rectangle(x - 20, y - 20, 40, 40, "#ffffff", KINDS["embedding"][1], radius=20)
+            figure.line((x, y), tip, width=2.5)
+            figure.dot(*tip)
+    figure.text(184, 170, "sine: how far right · cosine: how far up", "middle")
+    return figure
+
+
+def norm_placement() -> Figure:
+    """Draw a sub-layer's wrapper with its norm after the sum, and before the sub-layer."""
+    figure = Figure(
+        "norm_placement",
+        368,
+        300,
+        "Post-LN and pre-LN",
+        "Two drawings of a sub-layer, from bottom to top; the straight path from input to output is a thick green "
+        "line. Left, post-LN: a branch goes through the sub-layer and is added to the path; then the path itself "
+        "passes a LayerNorm. Right, pre-LN: the branch passes a LayerNorm, then the sub-layer, and is added; nothing "
+        "else lies on the path.",
+    )
+    green = KINDS["linear"][1]
+
+    def box(x: float, bottom: float, kind: str, title: str) -> Box:
+        drawn = Box(x, bottom, 78, 30)
+        figure.rectangle(drawn.left, drawn.top, drawn.width, drawn.height, *KINDS[kind])
+        figure.text(x, drawn.middle, title, "middle", bold=True, colour=INK)
+        return drawn
+
+    for left, title, note, first, total_at in (
+        (0, "post-LN", "a norm lies on the path", ("operation", "Sub-layer"), 158),
+        (172, "pre-LN", "the path stays free", ("add_norm", "LayerNorm"), 128),
+    ):
+        path, branch, bottom, fork = left + 62, left + 140, 262, 248
+        figure.text(left + 24, 32, title, size=BODY, bold=True, colour=INK)
+        figure.text(left + 24, 52, note)
+        figure.text(path, 276, "x", "middle", code=True, colour=INK)
+        figure.arrow((path, 86), (path, 72))
+        upper = box(branch, 232, *first)
+        figure.arrow((path, fork), (branch, fork), (branch, upper.bottom))
+        if title == "pre-LN":
+            norm, upper = upper, box(branch, upper.top - 16, "operation", "Sub-layer")
+            figure.up(norm, upper)
+        total = _plus(figure, path, total_at + 11)
+        stops = [bottom, total.bottom, total.top, 86]
+        if title == "post-LN":
+            norm = box(path, 131, "add_norm", "LayerNorm")
+            stops[3:3] = norm.bottom, norm.top
+        for start, end in zip(stops[::2], stops[1::2], strict=True):
+            figure.line((path, start), (path, end), colour=green, width=4)
+        figure.arrow((branch, upper.top), (branch, total.middle), (total.right, total.middle))
+    return figure
+
+
 FIGURES: tuple[Callable[[], Figure], ...] = (
     whole_model,
     transformer,
@@ -873,6 +1011,9 @@ FIGURES: tuple[Callable[[], Figure], ...] = (
     multi_head_attention,
     masks,
     families,
+    clock_hands,
+    norm_placement,
+    *(partial(here, part) for part in HERE),
     kv_cache,
     ngrams,
 )

@@ -163,7 +163,7 @@ def test_from_training_a_language_model_to_text(tmp_path, printed_by):
     text = "Red orange yellow green blue.\n"
     assert printed_by(*generate, "--temperature", "0", "--length", "5").out == text
     assert len({printed_by(*generate, "--temperature", "50", "--seed", seed).out for seed in range(4)}) > 1
-    assert "it holds the tokenizers text" in printed_by("translate", "--model", folder, "Hallo", code=1).err
+    assert "tokenizers holds ['text']" in printed_by("translate", "--model", folder, "Hallo", code=1).err
 
 
 def test_a_sentence_that_is_too_long_costs_that_sentence_and_not_the_score(corpus_folder, tmp_path, printed_by):
@@ -301,7 +301,7 @@ def test_a_mistake_is_one_line_without_a_traceback(printed_by, tmp_path, monkeyp
         "train-lm --corpus nowhere": "text is 'nowhere'",
         "train-lm --corpus sample --language fr": "train.fr.gz cannot be read",
         "train-lm --corpus sample --set bptt=0": "bptt is 0",
-        "train-lm --corpus sample --set batch_size=90000": "at least 180000",
+        "train-lm --corpus sample --set batch_size=90000": "90000 rows",
         "generate --model nowhere Hello": "nowhere",
     }.items():
         printed = printed_by(*command.split(), code=1).err

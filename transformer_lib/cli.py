@@ -110,7 +110,8 @@ def translate(sentences, model, input, scores=False, attention=None, precision="
                 if text:
                     translator.source_tokens(text)
             except ValueError as error:
-                print(one_line(f"line {done + place + 1}: {error}"), file=sys.stderr)
+                reason = "it is not UTF-8" if isinstance(error, UnicodeError) else error
+                print(one_line(f"line {done + place + 1}: {reason}"), file=sys.stderr)
                 texts[place], unusable = "", unusable + 1
         translations = iter(translator.translate([text for text in texts if text], **search))
         for text in texts:
@@ -124,6 +125,7 @@ def translate(sentences, model, input, scores=False, attention=None, precision="
         from transformer_lib.notebook import plots  # matplotlib takes a while to load
 
         (translation,) = translator.translate(sentences, **search, attention=True)
+        attention.parent.mkdir(parents=True, exist_ok=True)
         plots.attention_heads(translation).savefig(attention)
 
 

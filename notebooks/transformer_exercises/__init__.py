@@ -1,4 +1,4 @@
-"""Exercises that check themselves: ``check("03.2", my_target_mask)`` says whether it is right, or what to look at.
+"""Exercises that check themselves: ``check("05.1", my_shift)`` says whether it is right, or what to look at.
 
 The boxes of the Transformer are exercises, too: ``target_mask = write(target_mask)`` checks what a reader wrote, and
 goes on with it once it is right, until then with the course's own (``course``). ``keep`` and ``kept`` carry what was
@@ -121,20 +121,23 @@ def write(written: Any) -> Any:
 def keep(folder: str | Path, *written: Any) -> None:
     """Write the source of functions and classes to ``written.py`` in a folder, where ``kept`` finds it.
 
+    What was kept before, under other names, stays.
+
     Args:
         folder: it is made if there is none.
         written: what ``write`` returned, each after what it uses. Nothing of the course's own is written down.
     """
-    own = [item for item in written if not course.has(item)]
+    own = {item.__name__: _source(item) for item in written if not course.has(item)}
     if not own:
         print("Nothing is kept: all of it is the course's own.")
         return
     modules = [f"from {__name__}.course.{name} import *" for name in course.MODULES]  # what was not written
     head = ["import math", "", "import torch", "import torch.nn.functional as F", "from torch import nn", "", *modules]
     file = Path(folder) / "written.py"
+    before = {name: source for name, source in _definitions(file).items() if name not in own}
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("\n\n\n".join(["\n".join(head), *map(_source, own)]) + "\n", encoding="utf-8")
-    print(f"{file.name} keeps what you wrote: {', '.join(item.__name__ for item in own)}")
+    file.write_text("\n\n\n".join(["\n".join(head), *before.values(), *own.values()]) + "\n", encoding="utf-8")
+    print(f"{file.name} keeps what you wrote: {', '.join(own)}")
 
 
 def kept(folder: str | Path, name: str) -> Any:
@@ -154,6 +157,16 @@ def _module(file: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def _definitions(file: Path) -> dict[str, str]:
+    """Return the functions and classes that ``keep`` wrote to a file: none if it is missing, or cannot be read."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        nodes = ast.parse(text).body
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    return {node.name: ast.get_source_segment(text, node) for node in nodes if hasattr(node, "name")}
 
 
 def _source(item: Any) -> str:
@@ -219,7 +232,7 @@ def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """Call a reader's function, whose errors are hints too; what a generator yields comes back as a list.
 
     Raises:
-        Unsolved: it returns nothing.
+        Unsolved: it returns nothing, or computes with dots that are still there.
         Wrong: it is no function, or raises something.
     """
     if not callable(function):
@@ -234,6 +247,8 @@ def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     except Wrong:
         raise
     except Exception as error:
+        if "ellipsis" in str(error):
+            raise Unsolved from error
         raise Wrong(f"your code stopped with {type(error).__name__}: {error}") from error
     if found is None or found is ...:
         raise Unsolved
@@ -244,12 +259,14 @@ def build(kind: Any, *arguments: Any, **named: Any) -> nn.Module:
     """Make a module of a reader's class.
 
     Raises:
-        Unsolved: some of its parts are still dots.
+        Unsolved: it has no parts yet, or some of them are still dots.
         Wrong: it is no class of modules, or making one raises something.
     """
     expect(
         inspect.isclass(kind) and issubclass(kind, nn.Module), f"a class of modules is expected, not {_short(kind)}."
     )
+    if kind.__init__ is nn.Module.__init__:  # a class that is nothing but dots
+        raise Unsolved
     module = call(kind, *arguments, **named)
     if any(part is ... for box in module.modules() for part in vars(box).values()):
         raise Unsolved

@@ -1,13 +1,14 @@
 """Checks of the exercises of notebook 03: masks."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_exercises import Wrong, as_letters, as_list, call, close, exercise, expect, expect_tensor
+from transformer_exercises import Unsolved, Wrong, as_letters, as_list, call, close, exercise, expect, expect_tensor
+from transformer_exercises.notebook_02 import wrong_scores
 
 
 @exercise("03.1")
@@ -26,18 +27,9 @@ def attention_head(my_attention: Callable[[Tensor, Tensor, Tensor, Tensor], Tens
         "return the output alone: `return weights @ value`, without the weights.",
     )
     if isinstance(found, Tensor) and found.shape == right.shape:
-        scores = query @ key.transpose(-1, -2)
-        mistakes = {
-            "you have not divided by √d_k.": scores,
-            "you have divided by d_k, not by its root.": scores / 16,
-            **{
-                f"√d_k is the root of the *length of a key*, 16 here, not of {size}, another size.": scores / size**0.5
-                for size in (2, 3, 4, 5)
-            },
-        }
-        for hint, wrong in mistakes.items():
-            expect(not close(found, _mix(wrong, mask, value)), hint)
-        scaled = scores / 4
+        for hint, scores in wrong_scores(query, key, value).items():
+            expect(not close(found, _mix(scores, mask, value)), hint)
+        scaled = query @ key.mT / 4
         expect(not close(found, _mix(scaled, everything, value)), "the mask has no effect.")
         expect(not close(found, _mix(scaled, ~mask, value)), "True means *may attend*.")
         after = scaled.softmax(-1).masked_fill(~mask, 0) @ value
@@ -59,39 +51,101 @@ def _mix(scores: Tensor, mask: Tensor, value: Tensor) -> Tensor:
     return scores.masked_fill(~mask, -torch.inf).softmax(-1) @ value
 
 
-@exercise("03.2")
-def padding_and_causal_mask(my_target_mask: Callable[[Tensor, int], Tensor]) -> str:
-    """``my_target_mask(ids, pad_id)``: who may look at whom in a decoder, ``[batch, 1, seq_len, seq_len]``."""
+def rows_and_columns(length: int) -> Tensor:
+    return torch.ones(length, length, dtype=torch.bool)
+
+
+HARD_CODED = "the id of padding is an argument; it need not be 1."
+
+
+@exercise("padding_mask")
+def hide_padding(padding_mask: Callable[[Tensor, int], Tensor]) -> str:
+    """``padding_mask(ids, pad_id)``: True where there is a word, ``[batch, 1, 1, seq_len]``."""
+    ids = torch.tensor([[7, 8, 9, 1], [7, 1, 1, 1], [0, 8, 9, 6]])
+    words = ids != 1
+    found = _on_cpu(call(padding_mask, ids.clone(), 1))
+    if isinstance(found, Tensor):
+        shape = list(found.shape)
+        expect(shape != [3, 4], "the two axes of size 1 are missing, for heads and queries: [batch, 1, 1, seq_len].")
+        expect(shape != [3, 1, 4, 1], "that hides queries. Masks hide keys, and the keys are the last axis.")
+        if found.dtype == torch.bool and shape == [3, 1, 1, 4]:
+            expect(not found.equal(~words[:, None, None]), "it is upside down: True means *may attend*.")
+            expect(
+                not found.equal((ids > 1)[:, None, None]), "0 is an id like others: compare with `!=`, not with `>`."
+            )
+    expect_tensor(found, words[:, None, None], "True at words, False at padding.")
+    other = torch.tensor([[[[True, True, False]]]])
+    expect_tensor(call(padding_mask, torch.tensor([[7, 1, 0]]), 0), other, HARD_CODED)
+    return "one row for each sentence, whatever the head and the query."
+
+
+@exercise("causal_mask")
+def hide_what_comes_later(causal_mask: Callable[[int], Tensor]) -> str:
+    """``causal_mask(length)``: row i is True in columns 0 to i, ``[length, length]``."""
+    everything = rows_and_columns(4)
+    found = _on_cpu(call(causal_mask, 4))
+    if isinstance(found, Tensor) and found.dtype == torch.bool and found.shape == everything.shape:
+        expect(not found.equal(everything.triu(1)), "it is upside down: True means *may attend*.")
+        expect(not found.equal(everything.triu()), "queries are rows and keys are columns; yours are exchanged.")
+        expect(not found.equal(everything.tril(-1)), "a word may see itself; otherwise the first one sees nothing.")
+        expect(not found.equal(everything.tril(1)), "each word sees one word that comes later: look at the first row.")
+    expect_tensor(found, everything.tril(), "row i is True in columns 0 to i.")
+    expect_tensor(call(causal_mask, 6), rows_and_columns(6).tril(), "it is right for four positions, but not for six.")
+    return "a lower triangle, diagonal included; the same for all sentences and heads."
+
+
+@exercise("target_mask")
+def hide_both(target_mask: Callable[[Tensor, int], Tensor]) -> str:
+    """``target_mask(ids, pad_id)``: who may look at whom in a decoder, ``[batch, 1, seq_len, seq_len]``."""
     ids = torch.tensor([[7, 8, 9, 1], [7, 1, 1, 1], [7, 8, 9, 6]])
-    may = torch.tensor([[[k <= q and row[k] != 1 for k in range(4)] for q in range(4)] for row in ids.tolist()])
-    may = may[:, None]  # [batch, 1, seq_len, seq_len]
-    found = _on_cpu(call(my_target_mask, ids.clone(), 1))
+    words = (ids != 1)[:, None, None, :].expand(3, 1, 4, 4)
+    earlier = rows_and_columns(4).tril().expand(3, 1, 4, 4)
+    may = words & earlier
+    found = _on_cpu(call(target_mask, ids.clone(), 1))
     if isinstance(found, Tensor) and found.dtype == torch.bool and found.shape == may.shape:
-        expect(not found.equal(~may), "it is upside down: True means *may attend*.")
-        expect(not found.equal(may.transpose(-1, -2)), "queries are rows and keys are columns; yours are exchanged.")
-        no_padding = torch.ones(4, 4, dtype=torch.bool).tril().expand_as(may)
-        expect(not found.equal(no_padding), "it hides what comes later, but the padding is still seen.")
-        padding_only = (ids != 1)[:, None, None, :].expand_as(may)
-        expect(not found.equal(padding_only), "it hides the padding, but not what comes later.")
-        strict = may & ~torch.eye(4, dtype=torch.bool)
-        expect(not found.equal(strict), "a word may see itself; otherwise the first one sees nothing.")
-        ahead = torch.ones(4, 4, dtype=torch.bool).tril(1) & padding_only
-        expect(not found.equal(ahead), "each word sees one word that comes later: look at the first row.")
-        either = no_padding | padding_only
-        expect(not found.equal(either), "both conditions must hold: `&`, not `|`.")
-        no_queries = may & (ids != 1)[:, None, :, None]
-        expect(
-            not found.equal(no_queries),
-            "you have hidden the rows of padding too. Nobody reads them, but softmax of nothing is nan.",
-        )
+        for hint, wrong in {
+            "it is upside down: True means *may attend*.": ~may,
+            "queries are rows and keys are columns; yours are exchanged.": may.mT,
+            "it hides what comes later, but the padding is still seen.": earlier,
+            "it hides the padding, but not what comes later.": words,
+            "a word may see itself; otherwise the first one sees nothing.": words & earlier.tril(-1),
+            "each word sees one word that comes later: look at the first row.": words & rows_and_columns(4).tril(1),
+            "both conditions must hold: `&`, not `|`.": words | earlier,
+            "you have hidden the rows of padding too. Nobody reads them, but softmax of nothing is nan.": may
+            & words.mT,
+        }.items():
+            expect(not found.equal(wrong), hint)
     expect_tensor(found, may, "compare the rows one by one: row i is what word i may see.")
-    longer = torch.ones(6, 6, dtype=torch.bool).tril()[None, None]
+    six = torch.tensor([[7, 8, 9, 6, 5, 4]])
     hint = "it is right for four tokens, but not for six."
-    expect_tensor(call(my_target_mask, torch.tensor([[7, 8, 9, 6, 5, 4]]), 1), longer, hint)
+    expect_tensor(call(target_mask, six, 1), rows_and_columns(6).tril()[None, None], hint)
     other = torch.tensor([[[[True, False, False], [True, True, False], [True, True, False]]]])
-    hint = "the id of padding is an argument; it need not be 1."
-    expect_tensor(call(my_target_mask, torch.tensor([[7, 1, 0]]), 0), other, hint)
-    return "compare it with `transformer_lib.model.masks.target_mask`, which is two lines."
+    expect_tensor(call(target_mask, torch.tensor([[7, 1, 0]]), 0), other, HARD_CODED)
+    try:
+        call(target_mask, six.to("meta"), 1)  # a device that every machine has
+    except Unsolved:  # the mask was made: only there is nothing in it that could be brought back
+        pass
+    except Wrong as error:
+        hint = "on a GPU, it would stop: the causal mask is made on the CPU. Send it `.to(ids.device)`."
+        expect("device" not in str(error), hint)
+    return "for the decoder's self-attention; the two other places take the source's `padding_mask`."
+
+
+@exercise("03.2")
+def padding_in_front(seen_by: Sequence[Collection[int]]) -> str:
+    """``seen_by``: the positions that each of five may see, if the first two are padding."""
+    rows = as_list(seen_by)
+    listed = isinstance(rows, list | tuple) and all(hasattr(row, "__iter__") for row in rows)
+    expect(listed and len(rows) == 5, "five lists were expected, one for each position; some may be empty.")
+    found = [sorted(as_list(row)) for row in rows]
+    expect(any(found), "position 2 sees itself, at least.")
+    expect([0, 1] not in [row[:2] for row in found], "positions 0 and 1 are padding: nobody may see them.")
+    expect(
+        not any(max(row, default=0) > i for i, row in enumerate(found)), "nobody may see a position that comes later."
+    )
+    expect(found[0] == found[1] == [], "who is at position 1 may see positions 0 and 1 only, and both are padding.")
+    expect(found[2:] == [[2], [2, 3], [2, 3, 4]], "from position 2 on, each sees itself, and the words before it.")
+    return "two rows are empty: section 4 is about them."
 
 
 @exercise("03.3")

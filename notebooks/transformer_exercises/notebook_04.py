@@ -1,4 +1,4 @@
-"""Checks of the exercises of notebook 04: positions, every box of figure 1, shapes, parameters, a toy task."""
+"""Checks of the exercises of notebook 04: every box of figure 1, shapes, parameters, a toy task."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,11 +8,13 @@ from torch import Tensor, nn
 
 import transformer_lib as library
 from transformer_exercises import (
+    Unsolved,
     Wrong,
     as_list,
     build,
     call,
     close,
+    course,
     exercise,
     expect,
     expect_number,
@@ -24,61 +26,6 @@ from transformer_lib.checkpoint import SHIPPED_MODEL, load_model
 
 
 @exercise("04.1")
-def sinusoids(my_positions: Callable[[int, int], Tensor]) -> str:
-    """``my_positions(max_len, d_model)``: the table of section 3.5, ``[max_len, d_model]``."""
-    length, d_model = 50, 12
-    right = torch.tensor(
-        [
-            [(math.cos if i % 2 else math.sin)(pos / 10_000 ** (i // 2 * 2 / d_model)) for i in range(d_model)]
-            for pos in range(length)
-        ]
-    )
-    found = call(my_positions, length, d_model)
-    if isinstance(found, Tensor) and found.shape == right.shape:
-        halves = torch.cat([right[:, 0::2], right[:, 1::2]], dim=1)
-        expect(not close(found, halves), "sines and cosines take turns: dimension 0 is a sine, 1 a cosine, 2 a sine …")
-        swapped = right.unflatten(1, (-1, 2)).flip(-1).flatten(1)
-        expect(not close(found, swapped), "even dimensions are sines, and odd ones cosines.")
-        own_frequency = torch.tensor(
-            [
-                [(math.cos if i % 2 else math.sin)(pos / 10_000 ** (i / d_model)) for i in range(d_model)]
-                for pos in range(length)
-            ]
-        )
-        expect(
-            not close(found, own_frequency), "a sine and its cosine have one wavelength: the exponent is 2i for both."
-        )
-        expect(not close(found[:-1], right[1:]), "the first position is 0, not 1: sin 0 = 0 and cos 0 = 1.")
-    expect_tensor(found, right, "look at row 0 (0, 1, 0, 1 …) and row 1 first, then at how fast each column turns.")
-    return (
-        "that is `SinusoidalPositionalEncoding`, whose table is a buffer: it moves with the model, and is not trained."
-    )
-
-
-@exercise("04.2")
-def sublayer(my_pre_norm: Callable[[Tensor, Callable[[Tensor], Tensor], nn.Module], Tensor]) -> str:
-    """``my_pre_norm(x, sublayer, norm)``: what a sub-layer adds to the stream, with the norm first."""
-    torch.manual_seed(0)
-    x, norm, layer = torch.randn(2, 3, 8), nn.LayerNorm(8), nn.Linear(8, 8)
-    with torch.no_grad():
-        norm.weight.uniform_(0.5, 2)
-        right = x + layer(norm(x))
-        found = call(my_pre_norm, x.clone(), layer, norm)
-        if isinstance(found, Tensor) and found.shape == right.shape:
-            expect(
-                not close(found, norm(x + layer(x))), "that is post-LN, the paper's: the norm is outside of the sum."
-            )
-            expect(
-                not close(found, norm(x) + layer(norm(x))), "the stream itself is not normalised: add to x as it came."
-            )
-            expect(not close(found, x + norm(layer(x))), "the norm comes *before* the sub-layer, not after it.")
-            expect(not close(found, layer(norm(x))), "the residual connection is missing: x itself goes on as well.")
-            expect(not close(found, x + layer(x)), "nothing is normalised: where does the norm go?")
-        expect_tensor(found, right, "norm, sub-layer, sum: which of them comes first, and what is added to what?")
-    return "through the sum, a gradient reaches the first layer unchanged; that is why pre-LN trains deep stacks."
-
-
-@exercise("04.3")
 def shapes(queries: Sequence[int], keys: Sequence[int], weights: Sequence[int], output: Sequence[int]) -> str:
     """Shapes in cross-attention, of queries and keys by head, weights and output: 2 sentences, source 7, target 5."""
     right = {
@@ -100,7 +47,7 @@ def shapes(queries: Sequence[int], keys: Sequence[int], weights: Sequence[int], 
     return "whatever the source's length is, what comes out has the target's: one vector read for each query."
 
 
-@exercise("04.4")
+@exercise("04.2")
 def where_the_parameters_are(embeddings: int, encoder: int, decoder: int, output: int) -> str:
     """``embeddings``, ``encoder``, …: the 9,038,341 parameters of the tutorial model, by part."""
     layer_attention, d_model, d_ff = 4 * (256 * 256 + 256), 256, 512
@@ -122,7 +69,7 @@ def where_the_parameters_are(embeddings: int, encoder: int, decoder: int, output
     return "more than half of the model is about single words: their vectors on the way in, and the output layer."
 
 
-@exercise("04.5")
+@exercise("04.3")
 def sorting(my_sorting: Callable[[int], tuple[Tensor, Tensor]]) -> str:
     """``my_sorting(batch_size)``: digits, ``[batch, 8]``, and ``<sos>``, the digits sorted, ``<eos>``."""
     found = call(my_sorting, 64)
@@ -153,7 +100,7 @@ def sorting(my_sorting: Callable[[int], tuple[Tensor, Tensor]]) -> str:
     return "it learns that, too. Its map shows no line now: where to look depends on the digits, not on the position."
 
 
-@exercise("04.6")
+@exercise("04.4")
 def rotary(my_rotate: Callable[[Tensor, int], Tensor]) -> str:
     """``my_rotate(x, start)``: rotary positions of ``x``, ``[…, seq_len, d]``, the first of which is ``start``."""
     torch.manual_seed(0)
@@ -202,15 +149,19 @@ def weights_of(theirs: nn.Module) -> dict[str, Tensor]:
     return weights
 
 
-def expect_dropout(module: nn.Module, *inputs: Tensor) -> None:
-    """Raise ``Wrong`` unless dropout is at work in training, and only there."""
+def expect_steady(module: nn.Module, *inputs: Tensor) -> None:
+    """Raise ``Wrong`` if dropout is at work in evaluation mode, too."""
     first, second = (call(module.eval(), *inputs) for _ in range(2))
     first, second = (found[0] if isinstance(found, tuple) else found for found in (first, second))
-    expect(close(first, second), "in evaluation mode, it computes something else each time: is dropout still on?")
-    trained = call(module.train(), *inputs)
-    trained = trained[0] if isinstance(trained, tuple) else trained
-    module.eval()
-    expect(not close(trained, first), "dropout is nowhere at work in training mode.")
+    steady = not isinstance(first, Tensor) or close(first, second)
+    expect(steady, "in evaluation mode, it computes something else each time: is dropout still on?")
+
+
+def expect_dropout(module: nn.Module, *inputs: Tensor) -> None:
+    """Raise ``Wrong`` unless dropout is at work in training."""
+    trained, steady = (call(module.train(mode), *inputs) for mode in (True, False))
+    trained, steady = (found[0] if isinstance(found, tuple) else found for found in (trained, steady))
+    expect(not close(trained, steady), "dropout is nowhere at work in training mode.")
 
 
 @exercise("TokenEmbedding")
@@ -227,14 +178,77 @@ def token_embedding(TokenEmbedding: type[nn.Module]) -> str:
     return "a row for each type: with 7,853 of them and d_model 256, two million numbers."
 
 
+def sinusoids(length: int, d_model: int, exponent: Callable[[int], int] = lambda i: i // 2 * 2) -> Tensor:
+    """Return the table of section 3.5, ``[length, d_model]``, a number at a time."""
+    rows = [
+        [(math.cos if i % 2 else math.sin)(pos / 10_000 ** (exponent(i) / d_model)) for i in range(d_model)]
+        for pos in range(length)
+    ]
+    return torch.tensor(rows)
+
+
+@exercise("SinusoidalPositionalEncoding")
+def sinusoidal_positions(SinusoidalPositionalEncoding: type[nn.Module]) -> str:
+    """``[length, d_model]``: sines and cosines of the first positions, section 3.5."""
+    module, right = build(SinusoidalPositionalEncoding, 50, 12), sinusoids(50, 12)
+    found = call(module, 50)
+    if isinstance(found, Tensor) and found.shape == right.shape:
+        halves = torch.cat([right[:, 0::2], right[:, 1::2]], dim=1)
+        expect(not close(found, halves), "sines and cosines take turns: dimension 0 is a sine, 1 a cosine, 2 a sine …")
+        swapped = right.unflatten(1, (-1, 2)).flip(-1).flatten(1)
+        expect(not close(found, swapped), "even dimensions are sines, and odd ones cosines.")
+        hint = "the sine and the cosine of a pair have one frequency: the exponent is 2i / d_model for both."
+        expect(not close(found, sinusoids(50, 12, lambda i: i)), hint)
+        expect(not close(found[:-1], right[1:]), "the first position is 0, not 1: sin 0 = 0 and cos 0 = 1.")
+    expect_tensor(found, right, "look at row 0 (0, 1, 0, 1 …) and row 1 first, then at how fast each column turns.")
+    expect_tensor(call(module, 7), right[:7], "forward(7) returns the first 7 rows.")
+    expect(
+        found.dtype == torch.float32, f"the numbers are {found.dtype}, expected torch.float32, as vectors have them."
+    )
+    expect(not list(module.parameters()), "a parameter would be trained: these numbers are computed, so use a buffer.")
+    plain = [name for name, value in vars(module).items() if isinstance(value, Tensor)]
+    expect(not plain, f"{plain[:1]} is a plain tensor, which stays behind when the model moves to a GPU: use a buffer.")
+    expect(not module.state_dict(), "persistent=False: what can be computed need not be saved, and no weights have it.")
+    return "the same distance is the same turn of every hand, wherever it starts."
+
+
+@exercise("InputEmbedding")
+def input_embedding(InputEmbedding: type[nn.Module]) -> str:
+    """Add a token's vector and its position's."""
+    torch.manual_seed(0)
+
+    class Positions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Parameter(torch.randn(9, 16))
+
+        def forward(self, length: int) -> Tensor:
+            expect(isinstance(length, int), "positions takes a length: how many tokens there are in a row of ids.")
+            expect(length != 2, "ids.shape is [batch, seq_len]: you took the number of sentences for their length.")
+            return self.table[:length]
+
+    tokens, positions, ids = nn.Embedding(7, 16), Positions(), torch.tensor([[3, 5, 3, 0, 1], [0, 6, 1, 1, 1]])
+    weights = {"tokens.weight": tokens.weight, "positions.table": positions.table}
+    module = load(build(InputEmbedding, tokens, positions, 0.5), {name: w.clone() for name, w in weights.items()})
+    with torch.no_grad():
+        expect_steady(module, ids)
+        found, right = call(module, ids), tokens(ids) + positions(5)
+        expect(not close(found, tokens(ids)), "the positions are missing: without them, nobody knows the order.")
+        expect(not close(found, right + 3 * tokens(ids)), "tokens has multiplied by √d_model already.")
+        expect_tensor(found, right, "the token's vector plus its position's, in every sentence.")
+        expect_dropout(module, ids)
+    return "what a token is, and where it is, in one vector of d_model numbers."
+
+
 @exercise("PositionwiseFeedForward")
 def feed_forward(PositionwiseFeedForward: type[nn.Module]) -> str:
     """Compute max(0, x W₁ + b₁) W₂ + b₂."""
     torch.manual_seed(0)
     theirs = nn.TransformerEncoderLayer(16, 4, 32)
-    weights = {name[13:]: weight for name, weight in weights_of(theirs).items() if name.startswith("feed_forward.")}
+    weights = {name[13:]: weight for name, weight in weights_of(theirs).items() if name.startswith("feed_forward")}
     module, x = load(build(PositionwiseFeedForward, 16, 32, 0.5), weights), torch.randn(2, 5, 16)
     with torch.no_grad():
+        expect_steady(module, x)
         found, right = call(module, x), theirs.linear2(theirs.linear1(x).relu())
         expect(not close(found, theirs.linear2(theirs.linear1(x))), "where is the ReLU? Two linear layers are one.")
         expect(not close(found, right.relu()), "the ReLU comes between the two layers, not after them.")
@@ -255,7 +269,7 @@ def encoder_variants(theirs: nn.TransformerEncoderLayer, x: Tensor, ignored: Ten
 
     norm1, norm2 = theirs.norm1, theirs.norm2
     after, unmasked, bare = norm1(x + attend(x)), norm1(x + attend(x, None)), norm1(attend(x))
-    stream, first = x + attend(norm1(x)), norm1(x)
+    stream, first, late = x + attend(norm1(x)), norm1(x), x + norm1(attend(x))
     return {
         "post": norm2(after + feed(after)),
         "pre": stream + feed(norm2(stream)),
@@ -263,42 +277,60 @@ def encoder_variants(theirs: nn.TransformerEncoderLayer, x: Tensor, ignored: Ten
         "the residual connections are missing: x + …, for both sub-layers.": norm2(feed(bare)),
         "the second residual connection is missing: x + feed_forward(x).": norm2(feed(after)),
         "the second norm is norm2: each has its own gain and bias.": norm1(after + feed(after)),
+        "post-LN: the norm takes the sum, x + …, not the sub-layer's output alone.": late + norm2(feed(late)),
         "pre-LN: the norm of x goes into the sub-layer; x itself is what is added to.": (
             (first + attend(first)) + feed(norm2(first + attend(first)))
+        ),
+        "pre-LN: norm1 and norm2 are on the branches; on the straight path, x stays as it came.": (
+            (between := norm2(first + attend(first))) + feed(between)
         ),
         "pre-LN: queries, keys and values all come from the norm's output.": (
             (mixed := x + theirs.self_attn(first, x, x, key_padding_mask=ignored)[0]) + feed(norm2(mixed))
         ),
+        "pre-LN: the second sub-layer has its norm, too: norm2 of what goes into it.": stream + feed(stream),
     }
+
+
+def expect_encoder_layer(kind: type[nn.Module], norm_first: bool, *more: bool) -> None:
+    """Raise ``Wrong`` unless a class computes what ``nn.TransformerEncoderLayer`` does, with the same weights."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 16)
+    ignored = torch.tensor([[False] * 5, [False, False, False, True, True]])
+    theirs = nn.TransformerEncoderLayer(16, 4, 32, 0.0, batch_first=True, norm_first=norm_first)
+    module = load(build(kind, 16, 4, 32, 0.5, *more), weights_of(theirs))
+    with torch.no_grad():
+        expect_steady(module, x)
+        found = call(module, x, ~ignored[:, None, None, :])
+        pair = isinstance(found, tuple) and len(found) == 2
+        expect(pair, "two things are returned: the new vectors, and the attention's weights.")
+        variants = encoder_variants(theirs, x, ignored)
+        names = ("post", "pre") if norm_first else ("pre", "post")
+        other, _ = (variants.pop(name) for name in names)
+        same = close(found[0], other)
+        expect(not same, f"norm_first={norm_first} asks for {names[1]}-LN, but this is {names[0]}-LN.")
+        for hint, wrong in variants.items():
+            expect(not close(found[0], wrong), hint)
+        right = theirs(x, src_key_padding_mask=ignored)
+        expect_tensor(found[0], right, f"{names[1]}-LN: attention, then feed-forward, each with its sum and its norm.")
+        shape = list(getattr(found[1], "shape", []))
+        expect(
+            shape == [2, 4, 5, 5], f"the weights have the shape {shape}, expected a map for each head: [2, 4, 5, 5]."
+        )
+        expect_dropout(module, x)
+
+
+@exercise("PostLNEncoderLayer")
+def post_ln_encoder_layer(PostLNEncoderLayer: type[nn.Module]) -> str:
+    """Compute what ``nn.TransformerEncoderLayer`` does, post-LN."""
+    expect_encoder_layer(PostLNEncoderLayer, norm_first=False)
+    return "equal to `nn.TransformerEncoderLayer`, with the same weights and the same mask."
 
 
 @exercise("EncoderLayer")
 def encoder_layer(EncoderLayer: type[nn.Module]) -> str:
     """Compute what ``nn.TransformerEncoderLayer`` does, post-LN and pre-LN."""
-    torch.manual_seed(0)
-    x = torch.randn(2, 5, 16)
-    ignored = torch.tensor([[False] * 5, [False, False, False, True, True]])
     for norm_first in (False, True):
-        theirs = nn.TransformerEncoderLayer(16, 4, 32, 0.0, batch_first=True, norm_first=norm_first)
-        module = load(build(EncoderLayer, 16, 4, 32, 0.5, norm_first), weights_of(theirs))
-        with torch.no_grad():
-            found = call(module, x, ~ignored[:, None, None, :])
-            pair = isinstance(found, tuple) and len(found) == 2
-            expect(pair, "two things are returned: the new vectors, and the attention's weights.")
-            variants = encoder_variants(theirs, x, ignored)
-            right, other = variants.pop("pre"), variants.pop("post")
-            if not norm_first:
-                right, other = other, right
-            same = close(found[0], other)
-            expect(not same, f"with norm_first={norm_first}, this is {'post' if norm_first else 'pre'}-LN.")
-            for hint, wrong in variants.items():
-                expect(not close(found[0], wrong), hint)
-            name = "pre-LN" if norm_first else "post-LN"
-            expect_tensor(found[0], theirs(x, src_key_padding_mask=ignored), f"{name}: attention, then feed-forward.")
-            expect_tensor(found[0], right, f"{name}: attention, then feed-forward.")
-            shape = list(getattr(found[1], "shape", []))
-            expect(shape == [2, 4, 5, 5], f"the weights have the shape {shape}, expected all heads': [2, 4, 5, 5].")
-            expect_dropout(module, x)
+        expect_encoder_layer(EncoderLayer, norm_first, norm_first)
     return "equal to `nn.TransformerEncoderLayer`, post-LN and pre-LN."
 
 
@@ -328,6 +360,9 @@ def decoder_variants(
         "cross-attention is missing: between the two others, the target looks at the memory.": feed(y),
         "cross-attention has a residual connection, too.": feed(theirs.norm2(cross(y, memory))),
         "the second norm is norm2: each has its own gain and bias.": feed(theirs.norm1(y + cross(y, memory))),
+        "cross-attention: queries from the target, keys and values from the memory. You took the target for both.": (
+            feed(theirs.norm2(y + cross(y, y, None)))
+        ),
     }
 
 
@@ -342,19 +377,69 @@ def decoder_layer(DecoderLayer: type[nn.Module]) -> str:
         theirs = nn.TransformerDecoderLayer(16, 4, 32, 0.0, batch_first=True, norm_first=norm_first)
         module = load(build(DecoderLayer, 16, 4, 32, 0.5, norm_first), weights_of(theirs))
         with torch.no_grad():
+            expect_steady(module, x, memory)
             found = call(module, x, memory, ~future[None, None], ~ignored[:, None, None, :])
             three = isinstance(found, tuple) and len(found) == 3
             expect(three, "three things are returned: vectors, the weights of self-attention, and of cross-attention.")
             right = theirs(x, memory, tgt_mask=future, memory_key_padding_mask=ignored)
-            if not norm_first:
-                for hint, wrong in decoder_variants(theirs, x, memory, future, ignored).items():
-                    expect(not close(found[0], wrong), hint)
+            variants = decoder_variants(theirs, x, memory, future, ignored)
+            if norm_first:
+                y = x + theirs.self_attn(*[theirs.norm1(x)] * 3, attn_mask=future)[0]
+                q, kv = theirs.norm2(y), theirs.norm2(memory)
+                y = y + theirs.multihead_attn(q, kv, kv, key_padding_mask=ignored)[0]
+                y = y + theirs.linear2(theirs.linear1(theirs.norm3(y)).relu())
+                variants = {"pre-LN: norm2 is for the target; the memory has had a norm, the encoder's last.": y}
+            for hint, wrong in variants.items():
+                expect(not close(found[0], wrong), hint)
             where = "pre-LN: norm1, norm2 and norm3 before" if norm_first else "post-LN: norm1, norm2 and norm3 after"
             expect_tensor(found[0], right, f"{where} self-attention, cross-attention and feed-forward.")
             shapes = [list(getattr(weights, "shape", [])) for weights in found[1:]]
             wanted = [[2, 4, 4, 4], [2, 4, 4, 5]]  # self-attention's, cross-attention's
             expect(shapes == wanted, f"the weights have the shapes {shapes}, expected {wanted}.")
+            expect_dropout(module, x, memory)
     return "equal to `nn.TransformerDecoderLayer`, post-LN and pre-LN. Cross-attention is the only door to the source."
+
+
+@exercise("Decoder")
+def decoder(Decoder: type[nn.Module]) -> str:
+    """Compute what ``nn.TransformerDecoder`` does, with two layers."""
+    torch.manual_seed(0)
+    x, memory = torch.randn(2, 4, 16), torch.randn(2, 5, 16)
+    ignored = torch.tensor([[False] * 5, [False, False, False, True, True]])
+    future = torch.ones(4, 4, dtype=torch.bool).triu(1)
+    norm = nn.LayerNorm(16).requires_grad_(False)
+    norm.weight.uniform_(0.5, 2)
+    theirs = nn.TransformerDecoder(
+        nn.TransformerDecoderLayer(16, 4, 32, 0.0, batch_first=True, norm_first=True), 2, norm
+    ).eval()
+    layers = [course.own("DecoderLayer")(16, 4, 32, 0.0, norm_first=True) for _ in range(2)]
+    for layer, other in zip(layers, theirs.layers, strict=True):
+        layer.load_state_dict(weights_of(other))
+    module = build(Decoder, layers, norm)
+    found = len(list(module.parameters())) > len(list(norm.parameters()))
+    expect(found, "parameters() finds no layers in a plain list, and nothing would train them: nn.ModuleList.")
+    with torch.no_grad():
+        found = call(module, x, memory, ~future[None, None], ~ignored[:, None, None, :])
+        three = isinstance(found, tuple) and len(found) == 3
+        expect(
+            three, "three things are returned: vectors, a list of self-attention's maps, a list of cross-attention's."
+        )
+        lengths = [len(maps) if isinstance(maps, list | tuple) else 0 for maps in found[1:]]
+        expect(
+            lengths == [2, 2], f"the lists have {lengths[0]} and {lengths[1]} maps, expected one for each of 2 layers."
+        )
+        right = theirs(x, memory, tgt_mask=future, memory_key_padding_mask=ignored)
+        expect(not close(norm(found[0]), right), "the norm is missing: it comes once, after the last layer.")
+        expect(
+            not close(found[0], norm(layers[1](x, memory, ~future, ~ignored[:, None, None, :])[0])),
+            "each layer reads what the one before has written: x changes on the way.",
+        )
+        expect_tensor(found[0], right, "x goes from layer to layer; memory and masks are the same for all of them.")
+        shapes = [list(getattr(maps[0], "shape", [])) for maps in found[1:]]
+        expect(
+            shapes == [[2, 4, 4, 4], [2, 4, 4, 5]], "first the maps of self-attention, then those of cross-attention."
+        )
+    return "equal to `nn.TransformerDecoder`: every layer asks the same memory."
 
 
 def expect_encoder_decoder(model: nn.Module, reference: nn.Module, sizes: tuple[int, int]) -> None:
@@ -384,26 +469,88 @@ def expect_encoder_decoder(model: nn.Module, reference: nn.Module, sizes: tuple[
         expect_tensor(found, right, "encode the source, decode the target, then the output layer.", 1e-3)
 
 
+SIZES = {"d_model": 32, "num_heads": 4, "d_ff": 64, "num_layers": 2, "dropout": 0.1, "max_len": 20}
+
+
+def expect_whole_model(model: nn.Module, config: TransformerConfig) -> None:
+    """Raise ``Wrong`` unless a model of this configuration has the library's parts, and computes what it does."""
+    reference = library.Transformer(config).eval()
+    with torch.no_grad():
+        for parameter in reference.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    weights, names = reference.state_dict(), model.state_dict().keys()
+    differing = names ^ weights.keys()
+    hint = "a stack of pre-LN layers ends in a LayerNorm, one of post-LN layers in nn.Identity()."
+    expect(not differing or any(".norm." not in name for name in differing), hint)
+    tensors, expected = (len(list(module.parameters())) for module in (model, reference))
+    hint = f"there are {tensors} tensors of weights, expected {expected}: has each layer, each side its own?"
+    expect(differing or config.tie_embeddings or tensors == expected, hint)
+    load(model, weights)
+    expect_encoder_decoder(model, reference, (config.src_vocab_size, config.tgt_vocab_size))
+    src, tgt = torch.tensor([[2, 8, 9, 3], [2, 7, 3, 1]]), torch.tensor([[2, 5, 6], [2, 9, 1]])
+    with torch.no_grad():
+        read = call(model.encode, src)
+        expect(isinstance(read, tuple) and len(read) == 2, "encode returns two things: the memory, and its mask.")
+        expect_tensor(read[0], reference.encode(src)[0], "encode: embed the source, then the encoder.", 1e-3)
+        expect_tensor(read[1], src[:, None, None, :] != 1, "the memory's mask is the source's padding mask.")
+        logits, right = call(model.decode, tgt, *read), reference.decode(tgt, *reference.encode(src))
+        expect(
+            getattr(logits, "shape", None) != (2, 3, 32), "decode ends with the output layer, from vectors to logits."
+        )
+        expect_tensor(logits, right, "decode: embed the target, the decoder with both masks, the output layer.", 1e-3)
+
+
+@exercise("Wiring")
+def wiring(Wiring: type[nn.Module]) -> str:
+    """Put the boxes together: post-LN with learned positions, and pre-LN with sinusoids; two tables each."""
+    for norm_first, positions in ((False, "learned"), (True, "sinusoidal")):
+        torch.manual_seed(0)
+        config = TransformerConfig(30, 40, **SIZES, norm_first=norm_first, positions=positions)
+        model = build(Wiring, config)
+        expect_methods(model, config)
+        expect_whole_model(model, config)
+    return "every box is in its place: the logits are those of the library, which notebook 10 compares with PyTorch's."
+
+
+def expect_methods(model: nn.Module, config: TransformerConfig) -> None:
+    """Raise ``Wrong`` unless a model has what later notebooks call."""
+    both = callable(getattr(model, "encode", None)) and callable(getattr(model, "decode", None))
+    expect(both, "encode and decode are methods of their own: a search encodes once, and decodes many times.")
+    expect(getattr(model, "config", None) is config, "keep the line self.config = config: later notebooks read it.")
+
+
 @exercise("Transformer")
 def transformer(Transformer: type[nn.Module]) -> str:
-    """Put the boxes together: pre-LN with tied tables and sinusoids, and post-LN with learned positions."""
-    torch.manual_seed(0)
-    sizes = {"d_model": 32, "num_heads": 4, "d_ff": 64, "num_layers": 2, "dropout": 0.1, "max_len": 20}
-    for tied, positions in ((False, "learned"), (True, "sinusoidal")):
-        numbers = (30, 30) if tied else (30, 40)
-        config = TransformerConfig(*numbers, **sizes, norm_first=tied, tie_embeddings=tied, positions=positions)
-        model, reference = build(Transformer, config), library.Transformer(config).eval()
-        start = max(parameter.std().item() for parameter in model.parameters() if parameter.dim() > 1)
-        expect(start < 0.5, "the matrices start too large: xavier_uniform_, and N(0, 1 / d_model) for a tied table.")
-        with torch.no_grad():
-            for parameter in reference.parameters():
-                parameter.add_(0.1 * torch.randn_like(parameter))
-        load(model, reference.state_dict())
-        if tied:
-            tables = [weight for weight in model.parameters() if weight.shape == (30, 32)]
+    """Initial values, and one table for both sides and the output if ``tie_embeddings`` asks for that."""
+    untied = TransformerConfig(300, 40, **SIZES, positions="learned")
+    tied = TransformerConfig(300, 300, **SIZES, norm_first=True, tie_embeddings=True, positions="sinusoidal")
+    model, wiring = build(Transformer, tied), Transformer.__mro__[1]
+    if wiring is not nn.Module:
+        torch.manual_seed(0)
+        before = wiring(tied).state_dict()
+        torch.manual_seed(0)
+        after = build(Transformer, tied).state_dict()
+        if before.keys() == after.keys() and all(close(after[name], before[name]) for name in before):
+            raise Unsolved  # nothing is new yet
+    for config in (untied, tied):
+        torch.manual_seed(0)
+        model = build(Transformer, config)
+        expect_methods(model, config)
+        for name, parameter in model.named_parameters():
+            shared = config.tie_embeddings and parameter.shape == (300, 32)
+            if parameter.dim() < 2 or shared:
+                continue
+            bound = math.sqrt(6 / sum(parameter.shape))  # Xavier's values are uniform between -bound and bound
+            largest = parameter.abs().max().item()
+            hint = f"{name} reaches {largest:.2f}; xavier_uniform_ stays within {bound:.2f}, and nearly reaches it."
+            expect(0.9 * bound < largest < 1.01 * bound, hint)
+        if config.tie_embeddings:
+            tables = [weight for weight in model.parameters() if weight.shape == (300, 32)]
             expect(len(tables) == 1, f"with tie_embeddings there is one table, but here are {len(tables)}.")
-        expect_encoder_decoder(model, reference, numbers)
-    return "every box is in its place: the logits are those of the library, which notebook 10 compares with PyTorch's."
+            hint = "the table starts with N(0, 1 / d_model), that is std=d_model**-0.5, drawn after Xavier's values."
+            expect(0.9 < tables[0].std().item() * math.sqrt(32) < 1.1, hint)
+        expect_whole_model(model, config)
+    return "small initial values and, where it is asked for, one table in three places: ready to be trained."
 
 
 @exercise("MyTransformer")

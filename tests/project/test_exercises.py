@@ -1,4 +1,4 @@
-"""Every exercise takes right answers, and sends wrong ones back with a hint that helps.
+"""Every exercise takes right answers, and sends wrong ones back with a hint that helps; so does every box to write.
 
 The answers are in ``exercise_answers``, a file for each notebook: ``RIGHT[name]`` is a list of tuples of answers,
 ``WRONG[name]`` one of (answer or tuple of answers, words of the hint).
@@ -6,18 +6,30 @@ The answers are in ``exercise_answers``, a file for each notebook: ``RIGHT[name]
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import itertools
+import json
+import linecache
 import math
+import os
 import pkgutil
 import random
 import re
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 import transformer_exercises
-from transformer_exercises import check, course
+from torch import nn
+from transformer_exercises import check, course, keep, kept, write
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
 def answers(name):
@@ -33,6 +45,7 @@ def names():
 
 
 NAMES = names()
+BOXES = [name for name in NAMES if not name[0].isdigit()]
 
 
 def hints(name):
@@ -62,12 +75,30 @@ def test_wrong_answers_get_a_hint_that_helps():
         assert not {hint for hint in hints(name) if hint not in messages}, f"{name}: no wrong answer gets these hints"
 
 
+def with_dots(kind):
+    """Return a class of modules as it is before somebody has written in it, or has written in half of it."""
+
+    class SomePartIsDots(nn.Module):
+        def __init__(self, *sizes):
+            super().__init__()
+            self.part = ...
+
+        def forward(self, *inputs): ...
+
+    class ForwardIsDots(kind):
+        def forward(self, *inputs): ...
+
+    return SomePartIsDots, ForwardIsDots, type("AllIsDots", kind.__bases__, {})
+
+
 def test_dots_are_no_answer_yet():
     for name in NAMES:
         right = answers(name).RIGHT[name][0]
-        functions = [lambda *arguments: None, lambda *arguments: ...] if callable(right[0]) else []
-        for nothing in (None, ..., *functions):
-            assert check(name, *[nothing] * len(right)).state == "not solved yet", name
+        dots = [lambda *arguments: None, lambda *arguments: ..., lambda *arguments: ... + 1]
+        if inspect.isclass(right[0]) and name in BOXES:
+            dots = with_dots(right[0])
+        for nothing in (None, ..., *(dots if callable(right[0]) else ())):
+            assert check(name, *[nothing] * len(right)).state == "not solved yet", (name, nothing)
 
 
 def careless(*arguments):
@@ -127,3 +158,126 @@ def test_what_is_no_exercise_is_named():
             check(name, None)
     with pytest.raises(TypeError, match=r"exercise 02\.4 asks for parameters_of_8_heads, parameters_of_1_head"):
         check("02.4", 1)
+
+
+# Boxes that readers write, and go on with
+
+
+@contextmanager
+def called(written, name):
+    """Give a function or a class the name that the notebook gives it."""
+    before, written.__name__ = written.__name__, name
+    try:
+        yield written
+    finally:
+        written.__name__ = before
+
+
+def test_what_is_right_goes_on_and_the_courses_own_in_place_of_all_else(capsys):
+    for name in BOXES:
+        (right,), (wrong, _) = answers(name).RIGHT[name][-1], answers(name).WRONG[name][0]
+        with called(right, name):
+            assert write(right) is right
+        assert capsys.readouterr().out.startswith(f"{name} · right: ")
+        own = course.own(name)
+        with called(with_dots(own)[-1] if inspect.isclass(own) else lambda *arguments: None, name) as dots:
+            assert write(dots) is own
+        assert re.fullmatch(rf"{name} · not solved yet: .* The course's own stands in.\n", capsys.readouterr().out)
+        with called(wrong, name):
+            assert write(wrong) is own
+        assert capsys.readouterr().out.startswith(f"{name} · not yet: ")
+    with pytest.raises(ValueError, match="written is called 'careless', expected"):
+        write(careless)
+
+
+FEED_FORWARD = """
+class PositionwiseFeedForward(nn.Module):
+    def __init__(self, d_model, d_ff, dropout=0.0):
+        super().__init__()
+        self.linear1, self.linear2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+        self.p = dropout
+
+    def forward(self, x):
+        return self.linear2(F.dropout(F.relu(self.linear1(x)), self.p, self.training))
+"""
+LAYER = inspect.getsource(course.own("PostLNEncoderLayer"))
+
+
+def run_cell(source, file):
+    """Run the source of a cell, and return its names. As in IPython, only ``linecache`` knows the lines."""
+    linecache.cache[str(file)] = len(source), None, source.splitlines(keepends=True), str(file)
+    names = {**vars(sys.modules[course.own("EncoderLayer").__module__]), "__name__": "__main__", "F": F}
+    exec(compile(source, str(file), "exec"), names)
+    return names
+
+
+def test_what_is_kept_is_found_in_another_process(tmp_path, capsys):
+    first, second = (run_cell(source, tmp_path / str(len(source))) for source in (FEED_FORWARD, LAYER))
+    keep(tmp_path, first["PositionwiseFeedForward"])
+    keep(tmp_path, second["PostLNEncoderLayer"], course.own("Decoder"))  # of a later notebook: the first stays
+    assert capsys.readouterr().out.endswith("written.py keeps what you wrote: PostLNEncoderLayer\n")
+    program = f"""
+from transformer_exercises import keep, kept
+for _ in range(2):
+    boxes = [kept({str(tmp_path)!r}, name) for name in ("PositionwiseFeedForward", "PostLNEncoderLayer", "Decoder")]
+    keep({str(tmp_path)!r}, *boxes)  # what was found can be kept again
+print(*(box.__module__ for box in boxes), type(boxes[1](8, 2, 16).feed_forward).__module__)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert "PositionwiseFeedForward: yours\nPostLNEncoderLayer: yours\nDecoder: the course’s own\n" in run.stdout, run
+    assert run.stdout.splitlines()[-1] == "written written transformer_exercises.course.notebook_04 written"
+
+
+def test_where_nothing_right_is_kept_the_courses_own_is_found(tmp_path, capsys):
+    name, file = "PositionwiseFeedForward", tmp_path / "written.py"
+    assert kept(tmp_path / "nowhere", name) is course.own(name)
+    keep(tmp_path, course.own(name))
+    assert not file.exists()
+    for text in ("class", "", "nonsense", f"{name} = None", FEED_FORWARD.replace("F.relu", ""), "from torch import nn"):
+        file.write_text(text, encoding="utf-8")
+        assert kept(tmp_path, name) is course.own(name)
+        keep(tmp_path, run_cell(FEED_FORWARD, tmp_path / "cell")[name])  # what cannot be read is no obstacle
+        assert kept(tmp_path, name).__module__ == "written"
+    assert "right" not in capsys.readouterr().out
+
+
+def load_listings():
+    spec = importlib.util.spec_from_file_location("listings", NOTEBOOKS / "listings.py")
+    listings = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(listings)
+    return listings
+
+
+WRITES = re.compile(r"(?m)^(\w+) = write\(\1\)$")
+SERIES = {path.name[:2]: json.loads(path.read_text(encoding="utf-8")) for path in NOTEBOOKS.glob("[0-9]*.ipynb")}
+
+
+def test_below_each_cell_to_write_in_is_its_worked_answer():
+    listings = load_listings()
+    assert not [names for notebook in SERIES.values() for names, *_ in listings.outdated_folds(notebook)]
+    for notebook in SERIES.values():
+        for cell in notebook["cells"]:
+            if names := WRITES.findall("".join(cell["source"])):
+                said = "".join(text for output in cell["outputs"] for text in output.get("text", ()))
+                assert re.findall(r"(?m)^(\w+) · not solved yet: ", said) == names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", ["02", "03", "04"])
+def test_notebooks_run_with_the_worked_answers_in_place_of_the_dots(number, tmp_path, monkeypatch):
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    monkeypatch.setenv("TRANSFORMER_LIB_FAST_DEV_RUN", "1")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
+    notebook, written = nbformat.read(path, as_version=4), []
+    for cell, below in itertools.pairwise(notebook.cells):
+        if names := WRITES.findall(cell.source):
+            (answer,) = re.findall(r"(?s)```python\n(.*?)\n```", below.source)
+            cell.source = "\n".join([answer, *(f"{name} = write({name})" for name in names)])
+            written += names
+    nbclient.NotebookClient(notebook, resources={"metadata": {"path": tmp_path}}).execute()
+    said = "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ()))
+    assert re.findall(r"(?m)^(\w+) · right: ", said) == written
+    keeps = any(re.search(r"(?m)^keep\(", cell.source) for cell in notebook.cells)
+    assert ("written.py keeps what you wrote: " in said) == keeps

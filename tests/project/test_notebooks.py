@@ -159,12 +159,15 @@ def test_they_say_what_one_will_be_able_to_do_and_what_goes_wrong():
 
 
 def test_reading_times_are_honest():
-    """Two hundred words a minute, and five seconds for a line of code; the setup cell is not read."""
+    """At least a minute for 200 words, and five seconds for a line of code, and at most twice that.
+
+    What a reader takes is in between: new ideas are read twice. The setup cell is not read.
+    """
 
     def honest(cells):
         lines = [line for cell in code_of(cells)[1:] for line in source_of(cell).splitlines() if line.strip()]
-        minutes = round(words_of(cells) / 200 + len(lines) * 5 / 60)
-        return f"Reading time: {minutes} minutes" in source_of(cells[0])
+        least = round(words_of(cells) / 200 + len(lines) * 5 / 60)
+        return least <= int(re.search(r"Reading time: (\d+) minutes", source_of(cells[0]))[1]) <= 2 * least
 
     assert not without(honest, SERIES)
 
@@ -204,7 +207,7 @@ QUOTED = {
     "00": "29,000 43.71",  # Multi30k; `transformer-lib evaluate`
     "01": "31,014 0.95",  # Multi30k; an example
     "02": "1.61",  # ln 5
-    "04": "25.7 25.8 29,000",  # the paper's Table 3, row (E); Multi30k
+    "04": "3.5 25.7 25.8 29,000",  # the paper's section, its Table 3, row (E); Multi30k
     "05": "29,000 0.105 1.15 1.610 1.671 2.018 4.51 4.75 5.316 36.52",  # ln 0.9; published logs; StepLR
     "06": "1.50 2.32 0.15 3.19 2.2 2.7",  # its tree of hypotheses; an exercise's table
     "08": "0.51 28.4 1.6",  # another scale; the paper's Table 2; a rounded interval

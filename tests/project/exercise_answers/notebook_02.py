@@ -1,7 +1,14 @@
-"""Answers to the exercises of notebook 02: softmax, queries, keys and values, heads, additive attention."""
+"""Answers to the exercises of notebook 02: softmax, attention, queries, keys and values, heads, additive attention."""
+
+import math
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import nn
+from transformer_exercises.course import notebook_02 as course
+
+LOWEST = torch.finfo(torch.float32).min
 
 
 def stable(scores):
@@ -32,6 +39,237 @@ def word_by_word(query, key, value, W_q, W_k, v):
 
 ONE_BEFORE = torch.diag(torch.ones(4), -1)
 
+
+def attention(scale=lambda query: 1 / math.sqrt(query.shape[-1]), dim=-1, back=lambda *both: both):
+    def attend(query, key, value):
+        weights = (query @ key.mT * scale(query)).softmax(dim)
+        return back(weights @ value, weights)
+
+    return attend
+
+
+def with_einsum(query, key, value):
+    scores = torch.einsum("...qd,...kd->...qk", query, key) * query.size(-1) ** -0.5
+    weights = F.softmax(scores, -1)
+    return torch.einsum("...qk,...kd->...qd", weights, value), weights
+
+
+def transposed(query, key, value):
+    weights = (query @ key.T / math.sqrt(query.shape[-1])).softmax(-1)
+    return weights @ value, weights
+
+
+def keep(weights, mask):
+    return weights
+
+
+def hide(scores, mask):
+    return scores.masked_fill(~mask, LOWEST)
+
+
+def masked(before=hide, after=torch.mul, drop=F.dropout, root=4, dim=-1):
+    def attend(query, key, value, mask=None, dropout=0.0):
+        scores = query @ key.mT / root
+        scores = scores if mask is None else before(scores, mask)
+        weights = scores.softmax(dim)
+        weights = weights if mask is None else after(weights, mask)
+        weights = drop(weights, dropout)
+        return weights @ value, weights
+
+    return attend
+
+
+def with_where(query, key, value, mask=None, dropout=0.0):
+    mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool) if mask is None else mask
+    scores = torch.where(mask, query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1]), -torch.inf)
+    weights = F.dropout(scores.softmax(-1).nan_to_num(), dropout)
+    return weights @ value, weights
+
+
+def dropping_scores(query, key, value, mask=None, dropout=0.0):
+    dropped = torch.rand(query.shape[-2], key.shape[-2]) < dropout
+    return masked(after=keep)(query, key, value, ~dropped) if dropout else masked()(query, key, value, mask)
+
+
+def head(made_from=(0, 1, 2), by="QKV", pair=False):
+    """A head whose queries, keys and values are made from these inputs, by these matrices."""
+
+    class Head(nn.Module):
+        def __init__(self, d_model, d_k):
+            super().__init__()
+            self.W_K, self.W_V, self.W_Q = (nn.Linear(d_model, d_k) for _ in range(3))
+
+        def forward(self, *inputs):
+            projections = (getattr(self, f"W_{letter}", nn.Identity()) for letter in by)
+            three = (project(inputs[place]) for project, place in zip(projections, made_from, strict=True))
+            output = F.scaled_dot_product_attention(*three)
+            return (output, output) if pair else output
+
+    return Head
+
+
+class HeadWithoutBiases(course.Head):
+    def __init__(self, d_model, d_k):
+        super().__init__(d_model, d_k)
+        self.W_Q, self.W_K, self.W_V = (nn.Linear(d_model, d_k, bias=False) for _ in range(3))
+
+
+class HeadOfOtherNames(nn.Module):
+    def __init__(self, d_model, d_k):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(d_model, d_k) for _ in range(3))
+
+
+def in_a_list(join=None, many=nn.ModuleList, sizes=lambda d_model, heads: (d_model // heads, heads), inputs=slice(3)):
+    class HeadsInAList(nn.Module):
+        def __init__(self, d_model, num_heads):
+            super().__init__()
+            d_k, count = sizes(d_model, num_heads)
+            self.heads = many([course.Head(d_model, d_k) for _ in range(count)])
+            self.W_O = nn.Linear(count * d_k, d_model)
+
+        def forward(self, *given):
+            outputs = [head(*(given[inputs] * 3)[:3]) for head in self.heads]
+            return join(self.W_O, outputs) if join else self.W_O(torch.cat(outputs, -1))
+
+    return HeadsInAList
+
+
+class AddingSlices(course.HeadsInAList):
+    """The same without joining: each head adds its own contribution."""
+
+    def forward(self, query, key, value):
+        slices = zip(self.heads, self.W_O.weight.chunk(len(self.heads), dim=1), strict=True)
+        return sum(head(query, key, value) @ part.T for head, part in slices) + self.W_O.bias
+
+
+class WithEinsum(nn.Module):
+    def __init__(self, d_model, num_heads, dropout=0.0):
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(d_model, d_model) for _ in range(4))
+        self.num_heads, self.drop = num_heads, nn.Dropout(dropout)
+
+    def forward(self, query, key, value, mask=None):
+        projected = self.q_proj(query), self.k_proj(key), self.v_proj(value)
+        q, k, v = (x.view(*x.shape[:2], self.num_heads, -1) for x in projected)
+        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(q.shape[-1])
+        scores = scores if mask is None else scores.masked_fill(mask == 0, -1e9)
+        weights = self.drop(scores.softmax(-1))
+        return self.out_proj(torch.einsum("bhqk,bkhd->bqhd", weights, v).flatten(2)), weights
+
+
+class WithChunk(WithEinsum):
+    """Heads in a new axis, cut by ``chunk``."""
+
+    def forward(self, query, key, value, mask=None):
+        projected = self.q_proj(query), self.k_proj(key), self.v_proj(value)
+        q, k, v = (torch.stack(x.chunk(self.num_heads, -1), 1) for x in projected)
+        heads, weights = course.scaled_dot_product_attention(q, k, v, mask, self.drop.p * self.training)
+        return self.out_proj(torch.cat(heads.unbind(1), -1)), weights
+
+
+class Contiguous(course.MultiHeadAttention):
+    """As the tutorials write it."""
+
+    def forward(self, query, key, value, mask=None):
+        batch, length, width = query.shape
+        three = (self.q_proj(query), self.k_proj(key), self.v_proj(value))
+        q, k, v = (x.view(batch, -1, self.num_heads, width // self.num_heads).permute(0, 2, 1, 3) for x in three)
+        energy = torch.matmul(q, k.permute(0, 1, 3, 2)) / math.sqrt(width // self.num_heads)
+        if mask is not None:
+            energy = energy.masked_fill(mask == 0, -1e10)
+        weights = torch.dropout(energy.softmax(-1), self.dropout, self.training)
+        return self.out_proj((weights @ v).permute(0, 2, 1, 3).contiguous().view(batch, length, width)), weights
+
+
+class OutputAlone(course.MultiHeadAttention):
+    def forward(self, query, key, value, mask=None):
+        projected = self.q_proj(query), self.k_proj(key), self.v_proj(value)
+        heads = F.scaled_dot_product_attention(*map(self.split_heads, projected), mask)
+        return self.out_proj(heads.transpose(1, 2).flatten(2))
+
+
+def multi_head(
+    split=course.MultiHeadAttention.split_heads,
+    join=lambda heads: heads.transpose(1, 2).flatten(2),
+    attend=course.scaled_dot_product_attention,
+    last=lambda self, joined: self.out_proj(joined),
+    back=lambda *both: both,
+    dropout=lambda self: self.dropout if self.training else 0.0,
+    masks=lambda mask: mask,
+    inputs=lambda query, key, value: (query, key, value),
+    values=lambda self, value, k: self.v_proj(value),
+    more=lambda self: None,
+):
+    """The course's class, in which a piece may be another."""
+
+    class MultiHeadAttention(course.MultiHeadAttention):
+        def __init__(self, *sizes):
+            super().__init__(*sizes)
+            more(self)
+
+        def forward(self, query, key, value, mask=None):
+            query, key, value = inputs(query, key, value)
+            q, k = self.q_proj(query), self.k_proj(key)
+            q, k, v = (split(self, x) for x in (q, k, values(self, value, k)))
+            heads, weights = attend(q, k, v, None if mask is None else masks(mask), dropout(self))
+            return back(last(self, join(heads)), weights)
+
+    return MultiHeadAttention
+
+
+def viewed(self, x):
+    return x.view(len(x), self.num_heads, x.shape[1], -1)
+
+
+def reshaped(heads):
+    return heads.reshape(len(heads), heads.shape[2], -1)
+
+
+def taking_turns(self, x):
+    return x.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2)
+
+
+def longer_queries(factor):
+    return lambda q, *more: course.scaled_dot_product_attention(factor * q, *more)
+
+
+def over_queries(q, k, v, mask, dropout):
+    weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-2)
+    return weights @ v, weights
+
+
+def renamed(self):
+    self.W_O = self.out_proj
+    del self.out_proj
+
+
+def without_biases(self):
+    for name, linear in list(self.named_children()):
+        setattr(self, name, nn.Linear(linear.in_features, linear.out_features, bias=False))
+
+
+MISTAKES_WITH_HEADS = [
+    (multi_head(split=viewed), "on the way in"),
+    (multi_head(split=viewed, join=reshaped), "as to the way back"),
+    (multi_head(join=reshaped), "on the way back: transpose"),
+    (multi_head(split=taking_turns, join=lambda heads: heads.permute(0, 2, 3, 1).flatten(2)), "side by side"),
+    (multi_head(attend=longer_queries(0.5)), "not of d_model"),
+    (multi_head(attend=longer_queries(2.0)), "are not divided"),
+    (multi_head(attend=over_queries), "over the keys"),
+    (multi_head(last=lambda self, joined: joined), "out_proj is missing"),
+    (multi_head(split=lambda self, x: x[:, None]), "a single head"),
+    (multi_head(values=lambda self, value, k: k), "by v_proj"),
+    (multi_head(inputs=lambda query, key, value: (query, query, query)), "another sentence's"),
+    (multi_head(masks=lambda mask: None), "does not reach"),
+    (multi_head(masks=lambda mask: ~mask), "*may attend*"),
+    (multi_head(masks=lambda mask: mask.roll(1, -1)), "hide scores before"),
+    (multi_head(last=lambda self, joined: 2 * self.out_proj(joined)), "compare with the heads in a list"),
+    (multi_head(more=renamed), "there is no ['out_proj.bias']"),
+    (multi_head(more=without_biases), "have biases"),
+    (course.attention, "a class of modules is expected"),
+]
+
 RIGHT = {
     "02.1": [
         (stable,),
@@ -58,6 +296,18 @@ RIGHT = {
     "02.5": [
         (additive(),),
         (word_by_word,),
+    ],
+    "attention": [(course.attention,), (attention(),), (with_einsum,), (course.scaled_dot_product_attention,)],
+    "Head": [(course.Head,), (head(),)],
+    "HeadsInAList": [(course.HeadsInAList,), (in_a_list(),), (AddingSlices,)],
+    "scaled_dot_product_attention": [(course.scaled_dot_product_attention,), (masked(),), (with_where,)],
+    "MultiHeadAttention": [(course.MultiHeadAttention,), (WithEinsum,), (WithChunk,), (Contiguous,), (multi_head(),)],
+    "MyMultiHeadAttention": [
+        (course.MyMultiHeadAttention,),
+        (course.MultiHeadAttention,),
+        (OutputAlone,),
+        (WithEinsum,),
+        (Contiguous,),
     ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
@@ -102,4 +352,69 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (additive(inner=torch.relu), "for each query with each key"),
         (lambda query, key, value, W_q, W_k, v: value, "the shape is"),
     ],
+    "attention": [
+        (attention(scale=lambda query: 1), "have not divided"),
+        (attention(scale=lambda query: 1 / query.shape[-1]), "not by its root"),
+        (attention(scale=lambda query: math.sqrt(query.shape[-1])), "not multiplied"),
+        (attention(scale=lambda query: 1 / math.sqrt(query.shape[-2])), "length of a key"),
+        (lambda query, key, value: ((scores := query @ key.mT / 4) @ value, scores), "need a softmax"),
+        (attention(dim=-2), "over the keys"),
+        (attention(back=lambda output, weights: (weights, output)), "yours are exchanged"),
+        (attention(back=lambda output, weights: output), "two things are returned"),
+        (lambda query, key, value: (value[:4], query), "the four steps"),
+        (lambda query, key, value: (attention()(query, key, value)[0], query @ key.mT), "out of the softmax"),
+        (transposed, "not for a batch"),
+        (lambda query, key: query, "your code stopped with TypeError"),
+    ],
+    "Head": [
+        (head(pair=True), "the output alone"),
+        (head(made_from=(0, 0, 0)), "another sentence's"),
+        (head(made_from=(0, 1, 1)), "not from `key`"),
+        (head(by="QK_"), "projected, too"),
+        (head(by="QKK"), "W_V the values"),
+        (head(by="KQV"), "yours are exchanged"),
+        (head(by="KKV"), "then `attention`"),
+        (HeadWithoutBiases, "have biases"),
+        (HeadOfOtherNames, "there is no ['W_K.bias']"),
+    ],
+    "HeadsInAList": [
+        (in_a_list(many=list), "nn.ModuleList"),
+        (in_a_list(sizes=lambda d_model, heads: (2, 8)), "as many heads"),
+        (in_a_list(sizes=lambda d_model, heads: (d_model, heads)), "not with all d_model"),
+        (in_a_list(lambda W_O, outputs: torch.cat(outputs, -1)), "W_O is missing"),
+        (in_a_list(lambda W_O, outputs: W_O(torch.stack(outputs, -1).flatten(2))), "torch.stack"),
+        (in_a_list(lambda W_O, outputs: W_O(torch.cat(outputs, 1))), "your code stopped with RuntimeError"),
+        (in_a_list(lambda W_O, outputs: (W_O(torch.cat(outputs, -1)), outputs)), "the output alone"),
+        (in_a_list(lambda W_O, outputs: W_O(torch.cat(outputs[::-1], -1))), "the same inputs"),
+        (in_a_list(inputs=slice(1)), "need `key` and `value`"),
+    ],
+    "scaled_dot_product_attention": [
+        (masked(root=1), "have not divided"),
+        (masked(dim=-2), "over the keys"),
+        (lambda *given: (masked()(*given)[0] + 1, 0), "what `attention` computes"),
+        (lambda *given: (masked()(*given)[0], given[0] @ given[1].mT), "out of the softmax"),
+        (lambda *given: masked()(*given)[0], "two things are returned"),
+        (masked(before=keep, after=keep), "no effect"),
+        (masked(before=lambda scores, mask: hide(scores, ~mask), after=keep), "may be seen"),
+        (masked(before=torch.mul, after=keep), "a score of 0"),
+        (masked(before=torch.mul), "a score of 0"),
+        (masked(before=keep), "no longer sum to one"),
+        (masked(before=lambda scores, mask: scores.masked_fill(~mask, -1)), "the lowest number that there is"),
+        (masked(before=lambda scores, mask: scores.masked_fill(~mask, -torch.inf)), "is nan"),
+        (masked(after=keep), "hide again"),
+        (masked(drop=lambda weights, share: weights), "dropout has no effect"),
+        (masked(drop=lambda weights, share: F.dropout(weights, 1 - share if share else 0.0)), "not the share to keep"),
+        (masked(drop=lambda weights, share: weights * (torch.rand_like(weights) >= share)), "enlarges"),
+        (dropping_scores, "drop weights"),
+        (lambda query, key, value: masked()(query, key, value), "your code stopped with TypeError"),
+    ],
+    "MultiHeadAttention": [
+        *MISTAKES_WITH_HEADS,
+        (multi_head(back=lambda output, weights: output), "the weights of all heads"),
+        (multi_head(back=lambda output, weights: (output, weights.mean(1))), "the shape is"),
+        (multi_head(back=lambda output, weights: (output, weights.sqrt())), "for each head"),
+        (multi_head(dropout=lambda self: self.dropout), "self.training is True"),
+        (multi_head(dropout=lambda self: 0.0), "nowhere at work"),
+    ],
+    "MyMultiHeadAttention": MISTAKES_WITH_HEADS,
 }

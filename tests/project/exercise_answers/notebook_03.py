@@ -5,6 +5,7 @@ import math
 import numpy as np
 import torch
 import torch.nn.functional as F
+from transformer_exercises.course import notebook_03 as course
 
 from transformer_lib.model import masks
 
@@ -33,7 +34,7 @@ def in_double(*given):
 
 
 def causal(ids):
-    return torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril()
+    return torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool, device=ids.device).tril()
 
 
 def seen(ids, pad_id):
@@ -58,9 +59,29 @@ RIGHT = {
         (in_double,),
     ],
     "03.2": [
+        ([[], [], [2], [2, 3], [2, 3, 4]],),
+        ([(), (), {2}, range(2, 4), torch.tensor([4, 3, 2])],),
+        (tuple(np.arange(2, max(i, 1) + 1) for i in range(5)),),
+    ],
+    "padding_mask": [
+        (course.padding_mask,),
+        (masks.padding_mask,),
+        (lambda ids, pad_id: ids.ne(pad_id).unsqueeze(1).unsqueeze(2),),
+        (lambda ids, pad_id: ~(ids == pad_id).view(len(ids), 1, 1, -1),),
+    ],
+    "causal_mask": [
+        (course.causal_mask,),
+        (masks.causal_mask,),
+        (lambda length: torch.arange(length) <= torch.arange(length)[:, None],),
+        (lambda length: ~torch.triu(torch.ones(length, length), diagonal=1).bool(),),
+        (lambda length: torch.tensor([[key <= query for key in range(length)] for query in range(length)]),),
+    ],
+    "target_mask": [
+        (course.target_mask,),
         (masks.target_mask,),
         (lambda ids, pad_id: causal(ids) & seen(ids, pad_id),),
         (marking_padding,),
+        (lambda ids, pad_id: torch.logical_and(seen(ids, pad_id), masks.causal_mask(ids.size(1)).to(ids.device)),),
     ],
     "03.3": [
         ([2, 1, 1, 7], [2, 4, 5, 7]),
@@ -100,6 +121,38 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda *given: in_double(*given).half() * 2, "equation 1 again"),
     ],
     "03.2": [
+        ([[], [], [2], [2, 3]], "five lists"),
+        (5, "five lists"),
+        ([[], [], 2, 3, 4], "five lists"),
+        ([[]] * 5, "sees itself"),
+        ([[0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 4]], "nobody may see them"),
+        ([[2, 3, 4]] * 5, "comes later"),
+        ([[0], [1], [2], [2, 3], [2, 3, 4]], "both are padding"),
+        ([[], [], [], [2], [2, 3]], "each sees itself"),
+    ],
+    "padding_mask": [
+        (lambda ids, pad_id: ids != pad_id, "two axes of size 1"),
+        (lambda ids, pad_id: (ids != pad_id)[:, None, :, None], "hides queries"),
+        (lambda ids, pad_id: (ids == pad_id)[:, None, None], "upside down"),
+        (lambda ids, pad_id: (ids > pad_id)[:, None, None], "0 is an id"),
+        (lambda ids, pad_id: (ids != 1)[:, None, None], "an argument"),
+        (lambda ids, pad_id: (ids != 7)[:, None, None], "True at words"),
+        (lambda ids, pad_id: (ids != pad_id)[:, None, None].float(), "torch.bool"),
+        (lambda ids, pad_id: (ids != pad_id)[:, None], "the shape is"),
+        (lambda ids: ids, "stopped with TypeError"),
+    ],
+    "causal_mask": [
+        (lambda length: torch.ones(length, length, dtype=torch.bool).triu(1), "upside down"),
+        (lambda length: torch.ones(length, length, dtype=torch.bool).triu(), "are exchanged"),
+        (lambda length: torch.ones(length, length, dtype=torch.bool).tril(-1), "may see itself"),
+        (lambda length: torch.ones(length, length, dtype=torch.bool).tril(1), "one word that comes later"),
+        (lambda length: torch.ones(length, length, dtype=torch.bool), "columns 0 to i"),
+        (lambda length: torch.ones(4, 4, dtype=torch.bool).tril(), "the shape is"),
+        (lambda length: torch.ones(length, length, dtype=torch.bool).tril().triu(-3), "not for six"),
+        (lambda length: torch.ones(length, length).tril(), "torch.bool"),
+        (lambda length: torch.ones(length, dtype=torch.bool), "the shape is"),
+    ],
+    "target_mask": [
         (lambda ids, pad_id: causal(ids).expand(len(ids), 1, -1, -1), "the padding is still seen"),
         (lambda ids, pad_id: seen(ids, pad_id).expand(-1, -1, ids.shape[1], -1), "not what comes later"),
         (lambda ids, pad_id: ~masks.target_mask(ids, pad_id), "upside down"),
@@ -117,6 +170,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda ids, pad_id: masks.target_mask(ids, pad_id).float(), "torch.bool"),
         (lambda ids, pad_id: masks.target_mask(ids, 1), "an argument"),
         (lambda ids, pad_id: masks.causal_mask(4) & seen(ids, pad_id), "stopped with RuntimeError"),
+        (lambda ids, pad_id: seen(ids, pad_id) & masks.causal_mask(ids.shape[1]), "on a GPU"),
         (5, "a function was expected"),
         (
             lambda ids, pad_id: masks.target_mask(torch.tensor([[7, 8, 9, 1], [7, 1, 1, 1], [7, 8, 9, 6]]), 1),

@@ -1,26 +1,201 @@
-"""Answers to the exercises of notebook 04: positions, sub-layers, shapes, parameters, a toy task."""
+"""Answers to the exercises of notebook 04: the boxes of figure 1, shapes, parameters, a toy task."""
 
+import inspect
 import math
 
 import numpy as np
 import torch
-
-from transformer_lib.model.embeddings import SinusoidalPositionalEncoding
-
-
-def sinusoids(start=0, exponent=lambda i: 2 * (i // 2), first=math.sin, second=math.cos, order=lambda table: table):
-    def table(max_len, d_model):
-        rows = [
-            [(second if i % 2 else first)(pos / 10_000 ** (exponent(i) / d_model)) for i in range(d_model)]
-            for pos in range(start, start + max_len)
-        ]
-        return order(torch.tensor(rows))
-
-    return table
+import torch.nn.functional as F
+from torch import nn
+from transformer_exercises.course import notebook_04 as course
 
 
-def halves(table):
-    return torch.cat([table[:, 0::2], table[:, 1::2]], dim=1)
+def with_lines(name, *changes):
+    """The course's class of this name, with some of its lines changed: each change is the old and the new text."""
+    source = inspect.getsource(getattr(course, name))
+    for old, new in changes:
+        assert old in source, (name, old)
+        source = source.replace(old, new)
+    names = {**vars(course), "F": F}
+    exec(source, names)
+    return names[name]
+
+
+def wrong(name, *changes_and_hints):
+    """Wrong answers, each the course's with one piece of text changed: (old, new, hint), more pairs before the hint."""
+    answers = []
+    for *texts, hint in changes_and_hints:
+        answers.append((with_lines(name, *zip(texts[::2], texts[1::2], strict=True)), hint))
+    return answers
+
+
+class TableByHand(nn.Module):
+    def __init__(self, vocab_size, d_model):
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, d_model)
+
+    def forward(self, ids):
+        rows = self.table.weight[ids.flatten()].unflatten(0, ids.shape)
+        return rows * rows.shape[-1] ** 0.5
+
+
+class ExpLogPositions(nn.Module):
+    """As the tutorials write it."""
+
+    def __init__(self, max_len, d_model):
+        super().__init__()
+        table = torch.zeros(max_len, d_model)
+        position = torch.arange(0, max_len, dtype=torch.float).unsqueeze(1)
+        div_term = torch.exp(torch.arange(0, d_model, 2).float() * (-math.log(10000.0) / d_model))
+        table[:, 0::2] = torch.sin(position * div_term)
+        table[:, 1::2] = torch.cos(position * div_term)
+        self.register_buffer("pe", table, persistent=False)
+
+    def forward(self, length):
+        return self.pe[:length]
+
+
+class PositionsOnTheWay(nn.Module):
+    def __init__(self, max_len, d_model):
+        super().__init__()
+        self.d_model = d_model
+
+    def forward(self, length):
+        i = torch.arange(self.d_model)
+        angle = torch.arange(length)[:, None] / 10_000 ** (2 * (i // 2) / self.d_model)
+        return torch.where(i % 2 == 0, angle.sin(), angle.cos())
+
+
+class OwnFrequencies(PositionsOnTheWay):
+    def forward(self, length):
+        i = torch.arange(self.d_model)
+        angle = torch.arange(length)[:, None] / 10_000 ** (i / self.d_model)
+        return torch.where(i % 2 == 0, angle.sin(), angle.cos())
+
+
+class FunctionalEmbedding(nn.Module):
+    def __init__(self, tokens, positions, dropout):
+        super().__init__()
+        self.tokens, self.positions, self.p = tokens, positions, dropout
+
+    def forward(self, ids):
+        batch, length = ids.shape
+        x = self.tokens(ids)
+        x = x + self.positions(length).expand(batch, -1, -1)
+        return F.dropout(x, self.p, self.training)
+
+
+class EinsumFeedForward(nn.Module):
+    def __init__(self, d_model, d_ff, dropout=0.0):
+        super().__init__()
+        self.linear1, self.linear2, self.p = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model), dropout
+
+    def forward(self, x):
+        inner = torch.einsum("...i,oi->...o", x, self.linear1.weight) + self.linear1.bias
+        inner = F.dropout(inner.clamp(min=0), self.p, self.training)
+        return torch.einsum("...i,oi->...o", inner, self.linear2.weight) + self.linear2.bias
+
+
+class WrappedEncoderLayer(nn.Module):
+    """With one wrapper for both sub-layers."""
+
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.1, norm_first=False):
+        super().__init__()
+        self.self_attn = course.MultiHeadAttention(d_model, num_heads, dropout)
+        self.feed_forward = EinsumFeedForward(d_model, d_ff, dropout)
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.p, self.norm_first = dropout, norm_first
+
+    def wrap(self, x, norm, sublayer):
+        y = F.dropout(sublayer(norm(x) if self.norm_first else x), self.p, self.training)
+        return x + y if self.norm_first else norm(x + y)
+
+    def forward(self, x, mask=None):
+        maps = []
+
+        def attend(y):
+            y, weights = self.self_attn(y, y, y, mask)
+            maps.append(weights)
+            return y
+
+        x = self.wrap(x, self.norm1, attend)
+        return self.wrap(x, self.norm2, self.feed_forward), maps[0]
+
+
+class WrappedDecoderLayer(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.1, norm_first=False):
+        super().__init__()
+        self.self_attn, self.cross_attn = (course.MultiHeadAttention(d_model, num_heads, dropout) for _ in range(2))
+        self.feed_forward = course.PositionwiseFeedForward(d_model, d_ff, dropout)
+        self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(d_model) for _ in range(3))
+        self.drop, self.norm_first = nn.Dropout(dropout), norm_first
+
+    def forward(self, x, memory, tgt_mask=None, memory_mask=None):
+        before = [norm if self.norm_first else nn.Identity() for norm in (self.norm1, self.norm2, self.norm3)]
+        after = [nn.Identity() if self.norm_first else norm for norm in (self.norm1, self.norm2, self.norm3)]
+        q = before[0](x)
+        y, looked_back = self.self_attn(q, q, q, tgt_mask)
+        x = after[0](x + self.drop(y))
+        y, looked_at = self.cross_attn(query=before[1](x), key=memory, value=memory, mask=memory_mask)
+        x = after[1](x + self.drop(y))
+        return after[2](x + self.drop(self.feed_forward(before[2](x)))), looked_back, looked_at
+
+
+class ShortDecoder(nn.Module):
+    def __init__(self, layers, norm):
+        super().__init__()
+        self.layers, self.norm = nn.ModuleList(layers), norm
+
+    def forward(self, x, memory, *masks):
+        maps = []
+        for number in range(len(self.layers)):
+            x, *both = self.layers[number](x, memory, *masks)
+            maps.append(both)
+        return self.norm(x), *map(list, zip(*maps, strict=True))
+
+
+class AllAtOnce(nn.Module):
+    """The whole model in one class, with everything in ``__init__``."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        d, tied = config.d_model, config.tie_embeddings
+        table = course.TokenEmbedding(config.src_vocab_size, d)
+        tables = [table, table if tied else course.TokenEmbedding(config.tgt_vocab_size, d)]
+        kind = {"sinusoidal": ExpLogPositions, "learned": course.LearnedPositionalEncoding}[config.positions]
+        self.src_embedding, self.tgt_embedding = (
+            FunctionalEmbedding(tokens, kind(config.max_len, d), config.dropout) for tokens in tables
+        )
+        layer = (d, config.num_heads, config.d_ff, config.dropout, config.norm_first)
+        norm = nn.LayerNorm if config.norm_first else lambda size: nn.Identity()
+        self.encoder = course.Encoder((WrappedEncoderLayer(*layer) for _ in range(config.num_layers)), norm(d))
+        self.decoder = ShortDecoder((WrappedDecoderLayer(*layer) for _ in range(config.num_layers)), norm(d))
+        self.output = nn.Linear(d, config.tgt_vocab_size)
+        if tied:
+            self.output.weight = table.table.weight
+        self.apply(self.start)
+        if tied:
+            with torch.no_grad():
+                table.table.weight.copy_(torch.randn_like(table.table.weight) / d**0.5)
+
+    def start(self, box):
+        for parameter in box.parameters(recurse=False):
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+
+    def encode(self, src):
+        hidden = (src == self.config.pad_id)[:, None, None, :]
+        return self.encoder(self.src_embedding(src), ~hidden)[0], ~hidden
+
+    def decode(self, tgt, memory, memory_mask):
+        length = tgt.shape[1]
+        seen = torch.tril(torch.ones(1, 1, length, length)).bool() & (tgt != self.config.pad_id)[:, None, None, :]
+        return F.linear(self.decoder(self.tgt_embedding(tgt), memory, seen, memory_mask)[0], *self.output.parameters())
+
+    def forward(self, src, tgt):
+        memory, mask = self.encode(src)
+        return self.decode(tgt, memory, mask)
 
 
 def rotary(speed=lambda d: 10_000 ** (-torch.arange(0, d, 2) / d), sign=-1, keep=1.0):
@@ -32,11 +207,6 @@ def rotary(speed=lambda d: 10_000 ** (-torch.arange(0, d, 2) / d), sign=-1, keep
         return keep * torch.stack(turned, dim=-1).flatten(-2)
 
     return rotate
-
-
-def adding_in_place(x, sublayer, norm):
-    x += sublayer(norm(x))
-    return x
 
 
 def complex_numbers(x, start):
@@ -90,53 +260,297 @@ def mixed_up(count):
 
 
 RIGHT = {
+    "TokenEmbedding": [(course.TokenEmbedding,), (TableByHand,)],
+    "SinusoidalPositionalEncoding": [(course.SinusoidalPositionalEncoding,), (ExpLogPositions,), (PositionsOnTheWay,)],
+    "InputEmbedding": [(course.InputEmbedding,), (FunctionalEmbedding,)],
+    "PositionwiseFeedForward": [(course.PositionwiseFeedForward,), (EinsumFeedForward,)],
+    "PostLNEncoderLayer": [(course.PostLNEncoderLayer,), (WrappedEncoderLayer,)],
+    "EncoderLayer": [(course.EncoderLayer,), (WrappedEncoderLayer,)],
+    "DecoderLayer": [(course.DecoderLayer,), (WrappedDecoderLayer,)],
+    "Decoder": [(course.Decoder,), (ShortDecoder,)],
+    "Wiring": [(course.Wiring,), (AllAtOnce,)],
+    "Transformer": [(course.Transformer,), (AllAtOnce,)],
+    "MyTransformer": [(course.MyTransformer,), (course.Transformer,), (AllAtOnce,)],
     "04.1": [
-        (sinusoids(),),
-        (lambda max_len, d_model: SinusoidalPositionalEncoding(max_len, d_model).table,),
-        (lambda *sizes: sinusoids()(*sizes).double(),),
-    ],
-    "04.2": [
-        (lambda x, sublayer, norm: x + sublayer(norm(x)),),
-        (adding_in_place,),
-    ],
-    "04.3": [
         ([2, 8, 5, 32], [2, 8, 7, 32], [2, 8, 5, 7], [2, 5, 256]),
         (torch.Size([2, 8, 5, 32]), (2, 8, 7, 32), torch.tensor([2, 8, 5, 7]), np.array([2, 5, 256])),
     ],
-    "04.4": [
+    "04.2": [
         (3_570_176, 1_581_312, 2_372_352, 1_514_501),
         tuple(map(np.int64, (3_570_176, 1_581_312, 2_372_352, 1_514_501))),
     ],
-    "04.5": [(sorting,), (sorting_in_one_tensor,)],
-    "04.6": [
+    "04.3": [(sorting,), (sorting_in_one_tensor,)],
+    "04.4": [
         (rotary(),),
         (rotary(speed=lambda d: 100 ** (-torch.arange(0, d, 2) / d)),),
         (complex_numbers,),
     ],
 }
-SHAPES = RIGHT["04.3"][0]
-PARTS = RIGHT["04.4"][0]
+POST_LN = (  # of both encoder layers
+    ("self.self_attn(x, x, x, mask)", "self.self_attn(x, x, x)", "the mask does not reach"),
+    (
+        "x = self.norm1(x + self.dropout(y))",
+        "x = self.norm1(self.dropout(y))",
+        "x = self.norm2(x + self.dropout(self.feed_forward(x)))",
+        "x = self.norm2(self.feed_forward(x))",
+        "the residual connections are missing",
+    ),
+    ("self.norm2(x + self.dropout(self.feed_forward(x)))", "self.norm2(self.feed_forward(x))", "the second residual"),
+    ("self.norm2(x + self.dropout", "self.norm1(x + self.dropout", "the second norm is norm2"),
+    (
+        "x = self.norm1(x + self.dropout(y))",
+        "x = x + self.norm1(self.dropout(y))",
+        "x = self.norm2(x + self.dropout(self.feed_forward(x)))",
+        "x = x + self.norm2(self.feed_forward(x))",
+        "the norm takes the sum",
+    ),
+    ("self.norm1(x + self.dropout(y))", "self.norm1(x - self.dropout(y))", "post-LN: attention, then feed-forward"),
+    ("return x, weights", "return x", "two things are returned"),
+    ("return x, weights", "return x, weights.mean(1)", "a map for each head"),
+    ("self.norm2 = ", "self.norm3 = ", "self.norm2(", "self.norm3(", "no ['norm2"),
+    (
+        "self.dropout = nn.Dropout(dropout)",
+        "self.dropout = nn.Dropout(0)",
+        "(d_model, num_heads, dropout)",
+        "(d_model, num_heads)",
+        "(d_model, d_ff, dropout)",
+        "(d_model, d_ff)",
+        "dropout is nowhere at work",
+    ),
+    ("self.dropout(self.feed_forward(x))", "F.dropout(self.feed_forward(x))", "is dropout still on"),
+)
+WIRING = (
+    ("self.encoder(self.src_embedding(src), mask)", "self.encoder(self.src_embedding(src))", "both encoder and cross"),
+    ("memory, mask, memory_mask)", "memory, mask)", "both encoder and cross"),
+    ("memory, mask, memory_mask)", "memory, memory_mask=memory_mask)", "where is target_mask"),
+    (
+        "return memory, mask ",
+        "return memory ",
+        "def forward(self, src, tgt):",
+        "def forward(self, src, tgt):\n",
+        "self.decode(tgt, *self.encode(src))",
+        "self.decode(tgt, self.encode(src), padding_mask(src, self.pad_id))",
+        "encode returns two things",
+    ),
+    ("self.output(x)", "x", "the logits have the shape"),
+    ("self.output(x)", "self.output(x).softmax(-1)", "return logits"),
+    (
+        "return self.output(x)",
+        "return x",
+        "self.decode(tgt, *self.encode(src))",
+        "self.output(self.decode(tgt, *self.encode(src)))",
+        "decode ends with the output layer",
+    ),
+    ("self.tgt_embedding(tgt), memory", "self.tgt_embedding(tgt), 0 * memory", "the source plays no part"),
+    ("self.encode(src)", "self.encode(src.flip(0))", "encode the source, decode the target"),
+    ("nn.LayerNorm(config.d_model) if config.norm_first else nn.Identity()", "nn.Identity()", "ends in a LayerNorm"),
+    (
+        "nn.LayerNorm(config.d_model) if config.norm_first else nn.Identity()",
+        "nn.LayerNorm(config.d_model)",
+        "ends in a LayerNorm",
+    ),
+    ("[layer(*sizes) for _ in range(config.num_layers)]", "[layer(*sizes)] * config.num_layers", "each side its own"),
+    ("range(config.num_layers)", "range(1)", "no ['decoder.layers.1"),
+    ("def encode", "def read", "self.encode", "self.read", "encode and decode are methods"),
+    ("self.config = config", "self.sizes = config", "keep the line self.config"),
+    ("config.norm_first\n", "not config.norm_first\n", "encode the source, decode the target"),
+    (
+        "def encode(self, src):",
+        "def encode(self, src):\n        src = src.roll(1, 1)",
+        "self.decode(tgt, *self.encode(src))",
+        "self.decode(tgt, *self.encode(src.roll(-1, 1)))",
+        "encode: embed the source",
+    ),
+    (
+        "def decode(self, tgt, memory, memory_mask):",
+        "def decode(self, tgt, memory, memory_mask):\n        tgt = tgt.roll(1, 1)",
+        "self.decode(tgt, *self.encode(src))",
+        "self.decode(tgt.roll(-1, 1), *self.encode(src))",
+        "decode: embed the target",
+    ),
+)
+SHAPES = RIGHT["04.1"][0]
+PARTS = RIGHT["04.2"][0]
 WRONG = {  # answers that people give, and what the hint must speak of
+    "TokenEmbedding": wrong(
+        "TokenEmbedding",
+        (" * self.scale", "", "still has to be multiplied by √d_model"),
+        ("math.sqrt(d_model)", "d_model", "not by d_model"),
+        ("* self.scale", "/ self.scale", "not divided"),
+        ("* self.scale", "+ self.scale", "each id's row of the table, times"),
+        ("self.table", "self.embedding", "no ['table.weight'] in it"),
+        ("self.scale =", "self.more = nn.Linear(2, 2); self.scale =", "which no part of this box is called"),
+        ("nn.Embedding(vocab_size, d_model)", "nn.Embedding(d_model, vocab_size)", "table.weight has the shape"),
+        ("(nn.Module)", "", "a class of modules is expected"),
+    ),
+    "SinusoidalPositionalEncoding": [
+        *wrong(
+            "SinusoidalPositionalEncoding",
+            (
+                "torch.stack([angle.sin(), angle.cos()], dim=-1).flatten",
+                "torch.cat([angle.sin(), angle.cos()], -1).view_as",
+                "(1)",
+                "(angle.repeat(1, 2))",
+                "take turns",
+            ),
+            ("[angle.sin(), angle.cos()]", "[angle.cos(), angle.sin()]", "even dimensions are sines"),
+            ("torch.arange(max_len)", "torch.arange(1, max_len + 1)", "first position is 0"),
+            ("/ d_model)", "* 2 / d_model)", "row 0"),
+            ("dim=-1).flatten(1)", "dim=-1)", "the shape is"),
+            ("return self.table[:length]", "return self.table[length - 1]", "the shape is"),
+            ("return self.table[:length]", "return self.table[None, :length]", "the shape is"),
+            ("return self.table[:length]", "return self.table", "the shape is [50, 12], expected [7, 12]"),
+            ("return self.table[:length]", "return self.table[-length:]", "the first 7 rows"),
+            ("table.float()", "table", "expected torch.float32"),
+            (
+                'self.register_buffer("table", table.float(), persistent=False)',
+                "self.table = nn.Parameter(table.float())",
+                "would be trained",
+            ),
+            (
+                'self.register_buffer("table", table.float(), persistent=False)',
+                "self.table = table.float()",
+                "stays behind",
+            ),
+            (", persistent=False", "", "persistent=False"),
+        ),
+        (OwnFrequencies, "have one frequency"),
+    ],
+    "InputEmbedding": wrong(
+        "InputEmbedding",
+        (" + self.positions(ids.shape[1])", "", "positions are missing"),
+        ("self.tokens(ids) +", "4 * self.tokens(ids) +", "multiplied by √d_model already"),
+        ("self.positions(ids.shape[1])", "self.positions(ids)", "positions takes a length"),
+        ("ids.shape[1]", "len(ids)", "the number of sentences for their length"),
+        ("self.tokens(ids) +", "self.tokens(ids) -", "plus its position's"),
+        ("self.dropout(vectors)", "vectors", "dropout is nowhere at work"),
+        ("self.dropout(vectors)", "F.dropout(vectors)", "is dropout still on"),
+    ),
+    "PositionwiseFeedForward": wrong(
+        "PositionwiseFeedForward",
+        (".relu()", "", "where is the ReLU"),
+        (
+            ".relu()",
+            "",
+            "self.linear2(self.dropout(inner))",
+            "self.linear2(self.dropout(inner)).relu()",
+            "widen with linear1",
+        ),
+        ("self.dropout(inner))", "self.dropout(inner)).relu()", "not after them"),
+        ("return ", "return x + ", "wrapper's work"),
+        (".relu()", ".sigmoid()", "widen with linear1"),
+        ("self.dropout(inner)", "inner", "dropout is nowhere at work"),
+        ("self.dropout(inner)", "F.dropout(inner)", "is dropout still on"),
+        ("nn.Linear(d_model, d_ff)", "nn.Linear(d_ff, d_model)", "linear1.weight has the shape"),
+    ),
+    "PostLNEncoderLayer": wrong("PostLNEncoderLayer", *POST_LN),
+    "EncoderLayer": wrong(
+        "EncoderLayer",
+        *POST_LN,
+        ("if self.norm_first", "if not self.norm_first", "norm_first=False asks for post-LN, but this is pre-LN"),
+        ("if self.norm_first", "if False", "norm_first=True asks for pre-LN, but this is post-LN"),
+        (
+            "y = self.norm1(x)",
+            "x = y = self.norm1(x)",
+            "x = x + self.dropout(self.feed_forward(self.norm2(x)))",
+            "x = self.norm2(x); x = x + self.feed_forward(x)",
+            "on the branches",
+        ),
+        ("y = self.norm1(x)", "x = y = self.norm1(x)", "x itself is what is added to"),
+        ("self.self_attn(y, y, y, mask)", "self.self_attn(y, x, x, mask)", "all come from the norm's output"),
+        ("self.feed_forward(self.norm2(x))", "self.feed_forward(x)", "the second sub-layer has its norm"),
+        (
+            "self.feed_forward(self.norm2(x))",
+            "self.norm2(self.feed_forward(x))",
+            "pre-LN: attention, then feed-forward",
+        ),
+    ),
+    "DecoderLayer": wrong(
+        "DecoderLayer",
+        ("self.self_attn(x, x, x, tgt_mask)", "self.self_attn(x, x, x)", "where is tgt_mask"),
+        ("self.cross_attn(x, memory, memory, memory_mask)", "self.cross_attn(x, memory, memory)", "sees padding"),
+        (
+            "self.cross_attn(x, memory, memory, memory_mask)",
+            "self.cross_attn(x, memory, memory, tgt_mask)",
+            "stopped with",
+        ),
+        ("self.cross_attn(x, memory, memory, memory_mask)", "self.cross_attn(x, x, x)", "You took the target for both"),
+        ("self.cross_attn(x, memory, memory, memory_mask)", "self.cross_attn(memory, x, x)", "stopped with"),
+        ("            x = self.norm2(x + self.dropout(y))\n", "", "cross-attention is missing"),
+        ("x = self.norm2(x + self.dropout(y))", "x = self.norm2(self.dropout(y))", "residual connection, too"),
+        ("x = self.norm2(x + self.dropout(y))", "x = self.norm1(x + self.dropout(y))", "the second norm is norm2"),
+        ("if self.norm_first", "if False", "pre-LN: norm1, norm2 and norm3 before"),
+        ("if self.norm_first", "if not self.norm_first", "post-LN: norm1, norm2 and norm3 after"),
+        (
+            "self.cross_attn(y, memory, memory,",
+            "self.cross_attn(y, self.norm2(memory), self.norm2(memory),",
+            "the encoder's last",
+        ),
+        ("return x, self_weights, cross_weights", "return x, cross_weights", "three things are returned"),
+        (
+            "return x, self_weights, cross_weights",
+            "return x, cross_weights, self_weights",
+            "the weights have the shapes",
+        ),
+        (
+            "nn.Dropout(dropout)",
+            "nn.Identity()",
+            "MultiHeadAttention(d_model, num_heads, dropout)",
+            "MultiHeadAttention(d_model, num_heads)",
+            "(d_model, d_ff, dropout)",
+            "(d_model, d_ff)",
+            "dropout is nowhere at work",
+        ),
+    ),
+    "Decoder": wrong(
+        "Decoder",
+        ("nn.ModuleList(layers)", "list(layers)", "in a plain list"),
+        ("return self.norm(x), ", "return x, ", "the norm is missing"),
+        ("return self.norm(x), self_maps, cross_maps", "return self.norm(x)", "three things are returned"),
+        ("            self_maps.append(self_weights)\n", "", "the lists have 0 and 2 maps"),
+        ("self_maps, cross_maps\n", "cross_maps, self_maps\n", "first the maps of self-attention"),
+        (
+            "self_maps, cross_maps = [], []",
+            "self_maps, cross_maps, start = [], [], x",
+            "layer(x, memory, tgt_mask, memory_mask)",
+            "layer(start, memory, tgt_mask, memory_mask)",
+            "each layer reads what the one before has written",
+        ),
+        ("layer(x, memory, tgt_mask, memory_mask)", "layer(x, memory)", "memory and masks are the same"),
+        ("layer(x, memory, tgt_mask, memory_mask)", "layer(x, memory, memory_mask, tgt_mask)", "stopped with"),
+        ("x, self_weights, cross_weights = layer", "memory, self_weights, cross_weights = layer", "stopped with"),
+    ),
+    "Wiring": wrong("Wiring", *WIRING),
+    "Transformer": [
+        *wrong(
+            "Transformer",
+            ("        for parameter in self.parameters():  # new\n", "        for parameter in []:\n", "reaches"),
+            ("xavier_uniform_(parameter)", "xavier_normal_(parameter)", "stays within"),
+            ("xavier_uniform_(parameter)", "normal_(parameter, std=0.02)", "stays within"),
+            ("        if config.tie_embeddings:", "        if False:", "here are 3"),
+            ("self.tgt_embedding.tokens = self.src_embedding.tokens", "pass", "here are 2"),
+            ("self.output.weight = self.src_embedding.tokens.table.weight", "pass", "here are 2"),
+            ("nn.init.normal_(self.output.weight, std=config.d_model**-0.5)", "pass", "std=d_model**-0.5"),
+            ("std=config.d_model**-0.5", "std=config.d_model**0.5", "std=d_model**-0.5"),
+            ("if parameter.dim() > 1:", "if True:", "stopped with ValueError"),
+        ),
+        (course.Encoder, "stopped with TypeError"),
+    ],
+    "MyTransformer": wrong(
+        "MyTransformer",
+        ("target_mask(tgt, self.pad_id)", "padding_mask(tgt, self.pad_id)", "where is target_mask"),
+        ("self.src_embedding(src), src_mask", "self.src_embedding(src)", "both encoder and cross-attention"),
+        ("memory, tgt_mask, src_mask", "memory, tgt_mask", "both encoder and cross-attention"),
+        ("memory, tgt_mask, src_mask", "memory * 0, tgt_mask, src_mask", "the source plays no part"),
+        ("return self.output(x)", "return self.output(x).softmax(-1)", "return logits"),
+        ("return self.output(x)", "return x", "the logits have the shape"),
+        ("return self.output(x)", "return self.output(x), x", "forward returns the logits"),
+        ("return self.output(x)", "return 2 * self.output(x)", "encode the source, decode the target"),
+        ("dropout, True", "dropout, False", "encode the source, decode the target"),
+        ("self.output = nn.Linear", "self.out = nn.Linear", "self.output", "self.out", "no ['output"),
+        ("max_len, dropout = ", "max_len, p, dropout = ", "stopped with ValueError"),
+    ),
     "04.1": [
-        (sinusoids(order=halves), "take turns"),
-        (sinusoids(first=math.cos, second=math.sin), "even dimensions are sines"),
-        (sinusoids(exponent=lambda i: i), "one wavelength"),
-        (sinusoids(start=1), "first position is 0"),
-        (sinusoids(exponent=lambda i: 4 * (i // 2)), "row 0"),
-        (lambda max_len, d_model: torch.zeros(d_model, max_len), "the shape is"),
-        (lambda max_len, d_model: sinusoids()(max_len, d_model).T, "the shape is"),
-        (lambda max_len, d_model: sinusoids()(max_len, d_model).tolist(), "a tensor was expected"),
-    ],
-    "04.2": [
-        (lambda x, sublayer, norm: norm(x + sublayer(x)), "post-LN"),
-        (lambda x, sublayer, norm: norm(x) + sublayer(norm(x)), "stream itself"),
-        (lambda x, sublayer, norm: x + norm(sublayer(x)), "*before*"),
-        (lambda x, sublayer, norm: sublayer(norm(x)), "residual connection"),
-        (lambda x, sublayer, norm: x + sublayer(x), "nothing is normalised"),
-        (lambda x, sublayer, norm: norm(x + sublayer(norm(x))), "which of them comes first"),
-        (lambda x, sublayer, norm: (x, norm(x)), "a tensor was expected"),
-    ],
-    "04.3": [
         (([2, 8, 7, 32], *SHAPES[1:]), "queries: they come from the target"),
         (([2, 5, 8, 32], *SHAPES[1:]), "moves the heads before the positions"),
         (([2, 5, 256], *SHAPES[1:]), "an axis of their own"),
@@ -145,14 +559,14 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((*SHAPES[:3], [2, 7, 256]), "one vector for each query"),
         ((*SHAPES[:3], 256), "a list of sizes was expected"),
     ],
-    "04.4": [
+    "04.2": [
         ((3_518_976, *PARTS[1:]), "embeddings: words of both sides, and a hundred positions"),
         ((PARTS[0], 1_578_240, *PARTS[2:]), "encoder: three layers of an attention, a network, two norms"),
         ((*PARTS[:2], PARTS[1], PARTS[3]), "decoder: a layer has a second attention"),
         ((*PARTS[:3], 5_893 * 256), "output: each English word has 256 weights and a bias"),
         ((3_570_176, "many", *PARTS[2:]), "a number was expected"),
     ],
-    "04.5": [
+    "04.3": [
         (lambda count: sorting(count, order=lambda digits: digits.flip(1)), "still reversal"),
         (lambda count: sorting(count, order=lambda digits: digits), "unsorted"),
         (lambda count: sorting(count, order=lambda digits: digits.sort(descending=True).values), "smallest digit"),
@@ -167,7 +581,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda count: sorting(64), "for a batch of 3"),
         (lambda count: tuple(one.float() for one in sorting(count)), "whole numbers"),
     ],
-    "04.6": [
+    "04.4": [
         (lambda x, start: x, "does not depend on the positions"),
         (rotary(sign=1), "with ±"),
         (rotary(keep=2.0), "nothing turns"),
