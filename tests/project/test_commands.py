@@ -39,6 +39,7 @@ NOT_RUN = {
     "python3 -m venv": "the workflows run it",
     "py -m venv": "the same, on Windows",
     "jupyter lab": "opens a browser",
+    "jupyter nbconvert --execute": "takes minutes, and Multi30k; nbval runs the notebooks' cells",
     "python -m pytest --nbval-lax tests notebooks": "it is what runs this",
     "python notebooks/listings.py": "changes the notebooks; tests/test_session.py runs what it calls",
     "python tests/project/list_licences.py": "tests/project/test_supply_chain.py compares what it prints",

@@ -242,4 +242,4 @@ def test_lines_in_another_encoding_are_named(words, tmp_path, monkeypatch, capsy
     save_model(path, words.model, {"src": words.src_tokenizer, "tgt": words.tgt_tokenizer})
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("schläft".encode("latin1")), encoding="utf-8"))
     assert cli.main(["translate", "--model", str(path), "--device", "cpu"]) == 1
-    assert "line 1: 'utf-8' codec can't decode" in capsys.readouterr().err
+    assert "line 1: it is not UTF-8" in capsys.readouterr().err
