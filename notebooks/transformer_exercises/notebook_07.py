@@ -9,14 +9,14 @@ from torch import Tensor
 from transformer_exercises import Unsolved, Wrong, call, close, exercise, expect, expect_tensor
 
 
-@exercise("07.1")
-def looks_back(my_looks_back: Callable[[Tensor], Tensor]) -> str:
-    """``my_looks_back(weights)``: of each head, the mean weight on the position before."""
+@exercise("looks_back")
+def looks_back(written: Callable[[Tensor], Tensor]) -> str:
+    """``looks_back(weights)``: of each head, the mean weight on the position before."""
     torch.manual_seed(0)
     for heads, length in ((4, 7), (2, 5), (3, 2)):
         weights = torch.randn(heads, length, length).mul(2).softmax(-1)
         back = weights.diagonal(-1, dim1=1, dim2=2)  # [heads, length - 1]
-        found = call(my_looks_back, weights.clone())
+        found = call(written, weights.clone())
         for wrong, hint in (
             (weights.diagonal(0, dim1=1, dim2=2).mean(-1), "that is the weight of a position on *itself*."),
             (weights.diagonal(1, dim1=1, dim2=2).mean(-1), "that looks one *ahead*: rows look, columns are looked at."),
@@ -29,10 +29,10 @@ def looks_back(my_looks_back: Callable[[Tensor], Tensor]) -> str:
         expect_tensor(
             found, back.mean(-1), "row i looks at column i - 1: these entries are a diagonal, one below the main one."
         )
-    return "a head near 1 looks back whatever the words are; of the shipped model's encoder, none is that strict."
+    return "a head near 1 looks back whatever the words are."
 
 
-@exercise("07.2")
+@exercise("07.1")
 def read_maps(heads: Mapping[str, str], alignment: str) -> str:
     """``heads``: what each of four does; ``alignment``: of the one that writes, in the Pharaoh format."""
     kinds = {"writes", "reads", "order", "nothing"}
@@ -163,7 +163,7 @@ def _mixed(memory: Tensor, other: Tensor, places: Sequence[int]) -> Tensor:
     return changed
 
 
-@exercise("07.3")
+@exercise("07.2")
 def leave_one_out(my_leave_one_out: Callable[[Tensor], Tensor]) -> str:
     """``my_leave_one_out(src)``: each row lacks another word."""
     for ids in ([2, 5, 6, 7, 8, 3], [2, 9, 3], [2, 4, 4, 11, 3]):

@@ -1,4 +1,9 @@
-"""Two interventions, as notebook 07 writes them: switch heads off, and swap vectors of the memory."""
+"""A question and two interventions, as notebook 07 writes them."""
+
+
+def looks_back(weights):
+    before = weights.diagonal(-1, dim1=1, dim2=2)  # row i, column i - 1: one below the main diagonal
+    return before.mean(dim=-1)  # of length - 1 positions: the first has none before it
 
 
 def silence(joined, heads, num_heads):

@@ -90,14 +90,14 @@ def hidden(src):
 HEADS = {"A": "reads", "B": "nothing", "C": "writes", "D": "order"}
 ALIGNMENT = "0-7 1-2 1-3 2-0 3-1 4-4 4-5 5-6 6-8"
 RIGHT = {
-    "07.1": [(looks_back(),), (by_loop,)],
-    "07.2": [(HEADS, ALIGNMENT), (HEADS, [(0, 7), (1, 2), (1, 3), (2, 0), (3, 1), (4, 4), (4, 5), (5, 6), (6, 8)])],
+    "looks_back": [(course.looks_back,), (looks_back(),), (by_loop,)],
+    "07.1": [(HEADS, ALIGNMENT), (HEADS, [(0, 7), (1, 2), (1, 3), (2, 0), (3, 1), (4, 4), (4, 5), (5, 6), (6, 8)])],
     "silence": [(course.silence,), (silent(slices),), (by_mask,)],
     "patch": [(course.patch,), (by_where,), (by_list,)],
-    "07.3": [(left_out,), (lambda src: left_out(src).int(),)],
+    "07.2": [(left_out,), (lambda src: left_out(src).int(),)],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
-    "07.1": [
+    "looks_back": [
         (looks_back(0), "on *itself*"),
         (looks_back(1), "one *ahead*"),
         (looks_back(pick=lambda found, length: found.sum(-1) / length), "the first row does not count"),
@@ -107,7 +107,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda weights: weights[:, 1:, 0].mean(-1), "a diagonal"),
         (lambda weights: 0.5, "a tensor was expected"),
     ],
-    "07.2": [
+    "07.1": [
         (({**HEADS, "A": "writes", "C": "reads"}, ALIGNMENT), "exchanged two"),
         (({**HEADS, "A": "writes"}, ALIGNMENT), "a step late"),
         (({**HEADS, "B": "reads"}, ALIGNMENT), "same places"),
@@ -145,7 +145,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda memory, other, places: torch.zeros_like(memory), "at these places the vectors"),
         (patched_in_place, "clone `memory` first"),
     ],
-    "07.3": [
+    "07.2": [
         (lambda src: left_out(src, 0, None), "are no words"),
         (lambda src: left_out(src).flip(0), "lacks the *first* word"),
         (hidden, "instead of replacing it"),
