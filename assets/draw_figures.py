@@ -720,8 +720,8 @@ def memory_patch() -> Figure:
         368,
         284,
         "One vector of the memory changes places",
-        "At the bottom, the memory of 'ein mann geht die treppe hinunter': a row of six vectors, one for each word, all "
-        "orange. Above it, the memory of the same sentence with 'hinauf': a row of six vectors, of which five are blue; "
+        "At the bottom, the memory of 'ein mann geht die treppe hinunter': six vectors, one for each word, all "
+        "orange. Above it, the memory of the same sentence with 'hinauf': six vectors, of which five are blue; "
         "in place of the sixth, there is the orange one of 'hinunter', which an arrow brings up. From this row, an "
         "arrow leads up to the decoder, and from there to what it writes: 'a man … down the stairs'.",
     )
