@@ -723,6 +723,39 @@ def masks() -> Figure:
     return figure
 
 
+def memory_patch() -> Figure:
+    """Draw how one vector of a memory takes the place of its counterpart in another."""
+    figure = Figure(
+        "memory_patch",
+        368,
+        284,
+        "One vector of the memory changes places",
+        "At the bottom, the memory of 'ein mann geht die treppe hinunter': six vectors, one for each word, all "
+        "orange. Above it, the memory of the same sentence with 'hinauf': six vectors, of which five are blue; "
+        "in place of the sixth, there is the orange one of 'hinunter', which an arrow brings up. From this row, an "
+        "arrow leads up to the decoder, and from there to what it writes: 'a man … down the stairs'.",
+    )
+
+    def memory(bottom: float, kinds: Sequence[str], note: str) -> list[Box]:
+        cells, left = [], 24.0
+        for word, kind in zip(("ein", "mann", "geht", "die", "treppe", "hinunter"), kinds, strict=True):
+            cells.append(cell := Box(left + 4 * len(word) + 6, bottom, 8 * len(word) + 12, 34))
+            figure.rectangle(cell.left, cell.top, cell.width, cell.height, *KINDS[kind], radius=3)
+            figure.text(cell.x, cell.middle, word, "middle", code=True, colour=INK)
+            left = cell.right
+        figure.text(24, bottom + 16, note)
+        return cells
+
+    patched = memory(168, [*["feed_forward"] * 5, "attention"], "memory of … hinauf, one swapped")
+    other = memory(242, ["attention"] * 6, "memory of … hinunter")
+    figure.arrow((other[-1].x, other[-1].top), (other[-1].x, patched[-1].bottom))
+    decoder = figure.box("linear", 184, 108, 150, 34, "Decoder")
+    figure.arrow((184, patched[0].top), (184, decoder.bottom))
+    figure.arrow((184, decoder.top), (184, 52))
+    figure.text(184, 36, "a man … down the stairs", "middle", BODY, code=True, colour=INK)
+    return figure
+
+
 FAMILY_WIDTH = 152  # of a box
 
 
@@ -1006,6 +1039,7 @@ def norm_placement() -> Figure:
 FIGURES: tuple[Callable[[], Figure], ...] = (
     whole_model,
     transformer,
+    memory_patch,
     encoder_layer,
     decoder_layer,
     multi_head_attention,

@@ -1,4 +1,4 @@
-"""Checks of the exercises of notebook 07: attention maps, and switching heads off."""
+"""Checks of notebook 07: attention maps, switching heads off, swapping vectors of the memory."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -9,14 +9,14 @@ from torch import Tensor
 from transformer_exercises import Unsolved, Wrong, call, close, exercise, expect, expect_tensor
 
 
-@exercise("07.1")
-def looks_back(my_looks_back: Callable[[Tensor], Tensor]) -> str:
-    """``my_looks_back(weights)``: of each head, the mean weight on the position before."""
+@exercise("looks_back")
+def looks_back(written: Callable[[Tensor], Tensor]) -> str:
+    """``looks_back(weights)``: of each head, the mean weight on the position before."""
     torch.manual_seed(0)
     for heads, length in ((4, 7), (2, 5), (3, 2)):
         weights = torch.randn(heads, length, length).mul(2).softmax(-1)
         back = weights.diagonal(-1, dim1=1, dim2=2)  # [heads, length - 1]
-        found = call(my_looks_back, weights.clone())
+        found = call(written, weights.clone())
         for wrong, hint in (
             (weights.diagonal(0, dim1=1, dim2=2).mean(-1), "that is the weight of a position on *itself*."),
             (weights.diagonal(1, dim1=1, dim2=2).mean(-1), "that looks one *ahead*: rows look, columns are looked at."),
@@ -29,10 +29,10 @@ def looks_back(my_looks_back: Callable[[Tensor], Tensor]) -> str:
         expect_tensor(
             found, back.mean(-1), "row i looks at column i - 1: these entries are a diagonal, one below the main one."
         )
-    return "a head near 1 looks back whatever the words are; of the shipped model's encoder, none is that strict."
+    return "a head near 1 looks back whatever the words are."
 
 
-@exercise("07.2")
+@exercise("07.1")
 def read_maps(heads: Mapping[str, str], alignment: str) -> str:
     """``heads``: what each of four does; ``alignment``: of the one that writes, in the Pharaoh format."""
     kinds = {"writes", "reads", "order", "nothing"}
@@ -83,26 +83,33 @@ def _links(text: Any) -> set[tuple[int, int]]:
         raise Wrong("the alignment is a string such as '0-0 1-2', of source and target words counted from 0.") from None
 
 
-@exercise("07.3")
-def silence(my_silence: Callable[[Tensor, Sequence[int], int], Tensor]) -> str:
-    """``my_silence(joined, heads, num_heads)``: a copy, zero in the slices of these heads."""
+@exercise("silence")
+def silence(written: Callable[[Tensor, Sequence[int], int], Tensor]) -> str:
+    """``silence(joined, heads, num_heads)``: a copy, zero in the slices of these heads, which are counted from 1."""
     torch.manual_seed(0)
-    for num_heads, d_k, heads in ((4, 3, [1]), (2, 4, [0]), (4, 2, [0, 3]), (3, 2, [0, 1, 2]), (2, 3, [])):
+    for num_heads, d_k, heads in ((4, 3, [2]), (2, 4, [1]), (4, 2, [1, 4]), (3, 2, [1, 2, 3]), (2, 3, [])):
         joined = torch.randn(2, 5, num_heads * d_k)
         given = joined.clone()
-        found = call(my_silence, given, list(heads), num_heads)
+        found = call(written, given, list(heads), num_heads)
 
-        right = _without(joined, [head * d_k + i for head in heads for i in range(d_k)])
-        others = [head for head in range(num_heads) if head not in heads]
+        right = _without(joined, [(head - 1) * d_k + i for head in heads for i in range(d_k)])
+        others = [head for head in range(1, num_heads + 1) if head not in heads]
         for wrong, hint in (
             (
-                _without(joined, [head * d_k + i for head in others for i in range(d_k)]),
+                _without(joined, [(head - 1) * d_k + i for head in others for i in range(d_k)]),
                 "these heads are to be silent, not the others.",
             ),
-            (_without(joined, [i for head in heads for i in range(head, num_heads * d_k, num_heads)]), _SLICES),
-            (_without(joined, heads), f"a head has d_model / num_heads = {d_k} numbers here, not one."),
             (
-                _without(joined, [head * num_heads + i for head in heads for i in range(num_heads)]),
+                _without(joined, [head * d_k + i for head in heads for i in range(d_k)]),
+                "heads are counted from 1: head 1 has the entries from 0 to d_k.",
+            ),
+            (_without(joined, [i for head in heads for i in range(head - 1, num_heads * d_k, num_heads)]), _SLICES),
+            (
+                _without(joined, [head - 1 for head in heads]),
+                f"a head has d_model / num_heads = {d_k} numbers here, not one.",
+            ),
+            (
+                _without(joined, [(head - 1) * num_heads + i for head in heads for i in range(num_heads)]),
                 f"the slices are d_k = {d_k} wide.",
             ),
             (joined, "nothing is zero yet."),
@@ -115,14 +122,48 @@ def silence(my_silence: Callable[[Tensor, Sequence[int], int], Tensor]) -> str:
 
 def _without(joined: Tensor, columns: Iterable[int]) -> Tensor:
     changed = joined.clone()
-    changed[..., [i for i in columns if i < joined.shape[-1]]] = 0
+    changed[..., [i for i in columns if 0 <= i < joined.shape[-1]]] = 0
     return changed
 
 
-_SLICES = "the heads lie side by side: head h has the entries from h · d_k up to (h + 1) · d_k."
+_SLICES = "the heads lie side by side: head h has the entries from (h − 1) · d_k up to h · d_k."
 
 
-@exercise("07.4")
+@exercise("patch")
+def patch(written: Callable[[Tensor, Tensor, Sequence[int]], Tensor]) -> str:
+    """``patch(memory, other, places)``: a copy of ``memory`` with the vectors of ``other`` at these places."""
+    torch.manual_seed(0)
+    for src_len, d_model, places in ((7, 8, [5]), (6, 8, [3, -3]), (5, 6, []), (5, 5, [0, 1, 2, 3, 4])):
+        memory, other = torch.randn(2, 1, src_len, d_model)
+        own, second = memory.clone(), other.clone()
+        found = call(written, own, second, list(places))
+        right = _mixed(memory, other, places)
+        for wrong, hint in (
+            (_mixed(other, memory, places), "the other way round: these places come from `other`, the rest stays."),
+            (other, "that is the whole other memory: only these places come from it."),
+            (memory, "nothing has been swapped yet."),
+            (
+                _mixed(memory, memory + other, places),
+                "put the other vector in place of the own one instead of adding it.",
+            ),
+            (
+                _mixed(memory.mT, other.mT, places).mT,
+                "the places are along the second axis, the source tokens: whole vectors are swapped.",
+            ),
+        ):
+            expect(not close(found, wrong) or close(wrong, right), hint)
+        expect_tensor(found, right, "at these places the vectors of `other`, everywhere else those of `memory`.")
+        expect(own.equal(memory) and second.equal(other), "you have changed what came in: clone `memory` first.")
+    return "this is called activation patching."
+
+
+def _mixed(memory: Tensor, other: Tensor, places: Sequence[int]) -> Tensor:
+    changed = memory.clone()
+    changed[:, places] = other[:, places]
+    return changed
+
+
+@exercise("07.2")
 def leave_one_out(my_leave_one_out: Callable[[Tensor], Tensor]) -> str:
     """``my_leave_one_out(src)``: each row lacks another word."""
     for ids in ([2, 5, 6, 7, 8, 3], [2, 9, 3], [2, 4, 4, 11, 3]):

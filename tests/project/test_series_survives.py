@@ -30,6 +30,7 @@ READERS_OWN = {  # loops in cells keep nothing
     "02_attention",
     "04_the_transformer",
     "05_training",
+    "07_looking_inside",
     "09_the_paper",
     "15_the_clinic",
 }
@@ -37,7 +38,6 @@ WITHOUT_TRAINING = {
     "01_from_sentences_to_batches",
     "03_masks",
     "06_translating",
-    "07_looking_inside",
     "08_bleu",
     "10_pytorchs_transformer",
     "12_subwords",

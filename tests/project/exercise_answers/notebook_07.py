@@ -1,6 +1,7 @@
-"""Answers to the exercises of notebook 07: attention maps, and switching heads off."""
+"""Answers of notebook 07: attention maps, switching heads off, swapping vectors of the memory."""
 
 import torch
+from transformer_exercises.course import notebook_07 as course
 
 
 def looks_back(offset=-1, pick=lambda found, length: found.mean(-1)):
@@ -18,7 +19,7 @@ def silent(columns):
     def silence(joined, heads, num_heads):
         changed, d_k = joined.clone(), joined.shape[-1] // num_heads
         for head in heads:
-            changed[..., [i for i in columns(head, d_k, num_heads) if i < joined.shape[-1]]] = 0
+            changed[..., [i for i in columns(head, d_k, num_heads) if 0 <= i < joined.shape[-1]]] = 0
         return changed
 
     return silence
@@ -27,22 +28,51 @@ def silent(columns):
 def silent_in_place(joined, heads, num_heads):
     d_k = joined.shape[-1] // num_heads
     for head in heads:
-        joined[..., head * d_k : (head + 1) * d_k] = 0
+        joined[..., (head - 1) * d_k : head * d_k] = 0
     return joined
 
 
 def by_mask(joined, heads, num_heads):
     on = torch.ones(num_heads, 1)
-    on[heads] = 0
+    on[[head - 1 for head in heads]] = 0
     return (joined.unflatten(-1, (num_heads, -1)) * on).flatten(-2)
 
 
 def the_others(joined, heads, num_heads):
-    return by_mask(joined, [head for head in range(num_heads) if head not in heads], num_heads)
+    return by_mask(joined, [head for head in range(1, num_heads + 1) if head not in heads], num_heads)
 
 
 def slices(head, d_k, num_heads):
-    return range(head * d_k, (head + 1) * d_k)
+    return range((head - 1) * d_k, head * d_k)
+
+
+def by_where(memory, other, places):
+    from_other = torch.zeros(memory.shape[1], 1, dtype=torch.bool)
+    from_other[places] = True
+    return torch.where(from_other, other, memory)
+
+
+def by_list(memory, other, places):
+    length = memory.shape[1]
+    places = {place % length for place in places}
+    return torch.stack([(other if place in places else memory)[:, place] for place in range(length)], dim=1)
+
+
+def patched_in_place(memory, other, places):
+    memory[:, places] = other[:, places]
+    return memory
+
+
+def added(memory, other, places):
+    sum_of_both = memory.clone()
+    sum_of_both[:, places] += other[:, places]
+    return sum_of_both
+
+
+def along_d_model(memory, other, places):
+    swapped = memory.clone()
+    swapped[..., places] = other[..., places]
+    return swapped
 
 
 def left_out(src, start=1, end=-1):
@@ -60,13 +90,14 @@ def hidden(src):
 HEADS = {"A": "reads", "B": "nothing", "C": "writes", "D": "order"}
 ALIGNMENT = "0-7 1-2 1-3 2-0 3-1 4-4 4-5 5-6 6-8"
 RIGHT = {
-    "07.1": [(looks_back(),), (by_loop,)],
-    "07.2": [(HEADS, ALIGNMENT), (HEADS, [(0, 7), (1, 2), (1, 3), (2, 0), (3, 1), (4, 4), (4, 5), (5, 6), (6, 8)])],
-    "07.3": [(silent(slices),), (by_mask,)],
-    "07.4": [(left_out,), (lambda src: left_out(src).int(),)],
+    "looks_back": [(course.looks_back,), (looks_back(),), (by_loop,)],
+    "07.1": [(HEADS, ALIGNMENT), (HEADS, [(0, 7), (1, 2), (1, 3), (2, 0), (3, 1), (4, 4), (4, 5), (5, 6), (6, 8)])],
+    "silence": [(course.silence,), (silent(slices),), (by_mask,)],
+    "patch": [(course.patch,), (by_where,), (by_list,)],
+    "07.2": [(left_out,), (lambda src: left_out(src).int(),)],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
-    "07.1": [
+    "looks_back": [
         (looks_back(0), "on *itself*"),
         (looks_back(1), "one *ahead*"),
         (looks_back(pick=lambda found, length: found.sum(-1) / length), "the first row does not count"),
@@ -76,7 +107,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda weights: weights[:, 1:, 0].mean(-1), "a diagonal"),
         (lambda weights: 0.5, "a tensor was expected"),
     ],
-    "07.2": [
+    "07.1": [
         (({**HEADS, "A": "writes", "C": "reads"}, ALIGNMENT), "exchanged two"),
         (({**HEADS, "A": "writes"}, ALIGNMENT), "a step late"),
         (({**HEADS, "B": "reads"}, ALIGNMENT), "same places"),
@@ -95,16 +126,26 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((HEADS, "0-8 1-3 1-4 2-1 3-2 4-5 4-6 5-7 6-9"), "first target *word* is 0"),
         ((["reads", "nothing", "writes", "order"], ALIGNMENT), "a dictionary"),
     ],
-    "07.3": [
+    "silence": [
         (the_others, "not the others"),
-        (silent(lambda head, d_k, num_heads: range(head, num_heads * d_k, num_heads)), "side by side"),
-        (silent(lambda head, d_k, num_heads: [head]), "numbers here, not one"),
-        (silent(lambda head, d_k, num_heads: range(head * num_heads, (head + 1) * num_heads)), "wide"),
+        (silent(lambda head, d_k, num_heads: range(head * d_k, (head + 1) * d_k)), "counted from 1"),
+        (silent(lambda head, d_k, num_heads: range(head - 1, num_heads * d_k, num_heads)), "side by side"),
+        (silent(lambda head, d_k, num_heads: [head - 1]), "numbers here, not one"),
+        (silent(lambda head, d_k, num_heads: range((head - 1) * num_heads, head * num_heads)), "wide"),
         (silent(lambda head, d_k, num_heads: []), "nothing is zero yet"),
-        (silent(lambda head, d_k, num_heads: range((head - 1) * d_k, head * d_k)), "side by side"),
+        (silent(lambda head, d_k, num_heads: range((head - 2) * d_k, (head - 1) * d_k)), "side by side"),
         (silent_in_place, "clone it first"),
     ],
-    "07.4": [
+    "patch": [
+        (lambda memory, other, places: course.patch(other, memory, places), "the other way round"),
+        (lambda memory, other, places: other, "the whole other memory"),
+        (lambda memory, other, places: memory, "nothing has been swapped"),
+        (added, "instead of adding it"),
+        (along_d_model, "along the second axis"),
+        (lambda memory, other, places: torch.zeros_like(memory), "at these places the vectors"),
+        (patched_in_place, "clone `memory` first"),
+    ],
+    "07.2": [
         (lambda src: left_out(src, 0, None), "are no words"),
         (lambda src: left_out(src).flip(0), "lacks the *first* word"),
         (hidden, "instead of replacing it"),
