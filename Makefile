@@ -14,7 +14,7 @@ NBCONVERT := $(BIN)/jupyter nbconvert --log-level ERROR --ExecutePreprocessor.st
 	--ExecutePreprocessor.record_timing=False
 # A run leaves alone what an earlier one has stored of widgets, or JupyterLab: keep of a notebook's metadata only these.
 CLEAN := --ClearMetadataPreprocessor.enabled=True --ClearMetadataPreprocessor.clear_cell_metadata=False \
-	"--ClearMetadataPreprocessor.preserve_nb_metadata_mask={'kernelspec', 'language_info'}"
+	"--ClearMetadataPreprocessor.preserve_nb_metadata_mask={'accelerator', 'kernelspec', 'language_info'}"
 # Notebooks run in other folders, where a relative path would lead elsewhere. The library itself knows what ~ means.
 # ($(abspath) would take a path with a space in it for two.)
 ifneq ($(TRANSFORMER_LIB_DATA),)

@@ -82,8 +82,9 @@ def test_no_cell_is_empty_and_none_ends_in_an_error_or_a_warning():
 def test_no_path_of_a_machine_no_progress_bar_and_no_state_of_a_widget_is_stored():
     assert not without(lambda cells: not MACHINE_PATH.search(json.dumps(outputs_of(cells))))
     assert not without(lambda cells: not any("\r" in "".join(output.get("text", "")) for output in outputs_of(cells)))
-    kept = {path.stem: set(json.loads(path.read_text(encoding="utf-8"))["metadata"]) for path in CELLS}
-    assert not {name: keys for name, keys in kept.items() if keys != {"kernelspec", "language_info"}}
+    kept = {path: json.loads(path.read_text(encoding="utf-8"))["metadata"] for path in CELLS}
+    assert not {path for path, data in kept.items() if data.keys() - {"accelerator"} != {"kernelspec", "language_info"}}
+    assert all(kept[path]["accelerator"] == "GPU" for path in NOTEBOOKS)  # with which Colab opens them
 
 
 def test_what_a_cell_shows_is_stored():
