@@ -17,6 +17,7 @@ from torchtext.datasets import LanguageModelingDataset
 from transformer_lib import Transformer
 from transformer_lib.data.batches import Batch, BucketBatches, build_vocabularies, make_dataset, tensors_of
 from transformer_lib.data.corpora import Pair, read_text
+from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.tokenizers import UNK, WordTokenizer
 from transformer_lib.data.torchtext import to_field, to_torchtext
 from transformer_lib.language_model.stream import BPTTBatches, StreamTokenizer, TextDataset
@@ -396,3 +397,31 @@ def test_one_tokeniser_for_both_sides_gets_one_vocabulary_over_both(pairs):
     apart = make_dataset(pairs, WordTokenizer(None), WordTokenizer(None))
     build_vocabularies(apart, min_freq=1, joint=True)
     assert both.vocab.itos == apart.tokenizers["src"].vocab.itos
+
+
+@pytest.fixture
+def subwords(pairs):
+    pieces = train_subwords(pairs, 80)
+    return SubwordTokenizer("de", pieces), SubwordTokenizer("en", pieces)
+
+
+def test_letters_that_a_fixed_vocabulary_lacks_are_counted_and_named(pairs, subwords):
+    new = [*pairs, Pair("Das kostet 25 €.", "It is 25 €."), Pair("Ein € ist ein €.", "A dog.")]
+    lines = []
+    make_dataset(new, *subwords, log=lines.append)
+    src, tgt = lines
+    assert src.startswith("src: ") and "'€' 3 times" in src
+    assert tgt.startswith("tgt: ") and "'€' 1 times" in tgt
+    make_dataset(pairs, *subwords, log=lines.append)
+    assert len(lines) == 2
+
+
+def test_words_that_a_vocabulary_lacks_are_said_where_they_are_many(pairs, tokenizers):
+    lines = []
+    make_dataset([*pairs, Pair("Ein Zebra schläft.", "A zebra sleeps.")], *tokenizers, log=lines.append)
+    assert not lines  # rare words are unknown in every vocabulary of words
+    make_dataset([Pair("Mein Zebra singt.", "Our zebra sings.")], *tokenizers, log=lines.append)
+    assert [line.split(": ")[:2] for line in lines] == [
+        ["src", "the vocabulary lacks 3 of 4 tokens"],
+        ["tgt", "the vocabulary lacks 3 of 4 tokens"],
+    ]

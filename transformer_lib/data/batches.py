@@ -3,6 +3,7 @@
 import math
 import random
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -71,8 +72,8 @@ def make_dataset(
     """Tokenise sentence pairs; the vocabularies need not exist yet.
 
     Pairs with a side that is empty, not text, or of more than ``max_len`` tokens (the model's positions) with ``<sos>``
-    and ``<eos>`` are left out: ``log`` is called with a line that says how many, and why the first three. Raises a
-    ValueError if they are most of the pairs.
+    and ``<eos>`` are left out: ``log`` is called with a line that says how many, and why the first three, and with one
+    if a vocabulary that is there already lacks tokens. Raises a ValueError if they are most of the pairs.
     """
     kept, left_out = [], []
     for number, pair in enumerate(as_pairs(pairs), start=1):
@@ -91,7 +92,16 @@ def make_dataset(
         if len(left_out) > len(kept):
             raise ValueError(f"most pairs cannot be used, {line}")
         log(line)
-    return PairDataset([example for _, example in kept], src_tokenizer, tgt_tokenizer, [pair for pair, _ in kept])
+    dataset = PairDataset([example for _, example in kept], src_tokenizer, tgt_tokenizer, [pair for pair, _ in kept])
+    for side, tokenizer in dataset.tokenizers.items():
+        tokens = [token for example in dataset.examples for token in getattr(example, side)]
+        lacking = Counter(token for token in tokens if tokenizer.vocab is not None and token not in tokenizer.vocab)
+        if lacking.total() > (
+            len(tokens) / 5 if tokenizer.whole_words else 0
+        ):  # subwords are meant to write everything
+            frequent = ", ".join(f"{token!r} {count:,} times" for token, count in lacking.most_common(5))
+            log(f"{side}: the vocabulary lacks {lacking.total():,} of {len(tokens):,} tokens: {frequent}")
+    return dataset
 
 
 def build_vocabularies(dataset: PairDataset, min_freq: int = 2, joint: bool = False) -> None:
