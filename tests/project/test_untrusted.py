@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import io
 import json
 import math
 import multiprocessing
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import safetensors.torch
+import sentencepiece
 import spacy
 import torch
 from files_to_break import attack_subwords, read_broken
@@ -284,3 +286,39 @@ def test_nothing_in_the_library_reads_a_file_that_could_run_code():
                 loads += 1
                 assert {"weights_only": "True"}.items() <= {k.arg: ast.unparse(k.value) for k in call.keywords}.items()
     assert loads == 2  # a training state, a tutorial's weights
+
+
+def test_subwords_whose_rules_turn_a_character_into_thousands_are_refused(tmp_path, pairs):
+    (tmp_path / "rules.tsv").write_text(f"61\t{' '.join(['62'] * 1000)}\n")  # a becomes b, a thousand times
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        normalization_rule_tsv=str(tmp_path / "rules.tsv"),
+        sentence_iterator=iter([pair.src for pair in pairs]),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=40,
+        **{"unk_id": 0, "pad_id": 1, "pad_piece": "<pad>", "bos_id": 2, "bos_piece": "<sos>"},
+        **{"eos_id": 3, "eos_piece": "<eos>", "minloglevel": 2},
+    )
+    assert len(sentencepiece.SentencePieceNormalizer(model_proto=model.getvalue()).normalize("a")) >= 1000
+    with pytest.raises(ValueError, match=r"model holds .* 1,0\d\d bytes"):
+        SubwordTokenizer("de", model.getvalue())
+
+
+def test_a_vocabulary_whose_words_are_books_is_refused(word_model):
+    with safetensors.safe_open(word_model, "pt") as file:
+        tokenizers = json.loads(file.metadata()["tokenizers"])
+    tokenizers["tgt"]["tokens"][-1] = "a" * 2_000_000
+    rewritten(word_model, tokenizers=json.dumps(tokenizers))
+    with pytest.raises(CheckpointError, match="more than 10,000 characters"):
+        load_model(word_model)
+
+
+@pytest.mark.parametrize("types", [["\ud800"], ["twice", "twice"]])
+def test_a_vocabulary_that_is_not_text_or_has_a_type_twice_is_refused(word_model, types):
+    with safetensors.safe_open(word_model, "pt") as file:
+        tokenizers = json.loads(file.metadata()["tokenizers"])
+    tokenizers["tgt"]["tokens"][-len(types) :] = types
+    rewritten(word_model, tokenizers=json.dumps(tokenizers))
+    with pytest.raises(CheckpointError, match=r"surrogates|twice"):
+        load_model(word_model)

@@ -24,6 +24,9 @@ class SubwordTokenizer(WordTokenizer):
     def __init__(self, language: str, model: bytes, lower: bool = True):
         super().__init__(language, lower)
         self.model = model
+        # a zero byte ends what a rule writes in place of a character, and one is in nearly every piece's score
+        if (longest := max(map(len, model.split(b"\0")))) > 500:  # in the included model, 195
+            raise ValueError(f"model holds a piece or a rule of up to {longest:,} bytes, expected at most 500")
         try:
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
