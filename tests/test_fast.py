@@ -112,3 +112,18 @@ def test_muon_in_batches_takes_pytorchs_steps(dtype, monkeypatch):
             my_step, other_step = mine - mine_before, other - other_before
             assert (number == step) == (not my_step.any())
             assert (my_step - other_step).norm() <= 0.05 * other_step.norm(), number  # they round in another order
+
+
+def test_the_fused_kernel_is_tried_in_float32_inside_autocast_too(monkeypatch):
+    kernel, dtypes = torch.nn.functional.scaled_dot_product_attention, []
+
+    def noted(*arguments, **named):
+        result = kernel(*arguments, **named)
+        dtypes.append(result.dtype)
+        return result
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", noted)
+    fused_attention_is_right.cache_clear()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert fused_attention_is_right(torch.device("cpu"))
+    assert {*dtypes} == {torch.float32}
