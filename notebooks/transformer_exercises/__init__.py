@@ -2,7 +2,7 @@
 
 The boxes of the Transformer are exercises, too: ``target_mask = write(target_mask)`` checks what a reader wrote, and
 goes on with it once it is right, until then with the course's own (``course``). ``keep`` and ``kept`` carry what was
-written in one notebook to the next.
+written in one notebook to the next. ``guess`` asks what will come out before a cell is run.
 
 The checks of a notebook's exercises are in a file of their own, ``notebook_03`` for example, and are loaded when the
 first of them is asked for. A check compares with arithmetic, with the paper or with PyTorch, and names the likeliest
@@ -12,6 +12,7 @@ mistakes.
 import ast
 import copy
 import functools
+import html
 import importlib.util
 import inspect
 import itertools
@@ -34,6 +35,7 @@ from transformer_exercises import course
 
 _MOST_ENTRIES = 1_000_000
 _CHECKS: dict[str, Callable[..., str | None]] = {}
+_REPLIES: dict[str, dict[str, str]] = {}
 
 
 class Wrong(Exception):
@@ -77,9 +79,7 @@ def check(name: str, *answer: Any) -> Verdict:
         ValueError: there is no such exercise.
         TypeError: it asks for another number of answers.
     """
-    notebook = name[:2] if re.fullmatch(r"\d\d\.\d", name) else course.notebook_of(name)
-    if importlib.util.find_spec(module := f"{__name__}.notebook_{notebook}"):
-        importlib.import_module(module)
+    _load_notebook(name[:2] if re.fullmatch(r"\d\d\.\d", name) else course.notebook_of(name))
     if name not in _CHECKS:
         raise ValueError(f"name is {name!r}, expected an exercise such as '02.1', or a box such as 'target_mask'")
     checker = _CHECKS[name]
@@ -98,6 +98,50 @@ def check(name: str, *answer: Any) -> Verdict:
     except Exception as error:
         what = "the answer has another form than the exercise asks for"
         return Verdict(name, "not yet", f"{what}: the check stopped with {type(error).__name__}: {error}")
+
+
+@dataclass(frozen=True, repr=False)
+class Guess:
+    """What ``guess`` asks. Jupyter shows the choices; one that is pressed opens and says whether it is right.
+
+    Attributes:
+        name: of the question, such as ``"03.a"``.
+        replies: to each choice.
+    """
+
+    name: str
+    replies: dict[str, str]
+
+    def __repr__(self) -> str:
+        *others, last = self.replies
+        return f"{self.name} · your guess: {', '.join(others)} or {last}?"
+
+    def _repr_html_(self) -> str:
+        """Return HTML that works without a kernel and without scripts, in light and in dark."""
+        box = "border: 1px solid #8888; border-radius: 4px; margin: 4px 0; padding: 4px 10px; max-width: 40em"
+        choices = (
+            f'<details name="guess-{self.name}" style="{box}"><summary style="cursor: pointer">{html.escape(choice)}'
+            f'</summary><p style="margin: 6px 0 4px">{html.escape(reply)}</p></details>'
+            for choice, reply in self.replies.items()
+        )
+        return f"<div>Your guess?{''.join(choices)}</div>"
+
+
+def guess(name: str, *choices: str) -> Guess:
+    """Ask what the next cell will show. Choose before you run it: each choice says why it is right, or why not.
+
+    Args:
+        name: the notebook's number and a letter, such as ``"03.a"``.
+        choices: the possible answers.
+
+    Raises:
+        ValueError: there is no such question, or it has other choices.
+    """
+    _load_notebook(name[:2])
+    if set(_REPLIES.get(name, ())) != set(choices):
+        expected = ", ".join(map(repr, _REPLIES.get(name, ()))) or "a name such as '03.a'"
+        raise ValueError(f"guess got {name!r} with the choices {list(choices)}, expected {expected}")
+    return Guess(name, {choice: _REPLIES[name][choice] for choice in choices})
 
 
 def write(written: Any) -> Any:
@@ -179,6 +223,12 @@ def _source(item: Any) -> str:
     raise OSError(f"the source of {item.__name__} is not to be found")
 
 
+def _load_notebook(number: str) -> None:
+    """Load the checks and questions of a notebook, if there are any."""
+    if importlib.util.find_spec(module := f"{__name__}.notebook_{number}"):
+        importlib.import_module(module)
+
+
 def _on_the_cpu(answer: Any, depth: int = 3) -> Any:
     """Return an answer, or what a function answers, with its tensors on the CPU, where the checks compute.
 
@@ -226,6 +276,13 @@ def exercise(name: str) -> Callable[[Callable[..., str | None]], Callable[..., s
         return checker
 
     return register
+
+
+def question(name: str, right: str, replies: dict[str, str]) -> None:
+    """Register the replies to the choices of a ``guess``; ``right`` is the one choice that is right."""
+    _REPLIES[name] = {
+        choice: f"{'✓ Right' if choice == right else '✗ Not this one'}: {reply}" for choice, reply in replies.items()
+    }
 
 
 def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

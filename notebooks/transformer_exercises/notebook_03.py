@@ -7,8 +7,32 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_exercises import Unsolved, Wrong, as_letters, as_list, call, close, exercise, expect, expect_tensor
+from transformer_exercises import (
+    Unsolved,
+    Wrong,
+    as_letters,
+    as_list,
+    call,
+    close,
+    exercise,
+    expect,
+    expect_tensor,
+    question,
+)
 from transformer_exercises.notebook_02 import wrong_scores
+
+question(
+    "03.a",
+    right="after: less than one, and Hund still counts",
+    replies={
+        "the same weights, before or after": "softmax divides by a sum over all words. What is hidden only afterwards "
+        "has taken part in it.",
+        "after: they sum to less than one": "that is true, but it is only half of it. Change the hidden word's key: "
+        "do the other weights stay as they are?",
+        "after: less than one, and Hund still counts": "the share of the hidden word is missing, and it was part of "
+        "the sum by which all are divided. So the others still depend on it.",
+    },
+)
 
 
 @exercise("03.1")

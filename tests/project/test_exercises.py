@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 import transformer_exercises
 from torch import nn
-from transformer_exercises import check, course, keep, kept, write
+from transformer_exercises import check, course, guess, keep, kept, write
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
@@ -261,6 +261,37 @@ def test_below_each_cell_to_write_in_is_its_worked_answer():
             if names := WRITES.findall("".join(cell["source"])):
                 said = "".join(text for output in cell["outputs"] for text in output.get("text", ()))
                 assert re.findall(r"(?m)^(\w+) · not solved yet: ", said) == names
+
+
+def test_each_question_is_asked_once_and_what_answers_it_is_hidden_until_it_is_wanted():
+    asked = []
+    for notebook in SERIES.values():
+        for cell, following in itertools.pairwise(c for c in notebook["cells"] if c["cell_type"] == "code"):
+            for node in ast.walk(ast.parse(re.sub(r"(?m)^(\s*)[%!].*$", r"\1pass", "".join(cell["source"])))):
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "guess":
+                    name, *choices = (argument.value for argument in node.args)
+                    assert list(guess(name, *choices).replies) == choices
+                    assert "hide-output" in following["metadata"]["tags"], name
+                    assert following["metadata"]["jupyter"] == {"outputs_hidden": True}, name
+                    asked.append(name)
+    assert sorted(asked) == sorted(transformer_exercises._REPLIES)
+
+
+def test_one_choice_of_a_guess_is_right_and_each_has_its_reply():
+    for replies in transformer_exercises._REPLIES.values():
+        assert len(replies) >= 2 and all(len(reply) > 40 for reply in replies.values())
+        assert sum(reply.startswith("✓") for reply in replies.values()) == 1
+
+
+def test_a_guess_shows_its_choices_and_names_a_question_or_choices_that_it_does_not_know():
+    name, replies = next(iter(transformer_exercises._REPLIES.items()))
+    asked = guess(name, *replies)
+    assert all(choice in repr(asked) for choice in replies)
+    page = asked._repr_html_()
+    assert page.count("<details") == len(replies) and "✓" not in re.sub(r"(?s)<p.*?</p>", "", page)
+    for wrong in ((name, "something else"), ("99.a", "yes", "no")):
+        with pytest.raises(ValueError, match=re.escape(repr(wrong[0]))):
+            guess(*wrong)
 
 
 @pytest.mark.slow
