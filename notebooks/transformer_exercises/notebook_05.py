@@ -68,50 +68,50 @@ question(
         "a rough translation": "eight sentences are enough to learn eight sentences by heart. What a German word "
         "means can be told only from many sentences that share it.",
         "something from the eight": "it has learned to write eight English sentences, and has nothing else to say.",
-        "one word, again and again": "so does a model that has learned to copy what it is given. This one had to "
+        "one word again and again": "so does a model that has learned to copy what it is given. This one had to "
         "find eight sentences word by word.",
     },
 )
 question(
     "05.d",
-    right="higher, for a while",
+    right="higher for a while",
     replies={
         "the same": "the weights are the same in that moment, but the next step is not: Adam has forgotten its "
         "averages, and the schedule its place.",
-        "higher, for a while": "Adam's averages start from nothing, and the learning rate warms up once more. With "
+        "higher for a while": "Adam's averages start from nothing, and the learning rate warms up once more. With "
         "time, such a run catches up.",
         "back at the beginning": "what has been learned is in the weights, and those are there.",
     },
 )
 question(
     "05.e",
-    right="it learns, and repeats one word",
+    right="it learns to repeat one word",
     replies={
         "it learns nothing": "it does learn something, and quickly: the answer is in its input. Look for the loss "
         "to fall, not to stay.",
         "it learns as before": "the loss falls as before, indeed. But what must the model know of German, if it is "
         "given the token that it must say?",
-        "it learns, and repeats one word": "it learns to copy its last input. When it writes, its last input is its "
+        "it learns to repeat one word": "it learns to copy its last input. When it writes, its last input is its "
         "own last word.",
     },
 )
 question(
     "05.f",
-    right="too high, and different each time",
+    right="too high and never the same",
     replies={
-        "right: nothing is updated": "no weight changes, but dropout still sets numbers to zero on the way through.",
-        "too high, but twice the same": "which numbers dropout sets to zero is drawn anew in each pass.",
-        "too high, and different each time": "each pass goes through the model with other numbers set to zero.",
+        "right": "no weight changes, but dropout still sets numbers to zero on the way through.",
+        "too high but twice the same": "which numbers dropout sets to zero is drawn anew in each pass.",
+        "too high and never the same": "each pass goes through the model with other numbers set to zero.",
     },
 )
 question(
     "05.g",
-    right="falls, and the model is no good",
+    right="falls but the model is no good",
     replies={
         "becomes nan": "clipping and Adam bound the length of a step. It is 150 times too long, but it is finite.",
         "rises": "steps that long destroy much, but the commonest words are found again quickly, and the loss, "
         "terrible after the first steps, falls from there.",
-        "falls, and the model is no good": "a loss that falls says only that it was worse before. Compare with the "
+        "falls but the model is no good": "a loss that falls says only that it was worse before. Compare with the "
         "baseline: what does counting words reach?",
     },
 )
