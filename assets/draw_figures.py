@@ -754,8 +754,9 @@ def mask_shapes() -> Figure:
         "How masks are stretched",
         "A table of shapes, aligned at the right: the scores have 2 sentences, 4 heads, 5 queries and 5 keys; the "
         "padding mask is 2, 1, 1, 5; the causal mask 5, 5, nothing at its left; the target mask 2, 1, 5, 5. "
-        "What is 1 or missing is marked: it is repeated. Below, from bottom to top, the row of five keys that is sentence 2's "
-        "padding mask, three filled and two empty, becomes five equal rows, one for each query, in each of four heads.",
+        "What is 1 or missing is marked: it is repeated. Below, from bottom to top, the row of five keys that is "
+        "sentence 2's padding mask, three filled and two empty, becomes five equal rows, one for each query, "
+        "in each of four heads.",
     )
     columns = (176, 226, 276, 326)
     for x, name in zip(columns, ("batch", "heads", "query", "key"), strict=True):

@@ -31,7 +31,7 @@ question(
     "02.a",
     right="plus 100: the same; times 20: one winner",
     replies={
-        "all four: the same, since each row is divided by its sum": "adding 100 multiplies every power, and so the "
+        "all four are the same": "adding 100 multiplies every power, and so the "
         "sum, by the same number. Doubling the scores squares the powers, and a square does not cancel.",
         "plus 100: one winner; times 20: the same": "it is the other way round. Whoever is 1 behind has e times less, "
         "at a height of 2 as at a height of 102.",
@@ -43,22 +43,22 @@ question(
     "02.b",
     right="ball",
     replies={
-        "der, as before": "its query still asks for position 0. Is there a key left that says so?",
+        "der as before": "its query still asks for position 0. Is there a key left that says so?",
         "ball": "it asks for number 0. A key that holds a content says which word it is, and number 0 of the "
         "vocabulary is ball.",
-        "hund, itself": "a word's query matches its own key only if both were made to be alike. This query was made "
+        "hund itself": "a word's query matches its own key only if both were made to be alike. This query was made "
         "from a position, and is compared with contents.",
     },
 )
 question(
     "02.c",
-    right="with positions nearly 0, without them in between",
+    right="nearly 0 with positions and in between without",
     replies={
-        "both nearly 0": "without positions, the five words are a bag: nothing says which one came before. No query "
+        "nearly 0 with positions and without": "without positions, the five words are a bag: nothing says which one came before. No query "
         "can ask for what no key tells.",
-        "with positions nearly 0, without them still 1.61": "ln 5 is the loss of somebody who has not seen the "
+        "nearly 0 with positions and 1.61 without": "ln 5 is the loss of somebody who has not seen the "
         "sentence. This one sees its five words, and the word before is one of them.",
-        "with positions nearly 0, without them in between": "without positions, it can guess among the words that are "
+        "nearly 0 with positions and in between without": "without positions, it can guess among the words that are "
         "there, which is better than guessing among all five of the vocabulary.",
     },
 )

@@ -39,25 +39,25 @@ question(
 )
 question(
     "03.b",
-    right="nan, thirds, zeros",
+    right="nan · thirds · zeros",
     replies={
-        "zeros, zeros, zeros": "softmax divides by the sum of its row. What does it make of three numbers that are all "
+        "zeros · zeros · zeros": "softmax divides by the sum of its row. What does it make of three numbers that are all "
         "equally low?",
-        "nan, zeros, zeros": "the first is right. But the lowest number is a number: three equal scores, however low, "
+        "nan · zeros · zeros": "the first is right. But the lowest number is a number: three equal scores, however low, "
         "get equal weights.",
-        "nan, thirds, zeros": "e to the power of minus infinity is 0, and 0 divided by 0 is no number. Three equal "
+        "nan · thirds · zeros": "e to the power of minus infinity is 0, and 0 divided by 0 is no number. Three equal "
         "numbers share the whole; and what is masked again is zero.",
     },
 )
 question(
     "03.c",
-    right="the padding alone, without a warning",
+    right="the padding alone without a warning",
     replies={
-        "none: an error says that the mask is upside down": "a mask of booleans has the right type and the right "
+        "none: an error stops it": "a mask of booleans has the right type and the right "
         "shape. Nobody but you knows what it means.",
-        "the words, as ever": "it is a mask of booleans here as there, but look at the table: the words, which are "
+        "the words as ever": "it is a mask of booleans here as there, but look at the table: the words, which are "
         "True, are what this module ignores.",
-        "the padding alone, without a warning": "True means ignore here, so the words are hidden, and type and shape "
+        "the padding alone without a warning": "True means ignore here, so the words are hidden, and type and shape "
         "are as they should be.",
     },
 )
