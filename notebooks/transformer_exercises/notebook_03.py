@@ -41,10 +41,10 @@ question(
     "03.b",
     right="nan · thirds · zeros",
     replies={
-        "zeros · zeros · zeros": "softmax divides by the sum of its row. What does it make of three numbers that are all "
-        "equally low?",
-        "nan · zeros · zeros": "the first is right. But the lowest number is a number: three equal scores, however low, "
-        "get equal weights.",
+        "zeros · zeros · zeros": "softmax divides by the sum of its row. What does it make of three numbers that "
+        "are equally low?",
+        "nan · zeros · zeros": "the first is right. But the lowest number is a number: three equal scores, however "
+        "low, get equal weights.",
         "nan · thirds · zeros": "e to the power of minus infinity is 0, and 0 divided by 0 is no number. Three equal "
         "numbers share the whole; and what is masked again is zero.",
     },
