@@ -54,8 +54,8 @@ question(
     "02.c",
     right="nearly 0 with positions and in between without",
     replies={
-        "nearly 0 with positions and without": "without positions, the five words are a bag: nothing says which one came "
-        "before. No query can ask for what no key tells.",
+        "nearly 0 with positions and without": "without positions, the five words are a bag: nothing says which one "
+        "came before. No query can ask for what no key tells.",
         "nearly 0 with positions and 1.61 without": "ln 5 is the loss of somebody who has not seen the "
         "sentence. This one sees its five words, and the word before is one of them.",
         "nearly 0 with positions and in between without": "without positions, it can guess among the words that are "
