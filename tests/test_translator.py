@@ -84,6 +84,19 @@ def test_impossible_settings_are_refused(trained):
             trained.translate(["Ein Hund schläft."], **settings)
 
 
+def test_an_n_best_list_is_the_beams_best_first(trained, pairs):
+    sentences = [pair.src for pair in pairs]
+    for translation, sentence in zip(trained.translate(sentences, beam_size=4, n_best=3), sentences, strict=True):
+        found = [translation, *translation.alternatives]
+        assert len(found) == 3 and len({tuple(one.tgt_tokens) for one in found}) == 3
+        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+        assert all(one.src_tokens == trained.source_tokens(sentence) for one in found)
+        assert translation.text == trained(sentence, beam_size=4)
+    for n_best in (0, 5):
+        with pytest.raises(ValueError, match=f"n_best is {n_best}"):
+            trained.translate(sentences, beam_size=4, n_best=n_best)
+
+
 @pytest.mark.parametrize(("beam_size", "expected"), [(1, 256), (4, 128), (20, 25)])
 def test_memory_does_not_grow_with_the_beam(trained, monkeypatch, beam_size, expected):
     most = []

@@ -32,6 +32,7 @@ class Translation:
         log_prob, score: see ``Hypothesis``.
         attention: of a batch of one sentence, if it was asked for. Row i of the decoder's maps is the step that wrote
             ``tgt_tokens[i]``; the columns of its self-attention are its inputs, ``<sos>`` and ``tgt_tokens[:-1]``.
+        alternatives: the next best of an n-best list, if one was asked for.
     """
 
     text: str
@@ -40,6 +41,7 @@ class Translation:
     log_prob: float
     score: float
     attention: AttentionMaps | None = field(default=None, repr=False, compare=False)
+    alternatives: "list[Translation]" = field(default_factory=list, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.text
@@ -104,6 +106,7 @@ class Translator:
         length_penalty: float | None = None,
         attention: bool = False,
         use_cache: bool = True,
+        n_best: int = 1,
     ) -> list[Translation]:
         """Translate sentences, in order; those of similar length go through the model together.
 
@@ -111,6 +114,7 @@ class Translator:
             beam_size, length_penalty: see ``beam_search``, or 1 for greedy search; by default, the translator's own.
             attention: also return the attention maps.
             use_cache: see ``beam_search``.
+            n_best: how many of a beam's translations to return of each sentence: the best, and ``alternatives``.
 
         Raises a TypeError if ``sentences`` is one string; other errors as ``source_tokens`` and ``beam_search``.
         """
@@ -118,6 +122,8 @@ class Translator:
             raise TypeError("sentences is one string, expected a list of them; for one, call the translator itself")
         beam_size = self.beam_size if beam_size is None else beam_size
         length_penalty = self.length_penalty if length_penalty is None else length_penalty
+        if n_best != 1 and not 1 <= n_best <= beam_size:
+            raise ValueError(f"n_best is {n_best}, expected 1 to beam_size={beam_size}")
         sources = []
         for number, sentence in enumerate(sentences, start=1):
             try:
@@ -131,10 +137,19 @@ class Translator:
         def ids_of(batch: list[int]) -> torch.Tensor:
             return padded_ids(self.src_tokenizer, [sources[i][1:-1] for i in batch]).to(device)  # [batch, src_len]
 
-        def search(batch: list[int]) -> list[Hypothesis]:
+        def search(batch: list[int]) -> list[list[Hypothesis]]:
             settings = sos_id, eos_id, beam_size, 0.0 if beam_size == 1 else length_penalty
-            beams = beam_search(self.model, ids_of(batch), *settings, use_cache=use_cache)
-            return [hypotheses[0] for hypotheses in beams]
+            return beam_search(self.model, ids_of(batch), *settings, use_cache=use_cache)
+
+        def translation(i: int, hypothesis: Hypothesis, *others: Hypothesis) -> Translation:
+            maps = None
+            if attention:
+                tgt = torch.tensor([[sos_id, *hypothesis.ids[:-1]]], device=device)  # [1, tgt_len]
+                maps = self.model.attention_maps(ids_of([i]), tgt)
+            text = tgt_tokenizer.join(tgt_tokenizer.decode(hypothesis.ids))
+            tokens = [tgt_tokenizer.vocab.itos[token] for token in hypothesis.ids]
+            scores, alternatives = (hypothesis.log_prob, hypothesis.score), [translation(i, other) for other in others]
+            return Translation(text, sources[i], tokens, *scores, maps, alternatives)
 
         # a CPU's cores compute a batch each: a single one is too small for all of them to share
         workers = torch.get_num_threads() if device.type == "cpu" else 1
@@ -142,17 +157,8 @@ class Translator:
         size = max(1, min(size, 256, 512 // max(1, beam_size)))  # memory does not grow with the beam
         batches = [longest_first[start : start + size] for start in range(0, len(sources), size)]
         with evaluation_mode(self.model):
-            results = [hypothesis for batch in parallel_map(search, batches, workers) for hypothesis in batch]
-        translations = []
-        for i, hypothesis in sorted(zip(longest_first, results, strict=True)):
-            maps = None
-            if attention:
-                tgt = torch.tensor([[sos_id, *hypothesis.ids[:-1]]], device=device)  # [1, tgt_len]
-                maps = self.model.attention_maps(ids_of([i]), tgt)
-            text = tgt_tokenizer.join(tgt_tokenizer.decode(hypothesis.ids))
-            tokens = [tgt_tokenizer.vocab.itos[token] for token in hypothesis.ids]
-            translations.append(Translation(text, sources[i], tokens, hypothesis.log_prob, hypothesis.score, maps))
-        return translations
+            beams = [beam for batch in parallel_map(search, batches, workers) for beam in batch]
+        return [translation(i, *beam[:n_best]) for i, beam in sorted(zip(longest_first, beams, strict=True))]
 
     def source_tokens(self, sentence: str) -> list[str]:
         """Return what the model reads of a sentence: its tokens between ``<sos>`` and ``<eos>``.
