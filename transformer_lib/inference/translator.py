@@ -12,7 +12,6 @@ import torch
 from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel, load_model
 from transformer_lib.data.batches import padded_ids
 from transformer_lib.data.tokenizers import EOS, SOS, WordTokenizer, check_vocabularies
-from transformer_lib.fast.precision import in_precision
 from transformer_lib.files import CheckpointError
 from transformer_lib.inference.search import MAX_SAVED_BEAM, Hypothesis, beam_search, check_search
 from transformer_lib.model.evaluation import evaluation_mode
@@ -71,18 +70,15 @@ class Translator:
         self.model = model.eval()
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
         self.beam_size, self.length_penalty = beam_size, length_penalty
-        self.history = None  # of the training run, if ``train_translator`` made it; a saved model's is in its notes
 
     @classmethod
-    def load(
-        cls, path: str | Path = SHIPPED_MODEL, *custom: Callable, device: Device = "cpu", precision: str = "float32"
-    ) -> "Translator":
+    def load(cls, path: str | Path = SHIPPED_MODEL, *custom: Callable, device: Device = "cpu") -> "Translator":
         """Load a model, by default the one that comes with the library; see ``load_model`` and ``from_saved``."""
-        return cls.from_saved(load_model(path, *custom, device=device), precision)
+        return cls.from_saved(load_model(path, *custom, device=device))
 
     @classmethod
-    def from_saved(cls, saved: SavedModel, precision: str = "float32") -> "Translator":
-        """Make a translator of what ``load_model`` returned, to compute in ``precision`` and search as its notes say.
+    def from_saved(cls, saved: SavedModel) -> "Translator":
+        """Make a translator of what ``load_model`` returned, to search as its notes say.
 
         Raises a CheckpointError if it is no translator, or its notes ask for an impossible search.
         """
@@ -93,7 +89,7 @@ class Translator:
             check_search(**search, max_beam_size=MAX_SAVED_BEAM)
         except (TypeError, ValueError) as error:
             raise CheckpointError(f"its notes ask for a search that is impossible: {error}") from None
-        return cls(in_precision(saved.model, precision), saved.tokenizers["src"], saved.tokenizers["tgt"], **search)
+        return cls(saved.model, saved.tokenizers["src"], saved.tokenizers["tgt"], **search)
 
     def __call__(
         self, sentences: Sentences, beam_size: int | None = None, length_penalty: float | None = None
