@@ -64,6 +64,20 @@ def test_training_lowers_the_loss_and_keeps_the_best_model(dataset, tiny_config,
     assert best.notes["recipe"]["learning_rate"] == 2e-3
 
 
+def test_a_run_ends_when_on_epoch_says_so_and_can_go_on_later(dataset, tiny_config, tmp_path):
+    seen = []
+
+    def stop_after_two(history, model):
+        seen.append(evaluate(model, BucketBatches(dataset, 8)))
+        return len(history.val_loss) == 2
+
+    _, history = run(dataset, tiny_config, tmp_path, on_epoch=stop_after_two)
+    assert len(history.val_loss) == 2 and seen == pytest.approx(history.val_loss)  # the model that was validated
+    expected, _ = run(dataset, tiny_config)
+    model, history = run(dataset, tiny_config, tmp_path, resume=True)
+    assert len(history.val_loss) == 4 and same_weights(model, expected)
+
+
 def test_the_best_model_is_not_the_last_one_if_that_is_worse(dataset, tiny_config, tmp_path, monkeypatch):
     losses = iter([5.0, 3.0, 1.0, 2.0, 4.0])  # the first before any training
     monkeypatch.setattr(trainer, "evaluate", lambda *arguments: next(losses))

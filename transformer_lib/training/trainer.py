@@ -30,6 +30,7 @@ def fit(
     resume: bool = False,
     notes: dict[str, Any] | None = None,
     tokenizers: dict[str, WordTokenizer] | None = None,
+    on_epoch: Callable[[History, nn.Module], bool | None] = lambda history, model: None,
     log: Callable[[str], None] = print,
 ) -> History:
     """Train for ``recipe.epochs`` epochs and leave the model with the weights (or their average) that validated best.
@@ -46,6 +47,8 @@ def fit(
         resume: continue what ``output`` holds. ``recipe.epochs`` may have grown, unless the schedule is ``"linear"``.
         notes: anything to save with the model, such as the corpus's name; when fine-tuning, its ``search``.
         tokenizers: to be saved with the model; by default, those of ``train_set``.
+        on_epoch: called with the history and the model that was validated after each epoch, in every process; if it
+            returns True, training ends.
         log: called with a line after each epoch, in the first of several processes.
 
     Raises a FileExistsError if ``output`` holds a run that is not to be resumed, a ValueError if the run to resume had
@@ -123,6 +126,8 @@ def fit(
                     f"train loss {train_loss:.3f}  val loss {val_loss:.3f}  "
                     f"val perplexity {perplexity(val_loss):.2f}" + ("  (best)" if is_best else "")
                 )
+                if on_epoch(history, evaluated):
+                    break
         finally:
             model.load_state_dict(best.state_dict())
     return history
