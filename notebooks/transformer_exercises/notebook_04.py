@@ -27,13 +27,13 @@ from transformer_lib.checkpoint import SHIPPED_MODEL, load_model
 
 question(
     "04.a",
-    right="hardly any, and more than 1",
+    right="next to 0 and more than 1",
     replies={
-        "hardly any, and about 1": "the first half is right. The second would be true if the networks let nothing "
+        "next to 0 and about 1": "the first half is right. The second would be true if the networks let nothing "
         "through; but each adds a gradient of its own to what the path carries, and twelve of them add up.",
-        "hardly any, and more than 1": "each network weakens what goes through it, twelve times over. The path alone "
+        "next to 0 and more than 1": "each network weakens what goes through it, twelve times over. The path alone "
         "carries 1 to the bottom, and every network adds something to it.",
-        "about 1, and about 12": "Xavier's values are made to keep sizes, but the ReLU silences about half of the "
+        "about 1 and about 12": "Xavier's values are made to keep sizes, but the ReLU silences about half of the "
         "hidden numbers, and in twelve networks that half counts twelve times.",
     },
 )
@@ -56,9 +56,9 @@ question(
         "This one writes backwards.",
         "on the anti-diagonal": "to write the first digit it has to look at the last, to write the second at the last "
         "but one, and so on up to the left.",
-        "in one column, the last": "the first digit it writes is there, but the next ones are elsewhere. (After "
+        "in the last column": "the first digit it writes is there, but the next ones are elsewhere. (After "
         "self-attention, one vector could know about all eight; the loss prefers the simpler way.)",
-        "evenly, everywhere": "an average of all digits knows which digits there are, but hardly in which order.",
+        "evenly everywhere": "an average of all digits knows which digits there are, but hardly in which order.",
     },
 )
 
