@@ -187,6 +187,8 @@ class Figure:
 
     def svg(self) -> str:
         """Return the whole file."""
+        # a page that nbconvert makes lets drawings run over the edge of a telephone, where 342 pixels are for them
+        scale = min(1, 342 / self.width) if self.width < 400 else 1
         frame = (
             f'<rect x="1" y="1" width="{self.width - 2}" height="{self.height - 2}" rx="14" '
             f'fill="{CARD}" stroke="{CARD_EDGE}"/>'
@@ -199,7 +201,8 @@ class Figure:
             if any(f'{part}="{colour}"' in element for element in [frame, *self.elements])
         )
         lines = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{self.height}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{round(scale * self.width)}" '
+            f'height="{round(scale * self.height)}" '
             f'viewBox="0 0 {self.width} {self.height}" id="{self.name}" role="img" '
             f'aria-labelledby="{self.name}-title {self.name}-desc" font-family="{SANS}">',
             f'<title id="{self.name}-title">{escape(self.title)}</title>',
