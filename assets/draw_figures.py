@@ -535,59 +535,54 @@ def multi_head_attention() -> Figure:
     """Draw multi-head attention, with the scaled dot product of every head opened up."""
     figure = Figure(
         "multi_head_attention",
-        750,
-        946,
+        368,
+        846,
         "Multi-head attention",
-        "From bottom to top: query, of shape [batch, query_len, d_model], and key and value, of shape [batch, "
-        "key_len, d_model], each pass a linear projection and are split into heads of d_k = d_model / num_heads "
-        "dimensions. In every head, queries times transposed keys, divided by √d_k, are scores of shape [batch, "
-        "heads, query_len, key_len]; these become minus infinity where the mask is False; softmax turns them into "
-        "weights, which are multiplied with the values. The heads' outputs are concatenated to [batch, query_len, "
-        "d_model] and pass the output projection.",
+        "From bottom to top: query, key and value, each of shape [batch, len, d_model], pass a linear projection each "
+        "and are split into heads of d_k = d_model / num_heads dimensions. In every head, queries times transposed "
+        "keys, divided by √d_k, are scores of shape [query_len, key_len]; these become minus infinity where the mask "
+        "hides; softmax turns them into weights, which are multiplied with the values. The heads' outputs are "
+        "concatenated to [batch, query_len, d_model] and pass the output projection.",
     )
-    columns, middle, scores_x, bottom = (150, 375, 600), 375, 262, figure.height - 24
-    split = Box(middle, bottom - 150, 662, 46)
-    for x, name, length in zip(columns, ("query", "key", "value"), ("query_len", "key_len", "key_len"), strict=True):
-        data = figure.box("data", x, bottom, 212, 46, name, f"[batch, {length}, d_model]")
-        projection = figure.box("linear", x, data.top - 28, 212, 46, "Linear", f"{name[0]}_proj")
-        figure.up(data, projection)
-        figure.up(projection, split, x=x)
-        figure.line((x, split.top), (x, split.top - 12))
-        figure.text(x, split.top - 22, f"[batch, heads, {length}, d_k]", "middle", code=True)
-    figure.box(
-        "operation", split.x, split.bottom, split.width, split.height, "Split into heads", "d_k = d_model / num_heads"
-    )
-
-    for offset in (16, 8, 0):
-        panel = figure.panel(middle + offset, split.top - 50 - offset, 570, 408, "heads")
-    figure.text(panel.left + 20, panel.top + 26, "Scaled dot-product attention", size=BODY, bold=True, colour=INK)
-    figure.text(panel.left + 20, panel.top + 46, "in every head at once")
-    products = figure.box("step", scores_x, panel.bottom - 30, 250, 34, "queries × keysᵀ")
-    scores = figure.box("step", scores_x, products.top - 24, 250, 34, "÷ √d_k")
-    masked = figure.box("step", scores_x, scores.top - 44, 250, 34, "−∞ where mask is False")
-    softmax = figure.box("step", scores_x, masked.top - 24, 250, 34, "softmax over keys")
-    weighted = figure.box("step", middle, softmax.top - 38, 510, 34, "weights × values")
-    for x, box in zip(columns, (products, products, weighted), strict=True):
-        figure.arrow((x, split.top - 32), (x, box.bottom))
+    columns, left, value_x = (70, 184, 298), 118, 320
+    data = [
+        figure.box("data", x, 806, 100, 30, name) for x, name in zip(columns, ("query", "key", "value"), strict=True)
+    ]
+    figure.text(184, 822, "each [batch, len, d_model]", "middle", code=True)
+    split = figure.box("operation", 184, 682, 332, 46, "Split into heads", "[batch, heads, len, d_k]")
+    for box in data:
+        projection = figure.box("linear", box.x, box.top - 24, 100, 46, "Linear", f"{'qkv'[data.index(box)]}_proj")
+        figure.up(box, projection)
+        figure.up(projection, split, x=box.x)
+    for offset in (12, 6, 0):
+        panel = figure.panel(178 + offset, split.top - 24 - offset, 312, 368, "heads")
+    figure.text(panel.left + 14, panel.top + 22, "Scaled dot-product attention", size=BODY, bold=True, colour=INK)
+    figure.text(panel.left + 14, panel.top + 42, "in every head at once")
+    products = figure.box("step", left, panel.bottom - 20, 176, 34, "queries × keysᵀ")
+    scores = figure.box("step", left, products.top - 20, 176, 34, "÷ √d_k")
+    masked = figure.box("step", left, scores.top - 38, 176, 34, "−∞ where hidden")
+    softmax = figure.box("step", left, masked.top - 20, 176, 34, "softmax over keys")
+    weighted = figure.box("step", 178, softmax.top - 38, 296, 34, "weights × values")
+    for x, box in zip((columns[0], columns[1], value_x), (products, products, weighted), strict=True):
+        figure.arrow((x, split.top), (x, box.bottom))
     figure.up(products, scores)
-    figure.up(scores, masked, "scores [batch, heads, query_len, key_len]")
+    figure.up(scores, masked, "[query_len, key_len]")
     figure.up(masked, softmax)
-    figure.up(softmax, weighted, "weights [batch, heads, query_len, key_len]", x=scores_x)
-    mask = figure.box("data", 501, masked.middle + 23, 150, 46, "mask", "True: may attend", dash=DASHED)
+    figure.up(softmax, weighted, "[query_len, key_len]", x=left)
+    mask = figure.box("data", 270, masked.middle + 15, 68, 30, "mask", dash=DASHED)
     figure.arrow((mask.left, mask.middle), (masked.right, mask.middle), dash=DASHED)
-
-    concatenate = figure.box("operation", middle, panel.top - 56, 270, 32, "Concatenate heads")
-    figure.up(weighted, concatenate)
-    figure.text(middle + 10, concatenate.bottom + 20, "[batch, heads, query_len, d_k]", code=True)
-    projection = figure.box("linear", middle, concatenate.top - 34, 270, 46, "Linear", "out_proj")
-    figure.up(concatenate, projection, "[batch, query_len, d_model]")
-    output = figure.box("data", middle, projection.top - 28, 270, 46, "output", "[batch, query_len, d_model]")
+    concatenate = figure.box(
+        "operation", 178, panel.top - 38, 282, 46, "Concatenate heads", "[batch, query_len, d_model]"
+    )
+    figure.up(weighted, concatenate, x=306)
+    projection = figure.box("linear", 178, concatenate.top - 22, 282, 46, "Linear", "out_proj")
+    figure.up(concatenate, projection)
+    output = figure.box("data", 178, projection.top - 22, 282, 46, "output", "[batch, query_len, d_model]")
     figure.up(projection, output)
     return figure
 
 
 BATCH = (("<sos>", "a", "dog", "runs", "home", "."), ("<sos>", "look", "!", "<eos>", "<pad>", "<pad>"))
-CELL, ROW = 46, 26
 
 
 def padding_mask(tokens: Sequence[str]) -> list[bool]:
@@ -606,42 +601,155 @@ def target_mask(tokens: Sequence[str]) -> list[list[bool]]:
     return [[a and b for a, b in zip(real, row, strict=True)] for row in causal_mask(len(tokens))]
 
 
-def _cell(figure: Figure, left: float, top: float, seen: bool) -> None:
-    """Draw one entry of a mask."""
-    fill = SEEN if seen else HIDDEN
-    figure.rectangle(left + 1.5, top + 1.5, CELL - 3, ROW - 3, fill, fill, radius=3)
+def _vector(figure: Figure, start: tuple[float, float], tip: tuple[float, float], colour: str) -> None:
+    """Draw a vector of any direction, with an open arrowhead."""
+    dx, dy = tip[0] - start[0], tip[1] - start[1]
+    length = math.hypot(dx, dy)
+    dx, dy = 9 * dx / length, 9 * dy / length
+    figure.line(start, tip, colour=colour, width=2.5)
+    for side in (0.6, -0.6):
+        figure.line((tip[0] - dx + side * dy, tip[1] - dy - side * dx), tip, colour=colour, width=2.5)
 
 
-def _grid(
-    figure: Figure, left: float, top: float, mask: Sequence[Sequence[bool]], keys: Sequence[str], queries: Sequence[str]
-) -> None:
-    """Draw a mask with its upper left corner at (left, top), keys above it and queries to its left."""
-    for number, label in enumerate(keys):
-        figure.text(left + (number + 0.5) * CELL, top - 12, label, "middle", code=True, colour=INK)
-    for number, label in enumerate(queries):
-        figure.text(left - 8, top + (number + 0.5) * ROW, label, "end", code=True, colour=INK)
+def query_and_keys() -> Figure:
+    """Draw the query of *bellt* and three keys as arrows, and what softmax makes of their dot products."""
+    figure = Figure(
+        "query_and_keys",
+        368,
+        306,
+        "A query among three keys",
+        "A plane whose axes mean noun and verb. The query of bellt points two units to the right and one up. The key "
+        "of Hund points one unit to the right, that of bellt one up, and that of Der is the point zero. Below, the dot "
+        "products and the weights: Der 0 and 0.14, Hund 2 and 0.58, bellt 1 and 0.28.",
+    )
+    orange, (x, y), unit = KINDS["attention"][1], (96, 150), 84
+    figure.line((x, y), (310, y), colour=PANEL_EDGE)
+    figure.line((x, y), (x, 42), colour=PANEL_EDGE)
+    figure.text(316, y, "noun")
+    figure.text(x, 32, "verb", "middle")
+    _vector(figure, (x, y), (x + 2 * unit, y - unit), orange)
+    for tip in ((x + unit, y), (x, y - unit)):
+        _vector(figure, (x, y), tip, SEEN)
+    figure.rectangle(x - 4, y - 4, 8, 8, SEEN, SEEN, radius=4)
+    figure.text(x + 2 * unit, y - unit - 18, "query of bellt", "middle", bold=True, colour=orange)
+    figure.text(x - 10, y + 18, "Der", "end", bold=True, colour=SEEN)
+    figure.text(x + unit, y + 18, "Hund", "middle", bold=True, colour=SEEN)
+    figure.text(x - 12, y - unit, "bellt", "end", bold=True, colour=SEEN)
+    for left, heading in ((24, "key"), (82, "query · key"), (222, "weight")):
+        figure.text(left, 204, heading)
+    scores = {"Der": (0, 0), "Hund": (1, 0), "bellt": (0, 1)}
+    powers = {word: math.exp((2 * key[0] + key[1]) / math.sqrt(2)) for word, key in scores.items()}
+    for row, (word, key) in enumerate(scores.items()):
+        middle, weight = 230 + 26 * row, powers[word] / sum(powers.values())
+        figure.text(24, middle, word, bold=True, colour=SEEN)
+        figure.text(82, middle, f"(2, 1)·({key[0]}, {key[1]}) = {2 * key[0] + key[1]}", code=True, colour=INK)
+        figure.rectangle(222, middle - 8, 130 * weight, 16, SEEN, SEEN, radius=2)
+        figure.text(230 + 130 * weight, middle, f"{weight:.2f}", colour=INK)
+    return figure
+
+
+def heads_side_by_side() -> Figure:
+    """Draw what one head makes of two neighbours, and how two heads keep them apart."""
+    figure = Figure(
+        "heads_side_by_side",
+        368,
+        326,
+        "One head, and two side by side",
+        "Two drawings, from bottom to top, of the words der, hund and und, where hund asks for both its neighbours. "
+        "Left, one head takes half of der and half of und, and adds them up: what came first is lost. Right, head 1 "
+        "takes der and head 2 takes und; their outputs lie side by side, and W^O mixes them.",
+    )
+    for left, title, note in ((24, "one head", "which came first?"), (200, "two heads", "kept apart")):
+        figure.text(left, 32, title, size=BODY, bold=True, colour=INK)
+        figure.text(left, 52, note)
+    words = {}
+    for first in (46, 222):
+        for number, word in enumerate(("der", "hund", "und")):
+            kind = "embedding" if word == "hund" else "data"
+            words[first, word] = figure.box(kind, first + 50 * number, 284, 46, 28, word)
+    one = figure.box("attention", 96, 222, 136, 34, "head")
+    mixed = figure.box("data", 96, 160, 136, 30, "½ der + ½ und")
+    figure.up(one, mixed)
+    heads = [figure.box("attention", x, 222, 66, 34, f"head {number}") for number, x in ((1, 236), (2, 308))]
+    joined = [figure.box("data", x, 160, 72, 30, word) for word, x in (("der", 236), ("und", 308))]
+    for word in ("der", "und"):
+        figure.up(words[46, word], one, x=words[46, word].x)
+    for word, head, output in zip(("der", "und"), heads, joined, strict=True):
+        figure.up(words[222, word], head, x=words[222, word].x)
+        figure.up(head, output)
+    mix = figure.box("linear", 272, 108, 144, 30, "W^O")
+    figure.arrow((272, joined[0].top), (272, mix.bottom))
+    figure.arrow((272, mix.top), (272, 62))
+    figure.text(184, 302, "hund asks for both its neighbours", "middle")
+    return figure
+
+
+def _squares(figure: Figure, left: float, top: float, size: float, mask: Sequence[Sequence[bool]]) -> None:
+    """Draw a mask of small squares with its upper left corner at (left, top)."""
     for y, row in enumerate(mask):
         for x, seen in enumerate(row):
-            _cell(figure, left + x * CELL, top + y * ROW, seen)
+            fill = SEEN if seen else HIDDEN
+            figure.rectangle(left + x * size + 1, top + y * size + 1, size - 2, size - 2, fill, fill, radius=2)
 
 
-def _mask_heading(figure: Figure, y: float, sign: str, title: str, call: str, shape: str, note: str) -> None:
-    """Write what a row of the picture shows, with the sign that joins it to the row above."""
+def mask_shapes() -> Figure:
+    """Draw how the shapes of masks line up with the scores', and what broadcasting makes of a padding mask."""
+    figure = Figure(
+        "mask_shapes",
+        368,
+        420,
+        "How masks are stretched",
+        "A table of shapes, aligned at the right: the scores have 2 sentences, 4 heads, 5 queries and 5 keys; the "
+        "padding mask is 2, 1, 1, 5; the causal mask 5, 5, nothing at its left; the target mask 2, 1, 5, 5. "
+        "What is 1 or missing is marked: it is repeated. Below, from bottom to top, the row of five keys that is "
+        "sentence 2's padding mask, three filled and two empty, becomes five equal rows, one for each query, "
+        "in each of four heads.",
+    )
+    columns = (176, 226, 276, 326)
+    for x, name in zip(columns, ("batch", "heads", "query", "key"), strict=True):
+        figure.text(x, 34, name, "middle")
+    shapes = {"scores": "2455", "padding mask": "2115", "causal mask": "  55", "target mask": "2155"}
+    for row, (name, sizes) in enumerate(shapes.items()):
+        middle = 60 + 28 * row
+        figure.text(24, middle, name, bold=True, colour=INK)
+        for x, size in zip(columns, sizes, strict=True):
+            stretched = size in " 1"
+            fill, edge = KINDS["attention" if stretched else "data"]
+            figure.rectangle(x - 21, middle - 11, 42, 22, fill, edge, radius=3, dash=DASHED if size == " " else "")
+            if size != " ":
+                figure.text(x, middle, size, "middle", code=True, colour=INK)
+    figure.rectangle(24, 168, 16, 16, *KINDS["attention"], radius=3)
+    figure.text(48, 176, "1, or missing: repeated")
+    figure.text(24, 212, "sentence 2, for all heads and queries:", colour=INK)
+    row, bus = [True, True, True, False, False], 334
+    for head in range(4):
+        frame = figure.panel(59 + 83 * head, 316, 70, 70)
+        figure.text(frame.x, 232, f"head {head + 1}", "middle")
+        _squares(figure, frame.left + 5, frame.top + 5, 12, [row] * 5)
+        start = [(184, bus), (frame.x, bus)] if head in (0, 3) else [(frame.x, bus)]
+        figure.arrow(*start, (frame.x, frame.bottom))
+    figure.line((184, 356), (184, bus))
+    _squares(figure, 129, 356, 22, [row])
+    figure.text(184, 394, "its row of the padding mask: [1, 1, 5]", "middle", colour=INK)
+    return figure
+
+
+def _mask_heading(figure: Figure, y: float, sign: str, title: str, call: str, shape: str) -> None:
+    """Write what a part of the picture shows, with the sign that joins it to the part above."""
     if sign:
-        figure.rectangle(28, y - 13, 26, 26, "#ffffff", LINE, radius=13)
-        figure.text(41, y, sign, "middle", BODY + 2, bold=True, colour=INK)
-    figure.text(68, y, title, size=BODY, bold=True, colour=INK)
-    figure.text(232, y, call, code=True)
-    figure.text(722, y, shape, "end", code=True, colour=INK)
-    figure.text(68, y + 22, note)
+        figure.rectangle(20, y - 11, 22, 22, "#ffffff", LINE, radius=11)
+        figure.text(31, y, sign, "middle", BODY, bold=True, colour=INK)
+    figure.text(52, y, title, size=BODY, bold=True, colour=INK)
+    figure.text(350, y, shape, "end", code=True, colour=INK)
+    figure.text(52, y + 21, call, code=True)
 
 
 def masks() -> Figure:
     """Draw the masks of a batch of two sentences."""
     figure = Figure(
         "masks",
-        750,
-        716,
+        368,
+        612,
         "The masks of a batch",
         "A batch of two target sentences, '<sos> a dog runs home .' and '<sos> look ! <eos> <pad> <pad>'. The padding "
         "mask, [batch, 1, 1, len], is one row a sentence: filled, that is True or 'may attend', at real tokens, empty "
@@ -649,24 +757,33 @@ def masks() -> Figure:
         "a query sees itself and earlier keys. The target mask, [batch, 1, len, len], is filled where both are: what "
         "either mask hides stays hidden.",
     )
-    lefts, positions = (76, 446), "012345"
-    note = "one row for each sentence, whatever the head and the query"
-    _mask_heading(figure, 40, "", "Padding mask", "padding_mask(ids, pad_id)", "[batch, 1, 1, len]", note)
-    for left, tokens in zip(lefts, BATCH, strict=True):
-        _grid(figure, left, 104, [padding_mask(tokens)], tokens, [])
-    note = "one grid for all sentences and heads: a query sees itself and what comes before it"
-    _mask_heading(figure, 176, "&", "Look-ahead mask", "causal_mask(len)", "[len, len]", note)
-    left, top = 375 - 3 * CELL, 262
-    _grid(figure, left, top, causal_mask(6), positions, positions)
-    figure.text(left + 3 * CELL, top - 34, "key", "middle")
-    figure.text(left - 28, top + 3 * ROW, "query", "end")
-    for row, seen, meaning in ((2, True, "True: may attend"), (3, False, "False: hidden")):
-        _cell(figure, 550, top + row * ROW, seen)
-        figure.text(604, top + (row + 0.5) * ROW, meaning)
-    note = "one grid for each sentence, for all heads: what either mask hides stays hidden"
-    _mask_heading(figure, 464, "=", "Target mask", "target_mask(ids, pad_id)", "[batch, 1, len, len]", note)
-    for left, tokens in zip(lefts, BATCH, strict=True):
-        _grid(figure, left, 528, target_mask(tokens), tokens, tokens)
+
+    def numbers(left: float, y: float, size: float) -> None:
+        for position in range(6):
+            figure.text(left + (position + 0.5) * size, y, str(position), "middle", code=True)
+
+    _mask_heading(figure, 36, "", "Padding mask", "padding_mask(ids, pad_id)", "[batch, 1, 1, len]")
+    for top, tokens in zip((76, 106), BATCH, strict=True):
+        for position, (token, seen) in enumerate(zip(tokens, padding_mask(tokens), strict=True)):
+            left, fill = 52 + 49 * position, SEEN if seen else HIDDEN
+            figure.rectangle(left + 1.5, top, 46, 24, fill, fill, radius=3)
+            figure.text(left + 24.5, top + 12, token, "middle", code=True, colour="#ffffff" if seen else INK)
+    _mask_heading(figure, 166, "&", "Look-ahead mask", "causal_mask(len)", "[len, len]")
+    figure.text(148, 210, "key", "middle")
+    figure.text(55, 308, "query", "end")
+    numbers(76, 226, 24)
+    for position in range(6):
+        figure.text(68, 236 + (position + 0.5) * 24, str(position), "end", code=True)
+    _squares(figure, 76, 236, 24, causal_mask(6))
+    for top, seen, meaning in ((270, True, "may attend"), (300, False, "hidden")):
+        _squares(figure, 240, top, 24, [[seen]])
+        figure.text(270, top + 12, meaning)
+    _mask_heading(figure, 418, "=", "Target mask", "target_mask(ids, pad_id)", "[batch, 1, len, len]")
+    for left, tokens in zip((68, 238), BATCH, strict=True):
+        numbers(left, 466, 18)
+        for position, token in enumerate(tokens):
+            figure.text(left - 6, 476 + (position + 0.5) * 18, token, "end", code=True)
+        _squares(figure, left, 476, 18, target_mask(tokens))
     return figure
 
 
@@ -817,6 +934,149 @@ def kv_cache() -> Figure:
     ):
         figure.rectangle(74, y - 8, 16, 16, fill, fill, radius=3)
         figure.text(98, y, meaning)
+    return figure
+
+
+TOKEN_WIDTH, TOKEN_HEIGHT = 52, 26  # of a cell with a token
+
+
+def _token(figure: Figure, x: float, bottom: float, token: str, kind: str = "data") -> Box:
+    """Draw a cell with a token in it."""
+    cell = Box(x, bottom, TOKEN_WIDTH, TOKEN_HEIGHT)
+    figure.rectangle(cell.left, cell.top, cell.width, cell.height, *KINDS[kind], radius=4)
+    figure.text(x, cell.middle, token, "middle", code=True, colour=INK)
+    return cell
+
+
+def target_shift() -> Figure:
+    """Draw how decoder input and labels are cut from a target."""
+    figure = Figure(
+        "target_shift",
+        368,
+        240,
+        "Decoder input and labels",
+        "At the bottom, a target of six tokens: '<sos> a cat sleeps . <eos>'. Above it, the decoder input: the same "
+        "without its last token, so that '<sos>' comes first. At the top, the labels: the same without its first "
+        "token, moved one place to the left, so that '<eos>' comes last. An arrow leads from each token of the decoder "
+        "input up to its label: from '<sos>' to 'a', from 'a' to 'cat', and so on, up to '<eos>'.",
+    )
+    tokens = ("<sos>", "a", "cat", "sleeps", ".", "<eos>")
+    xs = [44 + 56 * place for place in range(len(tokens))]
+    figure.text(18, 30, "labels: tgt[:, 1:]", code=True, colour=INK)
+    labels = [_token(figure, x, 72, token, "linear") for x, token in zip(xs, tokens[1:], strict=False)]
+    given = [_token(figure, x, 120, token, "feed_forward") for x, token in zip(xs, tokens[:-1], strict=False)]
+    for below, above in zip(given, labels, strict=True):
+        figure.up(below, above)
+    figure.text(18, 138, "decoder input: tgt[:, :-1]", code=True, colour=INK)
+    for x, token in zip(xs, tokens, strict=True):
+        _token(figure, x, 200, token)
+    figure.text(18, 216, "target: tgt", code=True, colour=INK)
+    return figure
+
+
+def teacher_forcing() -> Figure:
+    """Draw what the decoder is given while it learns, and while it writes."""
+    figure = Figure(
+        "teacher_forcing",
+        368,
+        396,
+        "Teacher forcing beside free writing",
+        "Two drawings of four steps. In training, one pass of the decoder reads '<sos> the man picks', the reference, "
+        "and says 'the dog picks up': it says 'dog' where 'man' is wanted, but 'man' is what it is given next. When it "
+        "writes, there is a pass for each word, and an arrow leads from each word that it says to the next step's "
+        "input: after '<sos> the' it says 'dog', is given 'dog', and goes on with 'sleeps' and a full stop, away from "
+        "the reference.",
+    )
+    xs = [50 + 88 * step for step in range(4)]
+
+    def row(bottom: float, words: Sequence[str], kinds: Sequence[str]) -> list[Box]:
+        return [_token(figure, x, bottom, word, kind) for x, word, kind in zip(xs, words, kinds, strict=True)]
+
+    figure.text(24, 30, "In training: the reference is given", size=BODY, bold=True, colour=INK)
+    figure.text(24, 50, "it says")
+    said = row(88, ("the", "dog", "picks", "up"), ("data", "attention", "data", "data"))
+    figure.rectangle(24, 104, 316, 26, *KINDS["linear"])
+    figure.text(182, 117, "Decoder: one pass", "middle", bold=True, colour=INK)
+    for below, above in zip(row(172, ("<sos>", "the", "man", "picks"), ["feed_forward"] * 4), said, strict=True):
+        figure.arrow((below.x, below.top), (below.x, 130))
+        figure.arrow((below.x, 104), (below.x, above.bottom))
+    figure.text(24, 190, "it is given", colour=INK)
+
+    figure.text(24, 224, "Writing: its own words come back", size=BODY, bold=True, colour=INK)
+    figure.text(24, 244, "it says")
+    said = row(282, ("the", "dog", "sleeps", "."), ("data", "attention", "attention", "attention"))
+    given = row(352, ("<sos>", "the", "dog", "sleeps"), ("feed_forward", "data", "attention", "attention"))
+    for before, below, above in zip([None, *said], given, said, strict=False):
+        figure.rectangle(below.left, 298, TOKEN_WIDTH, 16, *KINDS["linear"], radius=3)
+        figure.arrow((below.x, below.top), (below.x, 314))
+        figure.arrow((below.x, 298), (below.x, above.bottom))
+        if before:
+            gap, level = below.left - 18, below.middle
+            figure.arrow((before.right, before.middle), (gap, before.middle), (gap, level), (below.left, level))
+    figure.text(24, 370, "it is given", colour=INK)
+    return figure
+
+
+def label_smoothing() -> Figure:
+    """Draw a target without and with label smoothing as bars."""
+    figure = Figure(
+        "label_smoothing",
+        368,
+        172,
+        "A target without and with smoothing",
+        "Two groups of four horizontal bars, for the tokens <pad>, a, dog and sleeps, of which 'a' is wanted. Left, "
+        "the plain target: the bar of 'a' has the length 1, the others have none. Right, with label smoothing, ε = "
+        "0.1: the bar of 'a' has the length 0.925, and each of the others 0.025.",
+    )
+    tokens, length, thick = ("<pad>", "a", "dog", "sleeps"), 84, 16
+    for number, token in enumerate(tokens):
+        figure.text(68, 64 + 26 * number, token, "end", code=True, colour=INK)
+    for left, title, of_wanted, of_others in ((78, "plain", 1, 0), (212, "smoothed, ε = 0.1", 0.925, 0.025)):
+        figure.text(left, 32, title, bold=True, colour=INK)
+        figure.line((left, 50), (left, 156))
+        for number, token in enumerate(tokens):
+            share, y = of_wanted if token == "a" else of_others, 64 + 26 * number
+            fill = SEEN if token == "a" else KINDS["attention"][1]
+            if share:
+                figure.rectangle(left + 1, y - thick / 2, length * share, thick, fill, fill, radius=0)
+            figure.text(left + length * share + 9, y, f"{share:g}", colour=INK)
+    return figure
+
+
+def training_step() -> Figure:
+    """Draw what a training loop does with each batch."""
+    figure = Figure(
+        "training_step",
+        368,
+        386,
+        "What a loop does with each batch",
+        "Eight boxes from bottom to top, joined by arrows, with what each of them changes beside it. Forward, in blue: "
+        "shift the target, which makes decoder input and labels; predict: logits; compute the loss: one number. "
+        "Backward, in orange: forget the old gradients: all are zero; compute new ones: one for each weight; clip "
+        "them: at most as long as 1. Update, in green: the optimiser's step moves the weights, the schedule's step "
+        "sets the next rate. An arrow leads from the last box back to the first: the next batch.",
+    )
+    steps = (
+        ("feed_forward", "shift", "input and labels"),
+        ("feed_forward", "predict", "logits"),
+        ("feed_forward", "loss", "one number"),
+        ("attention", "forget", "gradients: zero"),
+        ("attention", "backward", "gradients: new"),
+        ("attention", "clip", "gradients: ≤ 1 long"),
+        ("linear", "optimiser", "weights"),
+        ("linear", "schedule", "next learning rate"),
+    )
+    boxes: list[Box] = []
+    for kind, title, changes in steps:
+        box = Box(132, boxes[-1].top - 16 if boxes else 362, 108, 28)
+        figure.rectangle(box.left, box.top, box.width, box.height, *KINDS[kind])
+        figure.text(box.x, box.middle, title, "middle", bold=True, colour=INK)
+        figure.text(box.right + 14, box.middle, changes)
+        if boxes:
+            figure.up(boxes[-1], box)
+        boxes.append(box)
+    first, last = boxes[0], boxes[-1]
+    figure.arrow((last.left, last.middle), (50, last.middle), (50, first.middle), (first.left, first.middle))
     return figure
 
 
@@ -1106,6 +1366,9 @@ FIGURES: tuple[Callable[[], Figure], ...] = (
     encoder_layer,
     decoder_layer,
     multi_head_attention,
+    query_and_keys,
+    heads_side_by_side,
+    mask_shapes,
     masks,
     families,
     clock_hands,
@@ -1114,6 +1377,10 @@ FIGURES: tuple[Callable[[], Figure], ...] = (
     norm_axis,
     norm_placement,
     *(partial(here, part) for part in HERE),
+    target_shift,
+    teacher_forcing,
+    label_smoothing,
+    training_step,
     kv_cache,
     ngrams,
 )

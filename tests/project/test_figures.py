@@ -142,14 +142,12 @@ def test_on_a_dark_page_every_colour_has_its_dark_one_and_no_other_drawing_chang
         }
         assert {(part, colour) for part, colour, _ in dark} == used, name
         looks = {(part, colour): other for part, colour, other in dark}
-        card = lightness(looks["fill", rectangle_fill(root)])
-        assert card < 0.2, name
-        for text in root.iter(SVG + "text"):
-            assert lightness(looks["fill", text.get("fill")]) > 0.6, (name, text.text)
-
-
-def rectangle_fill(root: ET.Element) -> str:
-    return next(root.iter(SVG + "rect")).get("fill")
+        assert lightness(looks["fill", next(root.iter(SVG + "rect")).get("fill")]) < 0.2, name  # the card
+        rectangles = list(zip(rectangle_areas(root), root.iter(SVG + "rect"), strict=True))
+        for text, area in zip(root.iter(SVG + "text"), text_areas(root), strict=True):
+            under = [rect for rectangle, rect in rectangles if rectangle.contains(area)][-1]
+            ink, ground = (lightness(looks["fill", element.get("fill")]) for element in (text, under))
+            assert abs(ink - ground) > 0.35, (name, text.text)
 
 
 def lightness(colour: str) -> float:
