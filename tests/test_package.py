@@ -133,7 +133,7 @@ def test_a_package_that_may_change_is_confined():
         "IPython": {"notebook.live_translator", "notebook.session"},
         "ipywidgets": {"notebook.live_translator"},
         "pooch": {"data.corpora"},
-        "safetensors": {"checkpoint", "files"},
+        "safetensors": {"checkpoint", "files", "interop.hugging_face"},
         "sacrebleu": {"inference.bleu"},
         "tqdm": {"training.loop"},
     }.items():
