@@ -1,11 +1,14 @@
 """Draw the figures of the series into ``assets/figures``: ``python assets/draw_figures.py``.
 
-Every drawing is a plain SVG on a card of its own, so that it can be read on a light and on a dark page. A figure is
-drawn from the bottom upwards, as the data flows: a box is placed by the middle of its lower edge, and the next box by
-the upper edge of that one. Coordinates are pixels at natural size, with y growing downwards.
+Every drawing is a plain SVG on a card of its own, so that it can be read on a light and on a dark page: where the page
+is dark, the card is, too. A figure is drawn from the bottom upwards, as the data flows: a box is placed by the middle
+of its lower edge, and the next box by the upper edge of that one. Coordinates are pixels at natural size, with y
+growing downwards.
 """
 
+import colorsys
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +39,15 @@ KINDS = {
     "operation": ("#eceef0", "#66727f"),  # grey: no parameters
     "data": ("#ffffff", "#66727f"),  # white: a tensor
 }
+
+
+def in_the_dark(colour: str) -> str:
+    """Return what a colour becomes on a dark page: the same hue, with light and dark exchanged."""
+    red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)
+    saturation *= 0.75 if max(red, green, blue) - min(red, green, blue) > 0.1 else 0.2  # greys stay grey
+    mixed = colorsys.hls_to_rgb(hue, 0.08 + 0.9 * (1 - lightness) ** 1.2, saturation)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in mixed)
 
 
 @dataclass(frozen=True)
@@ -152,15 +164,15 @@ class Figure:
             f'<path d="{" ".join(steps)}" fill="none" stroke="{colour}" stroke-width="{width:g}"{dashes}/>'
         )
 
-    def arrow(self, *points: tuple[float, float], dash: str = "") -> None:
+    def arrow(self, *points: tuple[float, float], dash: str = "", colour: str = LINE, width: float = 1.5) -> None:
         """Draw a line whose last point is the tip of an arrowhead."""
         tip = points[-1]
         neck = _towards(tip, points[-2], 9)
-        self.line(*points[:-1], neck, dash=dash)
+        self.line(*points[:-1], neck, dash=dash, colour=colour, width=width)
         across = ((neck[1] - tip[1]) * 0.45, (tip[0] - neck[0]) * 0.45)
         corners = [(neck[0] + across[0], neck[1] + across[1]), (neck[0] - across[0], neck[1] - across[1])]
         path = " ".join(f"L{x:g} {y:g}" for x, y in corners)
-        self.elements.append(f'<path d="M{tip[0]:g} {tip[1]:g} {path} Z" fill="{LINE}"/>')
+        self.elements.append(f'<path d="M{tip[0]:g} {tip[1]:g} {path} Z" fill="{colour}"/>')
 
     def dot(self, x: float, y: float, radius: float = 3) -> None:
         """Mark the point where a line branches."""
@@ -175,16 +187,27 @@ class Figure:
 
     def svg(self) -> str:
         """Return the whole file."""
+        # a page that nbconvert makes lets drawings run over the edge of a telephone, where 342 pixels are for them
+        scale = min(1, 342 / self.width) if self.width < 400 else 1
         frame = (
             f'<rect x="1" y="1" width="{self.width - 2}" height="{self.height - 2}" rx="14" '
             f'fill="{CARD}" stroke="{CARD_EDGE}"/>'
         )
+        colours = sorted(set(re.findall(r'"(#[0-9a-f]{6})"', "".join([frame, *self.elements]))))
+        dark = " ".join(
+            f"#{self.name} [{part}='{colour}'] {{ {part}: {in_the_dark(colour)} }}"
+            for colour in colours
+            for part in ("fill", "stroke")
+            if any(f'{part}="{colour}"' in element for element in [frame, *self.elements])
+        )
         lines = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{self.height}" '
-            f'viewBox="0 0 {self.width} {self.height}" role="img" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{round(scale * self.width)}" '
+            f'height="{round(scale * self.height)}" '
+            f'viewBox="0 0 {self.width} {self.height}" id="{self.name}" role="img" '
             f'aria-labelledby="{self.name}-title {self.name}-desc" font-family="{SANS}">',
             f'<title id="{self.name}-title">{escape(self.title)}</title>',
             f'<desc id="{self.name}-desc">{escape(self.description)}</desc>',
+            f"<style>@media (prefers-color-scheme: dark) {{ {dark} }}</style>",
             frame,
             *self.elements,
             "</svg>",
@@ -199,18 +222,26 @@ def _towards(start: tuple[float, float], end: tuple[float, float], distance: flo
     return start[0] + dx / length * distance, start[1] + dy / length * distance
 
 
-LAYER_X, LAYER_BOX, RESIDUAL_X, OUTSIDE_X = 250, 300, 64, 594  # layers: column, box width, detour, what comes in
+LAYER_X, LAYER_BOX, RESIDUAL_X, OUTSIDE_X = 148, 196, 32, 313  # layers: column, box width, detour, what comes in
+GREEN = KINDS["linear"][1]  # the straight path around a sub-layer
 
 
-def _attention(
-    figure: Figure, start: float, title: str, call: str, shape: str, mask: tuple[str, str], memory: bool = False
-) -> Box:
+def _outside(figure: Figure, middle: float, *words: str, dash: str = "") -> Box:
+    """Draw what enters a layer from its right, a word or two of one line each, around a y."""
+    box = Box(OUTSIDE_X, middle + 11 * len(words), 86, 22 * len(words))
+    figure.rectangle(box.left, box.top, box.width, box.height, *KINDS["data"], dash=dash)
+    for number, word in enumerate(words):
+        figure.text(box.x, box.middle + 17 * (number - (len(words) - 1) / 2), word, "middle", bold=True, colour=INK)
+    return box
+
+
+def _attention(figure: Figure, start: float, title: str, call: str, mask: str, memory: bool = False) -> Box:
     """Draw attention and its Add & Norm above the y of ``start``; keys and values are x's or the memory's."""
-    fork, key_x, value_x = start - 60, LAYER_X + 54, LAYER_X + 108
+    fork, key_x, value_x = start - 60, LAYER_X + 30, LAYER_X + 62
     box = figure.box("attention", LAYER_X, start - 102, LAYER_BOX, 52, title, call)
     figure.arrow((LAYER_X, start), (LAYER_X, box.bottom))
     if memory:
-        source = figure.box("data", OUTSIDE_X, fork + 22, 220, 44, "memory", "[batch, src_len, d_model]")
+        source = _outside(figure, fork, "memory")
         figure.arrow((source.left, fork), (key_x, fork), (key_x, box.bottom))
         figure.arrow((value_x, fork), (value_x, box.bottom))
         figure.dot(value_x, fork)
@@ -219,79 +250,62 @@ def _attention(
         figure.arrow((key_x, fork), (key_x, box.bottom))
         figure.dot(LAYER_X, fork)
         figure.dot(key_x, fork)
-    for label, x in (("query", LAYER_X), ("key", key_x), ("value", value_x)):
-        figure.text(x + 9, fork - 20, label)
-    allowed = figure.box("data", OUTSIDE_X, box.middle + 22, 220, 44, *mask, dash=DASHED)
+    figure.text(LAYER_X - 7, fork - 20, "query", "end")
+    for label, x in (("key", key_x), ("value", value_x)):
+        figure.text(x + 5, fork - 20, label)
+    allowed = _outside(figure, box.middle, mask, "mask", dash=DASHED)
     figure.arrow((allowed.left, box.middle), (box.right, box.middle), dash=DASHED)
-    return _add_norm(figure, start, box, shape)
+    return _add_norm(figure, start, box)
 
 
-def _feed_forward(figure: Figure, start: float, shape: str) -> Box:
+def _feed_forward(figure: Figure, start: float) -> Box:
     """Draw the feed-forward network and its Add & Norm above the y of ``start``."""
     box = figure.box("feed_forward", LAYER_X, start - 72, LAYER_BOX, 52, "Feed-forward", "y = feed_forward(x)")
     figure.arrow((LAYER_X, start), (LAYER_X, box.bottom))
-    figure.text(OUTSIDE_X - 110, box.middle - 9, "d_model → d_ff → d_model,", code=True)
-    figure.text(OUTSIDE_X - 110, box.middle + 10, "at each position by itself")
-    return _add_norm(figure, start, box, shape)
+    return _add_norm(figure, start, box)
 
 
-def _add_norm(figure: Figure, start: float, sublayer: Box, shape: str) -> Box:
+def _add_norm(figure: Figure, start: float, sublayer: Box) -> Box:
     """Put Add & Norm on top of a sub-layer, and lead x from below the sub-layer around it."""
-    box = figure.box(
-        "add_norm", LAYER_X, sublayer.top - 36, LAYER_BOX, 48, "Add & Norm", "x = LayerNorm(x + Dropout(y))"
-    )
-    figure.text(LAYER_X + 10, start - 19, f"x {shape}", code=True)
-    figure.up(sublayer, box, f"y {shape}")
+    box = figure.box("add_norm", LAYER_X, sublayer.top - 36, LAYER_BOX, 48, "Add & Norm", "LayerNorm(x + Dropout(y))")
+    figure.text(LAYER_X + 10, start - 19, "x", code=True)
+    figure.up(sublayer, box, "y")
     branch = start - 40
     figure.dot(LAYER_X, branch)
-    figure.arrow((LAYER_X, branch), (RESIDUAL_X, branch), (RESIDUAL_X, box.middle), (box.left, box.middle))
-    figure.text(RESIDUAL_X + 12, (branch + box.middle) / 2, "x", code=True)
+    figure.arrow(
+        (LAYER_X, branch), (RESIDUAL_X, branch), (RESIDUAL_X, box.middle), (box.left, box.middle), colour=GREEN, width=3
+    )
     return box
 
 
-def _layer_panel(figure: Figure, bottom: float, height: float, title: str, source: str, destination: str) -> None:
-    """Draw a layer's background, what enters it from below, and where its output goes."""
-    panel = figure.panel(LAYER_X, bottom, 428, height)
-    figure.text(panel.left + 20, panel.top + 24, title, size=BODY, bold=True, colour=INK)
-    figure.text(panel.right - 20, panel.top + 24, "norm_first=False", "end", code=True)
-    figure.line((LAYER_X, bottom + 28), (LAYER_X, bottom - 8))
-    figure.text(LAYER_X, bottom + 42, source, "middle")
-    figure.arrow((LAYER_X, panel.top + 48), (LAYER_X, panel.top - 28))
-    figure.text(LAYER_X, panel.top - 42, destination, "middle")
+def _layer_panel(figure: Figure, height: float, title: str, shape: str, destination: str) -> float:
+    """Draw a layer's background, what enters it from below, and where its output goes; return its lower edge."""
+    bottom = figure.height - 84
+    panel = figure.panel(137, bottom, 242, height)
+    figure.text(LAYER_X - 8, panel.top + 22, title, "end", BODY, bold=True, colour=INK)
+    figure.line((LAYER_X, bottom + 18), (LAYER_X, bottom - 8))
+    figure.text(LAYER_X, bottom + 36, f"x {shape}", "middle", code=True)
+    figure.text(LAYER_X, bottom + 56, "from the embedding, or below", "middle")
+    figure.arrow((LAYER_X, panel.top + 44), (LAYER_X, panel.top - 24))
+    figure.text(LAYER_X, panel.top - 40, destination, "middle")
+    return bottom
 
 
 def encoder_layer() -> Figure:
     """Draw one encoder layer, post-LN."""
     figure = Figure(
         "encoder_layer",
-        728,
-        642,
+        368,
+        652,
         "An encoder layer",
-        "From bottom to top: x, of shape [batch, src_len, d_model], enters multi-head self-attention as query, key "
-        "and value; the source padding mask says which positions may be attended to. Add & Norm computes LayerNorm(x "
-        "+ Dropout(y)) from the attention's output y and from x, which a residual path leads around the attention. "
-        "The feed-forward network follows, with an Add & Norm and a residual path of its own. The result has the "
-        "shape of x.",
+        "From bottom to top: x, of shape [batch, src_len, d_model], enters self-attention as query, key and value; the "
+        "padding mask says which positions may be attended to. Add & Norm computes LayerNorm(x + Dropout(y)) from the "
+        "attention's output y and from x, which a green residual path leads around the attention. The feed-forward "
+        "network follows, with an Add & Norm and a residual path of its own. The result has the shape of x.",
     )
-    shape = "[batch, src_len, d_model]"
-    bottom = figure.height - 70
-    _layer_panel(
-        figure,
-        bottom,
-        502,
-        "Encoder layer",
-        "from the embedding, or the layer below",
-        "to the layer above, or the memory",
-    )
-    box = _attention(
-        figure,
-        bottom - 8,
-        "Multi-head self-attention",
-        "y = self_attn(x, x, x)",
-        shape,
-        ("source padding mask", "[batch, 1, 1, src_len]"),
-    )
-    _feed_forward(figure, box.top, shape)
+    bottom = _layer_panel(figure, 500, "One layer", "[batch, src_len, d_model]", "to the layer above, or the memory")
+    box = _attention(figure, bottom - 8, "Self-attention", "y = self_attn(x, x, x)", "padding")
+    _feed_forward(figure, box.top)
     return figure
 
 
@@ -299,198 +313,69 @@ def decoder_layer() -> Figure:
     """Draw one decoder layer, post-LN."""
     figure = Figure(
         "decoder_layer",
-        728,
-        880,
+        368,
+        890,
         "A decoder layer",
-        "From bottom to top, each followed by Add & Norm with a residual path around it: masked multi-head "
-        "self-attention, whose query, key and value all come from the target x of shape [batch, tgt_len, d_model], "
-        "under the target mask; cross-attention, whose query comes from the target and whose key and value come from "
-        "the memory of shape [batch, src_len, d_model], under the source's padding mask; the feed-forward network.",
+        "From bottom to top, each followed by Add & Norm with a green residual path around it: self-attention, whose "
+        "query, key and value all come from the target x of shape [batch, tgt_len, d_model], under the target mask; "
+        "cross-attention, whose query comes from the target and whose key and value come from the memory, under the "
+        "source's padding mask; the feed-forward network.",
     )
-    shape = "[batch, tgt_len, d_model]"
-    bottom = figure.height - 70
-    _layer_panel(
-        figure,
-        bottom,
-        740,
-        "Decoder layer",
-        "from the embedding, or the layer below",
-        "to the layer above, or the output layer",
-    )
-    box = _attention(
-        figure,
-        bottom - 8,
-        "Masked multi-head self-attention",
-        "y = self_attn(x, x, x)",
-        shape,
-        ("target mask", "[batch, 1, tgt_len, tgt_len]"),
-    )
-    box = _attention(
-        figure,
-        box.top,
-        "Multi-head cross-attention",
-        "y = cross_attn(x, memory, memory)",
-        shape,
-        ("source padding mask", "[batch, 1, 1, src_len]"),
-        memory=True,
-    )
-    _feed_forward(figure, box.top, shape)
+    bottom = _layer_panel(figure, 738, "One layer", "[batch, tgt_len, d_model]", "to the layer above, or the output")
+    box = _attention(figure, bottom - 8, "Self-attention", "y = self_attn(x, x, x)", "target")
+    box = _attention(figure, box.top, "Cross-attention", "y = cross_attn(x, …)", "padding", memory=True)
+    _feed_forward(figure, box.top)
     return figure
 
 
-# tokens with their ids in the sample corpus's vocabularies
-SOURCE = (("<sos>", 2), ("ein", 8), ("hund", 27), ("läuft", 155), ("<eos>", 3))
-TARGET = (("<sos>", 2), ("a", 7), ("dog", 24), ("runs", 621), ("<eos>", 3))
-ENCODER_LAYER = (("attention", "Self-attention"), ("feed_forward", "Feed-forward"))
-DECODER_LAYER = (
-    ("attention", "Masked self-attention"),
-    ("attention", "Cross-attention"),
-    ("feed_forward", "Feed-forward"),
-)
+NARROW, LEFT_X, RIGHT_X = 140, 90, 272  # two stacks side by side: width of a box, middles of the columns
 
 
-def _tokens(figure: Figure, x: float, bottom: float, tokens: Sequence[tuple[str, int]]) -> Box:
-    """Draw a row of tokens and their ids, centred on x."""
-    row = Box(x, bottom, len(tokens) * 54, 42)
-    figure.rectangle(row.left, row.top, row.width, row.height, *KINDS["data"])
-    for number, (token, token_id) in enumerate(tokens):
-        left = row.left + number * 54
-        if number:
-            figure.line((left, row.top), (left, row.bottom), colour=CARD_EDGE)
-        figure.text(left + 27, row.middle - 8, token, "middle", code=True, colour=INK)
-        figure.text(left + 27, row.middle + 9, str(token_id), "middle", code=True)
-    return row
-
-
-def _plus(figure: Figure, x: float, bottom: float) -> Box:
-    """Draw a circle in which two things are added."""
-    total = Box(x, bottom, 22, 22)
-    figure.rectangle(total.left, total.top, 22, 22, "#ffffff", LINE, radius=11)
-    figure.line((total.x - 6, total.middle), (total.x + 6, total.middle))
-    figure.line((total.x, total.middle - 6), (total.x, total.middle + 6))
-    return total
-
-
-def _embedding(figure: Figure, tokens: Box, positions_x: float, length: str) -> Box:
-    """Draw the embedding of a row of tokens; return the circle in which positions are added."""
-    table = figure.box("embedding", tokens.x, tokens.top - 32, 200, 46, "Token embedding", "× √d_model")
-    figure.up(tokens, table, f"[batch, {length}]")
-    total = Box(tokens.x, table.top - 20, 22, 22)
-    figure.up(table, total)
-    positions = figure.box("embedding", positions_x, total.middle + 15, 96, 30, "Positions")
-    tip, tail = (total.left, positions.right) if positions_x < tokens.x else (total.right, positions.left)
-    figure.arrow((tail, total.middle), (tip, total.middle))
-    return _plus(figure, total.x, total.bottom)
-
-
-def _layer(figure: Figure, x: float, bottom: float, sublayers: Sequence[tuple[str, str]]) -> list[Box]:
-    """Draw a layer's sub-layers, each with its Add & Norm on top; return all boxes from bottom to top."""
-    boxes: list[Box] = []
-    for kind, title in sublayers:
-        box = figure.box(kind, x, boxes[-1].top - 18 if boxes else bottom, 200, 32, title)
-        if boxes:
-            figure.up(boxes[-1], box)
-        boxes += [box, figure.box("add_norm", x, box.top, 200, 26, "Add & Norm")]
-    return boxes
+def _noted(figure: Figure, kind: str, x: float, bottom: float, title: str, *notes: str) -> Box:
+    """Draw a box with its title and, under that, what it does in plain words, line by line."""
+    box = Box(x, bottom, NARROW, 24 + 16 * len(notes))
+    figure.rectangle(box.left, box.top, box.width, box.height, *KINDS[kind])
+    figure.text(x, box.top + 13, title, "middle", bold=True, colour=INK)
+    for number, note in enumerate(notes):
+        figure.text(x, box.top + 30 + 16 * number, note, "middle", colour=INK)
+    return box
 
 
 def _stack(
-    figure: Figure,
-    start: Box,
-    edges: tuple[float, float],
-    label: tuple[float, str],
-    shape: str,
-    sublayers: Sequence[tuple[str, str]],
-    gap: float,
-) -> tuple[list[Box], list[Box]]:
-    """Draw the first and the last of N layers, ``gap`` apart, with dots between; return the boxes of both.
+    figure: Figure, below: Box, title: str, sublayers: Sequence[tuple[str, ...]], norms: bool = False
+) -> list[Box]:
+    """Draw N layers as a stack of cards with the sub-layers of the front one; return their boxes from bottom to top.
 
     Args:
         figure: where to draw.
-        start: what enters the first layer from below.
-        edges: the left and the right edge of the layers' background.
-        label: the middle and the words of what stands beside each layer.
-        shape: of what enters.
-        sublayers: the kind and the title of each.
-        gap: between the layers.
+        below: what the stack reads.
+        title: of the stack.
+        sublayers: the kind, the title and the notes of each.
+        norms: whether each sub-layer has its Add & Norm on top.
     """
-    x, height = start.x, len(sublayers) * 76 - 18 + 24
-    layers, bottom = [], start.top - 38
-    for number in ("1", "N"):
-        panel = figure.panel(sum(edges) / 2, bottom, edges[1] - edges[0], height)
-        figure.text(label[0], panel.middle - 10, label[1], "middle", BODY, bold=True, colour=INK)
-        figure.text(label[0], panel.middle + 10, f"layer {number}", "middle")
-        layers.append(_layer(figure, x, bottom - 12, sublayers))
-        bottom = panel.top - gap
-    first, last = layers
-    figure.up(start, first[0])
-    figure.text(x + 10, start.top - 21, shape, code=True)
-    lower, upper = first[-1].top - 12, last[0].bottom + 12  # the edges of the panels
-    figure.line((x, first[-1].top), (x, lower - 12))
-    figure.arrow((x, upper + 12), (x, last[0].bottom))
-    for step in (-7, 0, 7):
-        figure.dot(x, (lower + upper) / 2 + step, 2)
-    return first, last
+    heights = [24 + 16 * (len(sublayer) - 2) + (24 if norms else 0) for sublayer in sublayers]
+    bottom, height = below.top - 22, sum(heights) + 16 * len(heights) + 24
+    for offset in (6, 3, 0):
+        panel = figure.panel(below.x + offset, bottom - offset, NARROW + 12, height)
+    figure.text(below.x - 8, panel.top + 13, title, "end", bold=True, colour=INK)
+    figure.text(below.x + 8, panel.top + 13, "× N", bold=True, colour=INK)
+    boxes: list[Box] = []
+    top = below
+    for kind, name, *notes in sublayers:
+        boxes.append(_noted(figure, kind, below.x, top.top - 16 if boxes else panel.bottom - 10, name, *notes))
+        figure.up(top, boxes[-1])
+        top = boxes[-1]
+        if norms:
+            top = Box(below.x, top.top, NARROW, 24)
+            figure.rectangle(top.left, top.top, top.width, top.height, *KINDS["add_norm"])
+            figure.text(top.x, top.middle, "Add & Norm", "middle", bold=True, colour=INK)
+    return [*boxes, top]
 
 
-def transformer() -> Figure:
-    """Draw the whole model."""
-    figure = Figure(
-        "transformer",
-        760,
-        1056,
-        "The Transformer",
-        "Left, from bottom to top: the German source's token ids are embedded, multiplied by √d_model and added to "
-        "positions, then pass N encoder layers, each of self-attention and feed-forward, each with Add & Norm. What "
-        "leaves the last one is the memory. Right: the English target, shifted right so that it begins with <sos>, is "
-        "embedded likewise and passes N decoder layers, each of masked self-attention, cross-attention and "
-        "feed-forward, each with Add & Norm. The memory flows into the cross-attention of every decoder layer. A "
-        "linear layer turns the last decoder layer's output into logits over the target vocabulary; softmax turns "
-        "these into probabilities of the next token at every position.",
-    )
-    source_x, target_x, bottom = 228, 500, figure.height - 50
-
-    source = _tokens(figure, source_x, bottom, SOURCE)
-    figure.text(source_x, bottom + 20, "German source", "middle", bold=True, colour=INK)
-    start = _embedding(figure, source, 76, "src_len")
-    _, last = _stack(figure, start, (24, 340), (76, "Encoder"), "[batch, src_len, d_model]", ENCODER_LAYER, 56)
-    memory = figure.box("data", source_x, last[-1].top - 34, 200, 46, "memory", "[batch, src_len, d_model]")
-    figure.up(last[-1], memory)
-    figure.text(source_x, memory.top - 34, "computed once,", "middle")
-    figure.text(source_x, memory.top - 16, "read by every decoder layer", "middle")
-
-    target = _tokens(figure, target_x, bottom, TARGET[:-1])
-    figure.text(target_x, bottom + 20, "English target, shifted right", "middle", bold=True, colour=INK)
-    start = _embedding(figure, target, 668, "tgt_len")
-    first, last = _stack(figure, start, (388, 736), (668, "Decoder"), "[batch, tgt_len, d_model]", DECODER_LAYER, 79)
-
-    bus = (memory.right + last[2].left) / 2
-    figure.arrow((memory.right, memory.middle), (last[2].left, last[2].middle))
-    figure.arrow((bus, memory.middle), (bus, first[2].middle), (first[2].left, first[2].middle))
-    figure.dot(bus, memory.middle)
-
-    linear = figure.box("linear", target_x, last[-1].top - 46, 200, 46, "Linear", "output")
-    figure.up(last[-1], linear)
-    figure.text(target_x + 10, linear.bottom + 17, "[batch, tgt_len, d_model]", code=True)
-    softmax = figure.box("operation", target_x, linear.top - 34, 200, 32, "Softmax")
-    figure.up(linear, softmax, "[batch, tgt_len, tgt_vocab_size]")
-    figure.text(softmax.right + 14, softmax.middle - 9, "part of the loss")
-    figure.text(softmax.right + 14, softmax.middle + 9, "and of the search")
-    predicted = _tokens(figure, target_x, softmax.top - 28, TARGET[1:])
-    figure.up(softmax, predicted)
-    figure.text(target_x, predicted.top - 16, "at every position: the next token", "middle", bold=True, colour=INK)
-    return figure
-
-
-GERMAN = ("der", "mann", "hebt", "den", "ball", "auf", ".")
-ENGLISH = ("<sos>", "the", "man", "is", "raising", "the")
-NEXT_WORD = "ball, 97 %"  # what the shipped model says here
-
-
-def _words(figure: Figure, x: float, bottom: float, words: Sequence[str], padding: int = 16) -> Box:
+def _words(figure: Figure, x: float, bottom: float, words: Sequence[str], padding: float = 16) -> Box:
     """Draw a row of words, each in a cell as wide as it needs, centred on x."""
     widths = [7.5 * len(word) + padding for word in words]
-    row = Box(x, bottom, sum(widths), 18 + padding)
+    row = Box(x, bottom, sum(widths), 34)
     figure.rectangle(row.left, row.top, row.width, row.height, *KINDS["data"])
     left = row.left
     for number, (word, width) in enumerate(zip(words, widths, strict=True)):
@@ -501,92 +386,147 @@ def _words(figure: Figure, x: float, bottom: float, words: Sequence[str], paddin
     return row
 
 
-def _noted(figure: Figure, kind: str, x: float, bottom: float, width: float, title: str, note: str) -> Box:
-    """Draw a box with its title and, under that, what it does in plain words."""
-    box = Box(x, bottom, width, 48)
-    figure.rectangle(box.left, box.top, box.width, box.height, *KINDS[kind])
-    figure.text(x, box.middle - 10, title, "middle", BODY, bold=True, colour=INK)
-    figure.text(x, box.middle + 10, note, "middle", colour=INK)
-    return box
+def _two_rows(figure: Figure, x: float, bottom: float, words: Sequence[str]) -> Box:
+    """Draw words in two rows of cells, centred on x."""
+    half = (len(words) + 1) // 2
+    lower = _words(figure, x, bottom, words[half:], 8)
+    upper = _words(figure, x, lower.top, words[:half], 8)
+    return Box(x, bottom, max(lower.width, upper.width), lower.height + upper.height)
 
 
-def _noted_stack(
-    figure: Figure, below: Box, width: float, title: str, sublayers: Sequence[tuple[str, str, str]], step: float = 4
-) -> list[Box]:
-    """Draw N layers as a stack of cards with the sub-layers of the front one; return their boxes from bottom to top.
+def _crossing(figure: Figure, memory: Box, reader: Box) -> None:
+    """Lead the memory, which lies higher, to the cross-attention that reads it."""
+    bus = (LEFT_X + RIGHT_X) / 2 + 2
+    figure.arrow(
+        (memory.right, memory.middle), (bus, memory.middle), (bus, reader.middle), (reader.left, reader.middle)
+    )
 
-    Args:
-        figure: where to draw.
-        below: what enters.
-        width: of a sub-layer's box.
-        title: of the stack.
-        sublayers: kind, title and note of each.
-        step: from one card to the next.
-    """
-    bottom, height = below.top - 24, len(sublayers) * 66 + 28
-    for offset in (2 * step, step, 0):
-        panel = figure.panel(below.x + offset, bottom - offset, width + 12, height)
-    figure.text(panel.left + 12, panel.top + 18, title, bold=True, colour=INK)
-    boxes: list[Box] = []
-    for kind, name, note in sublayers:
-        bottom = boxes[-1].top - 18 if boxes else panel.bottom - 10
-        boxes.append(_noted(figure, kind, below.x, bottom, width, name, note))
-        figure.up(boxes[-2] if len(boxes) > 1 else below, boxes[-1])
-    return boxes
+
+SOURCE, TARGET = ("<sos>", "er", "läuft", "<eos>"), ("<sos>", "he", "runs", "<eos>")
+
+
+def transformer() -> Figure:
+    """Draw the whole model."""
+    figure = Figure(
+        "transformer",
+        368,
+        632,
+        "The Transformer",
+        "Left, from bottom to top: the German source's token ids are embedded, multiplied by √d_model and added to "
+        "positions, then pass N encoder layers, each of self-attention and feed-forward, each with Add & Norm. What "
+        "leaves the last one is the memory. Right: the English target, shifted right so that it begins with <sos>, is "
+        "embedded likewise and passes N decoder layers, each of masked self-attention, cross-attention and "
+        "feed-forward, each with Add & Norm. The memory flows into the cross-attention of every decoder layer. A "
+        "linear layer turns the last decoder layer's output into logits over the target vocabulary; softmax turns "
+        "these into probabilities of the next token at every position.",
+    )
+    bottom = figure.height - 44
+
+    def embedded(x: float, tokens: Sequence[str], note: str) -> Box:
+        row = _words(figure, x, bottom, tokens, 5)
+        figure.text(x, bottom + 18, note, "middle", bold=True, colour=INK)
+        table = _noted(figure, "embedding", x, row.top - 20, "Token embedding", "× √d_model")
+        figure.up(row, table)
+        positions = Box(x, table.top, NARROW, 24)
+        figure.rectangle(positions.left, positions.top, positions.width, positions.height, *KINDS["embedding"])
+        figure.text(x, positions.middle, "+ Positions", "middle", bold=True, colour=INK)
+        return positions
+
+    encoder = (("attention", "Self-attention", "sees all words"), ("feed_forward", "Feed-forward"))
+    start = embedded(LEFT_X, SOURCE, "German source")
+    memory = _noted(
+        figure,
+        "data",
+        LEFT_X,
+        (last := _stack(figure, start, "Encoder", encoder, norms=True)[-1]).top - 60,
+        "memory",
+        "computed once",
+    )
+    figure.up(last, memory)
+
+    decoder = (
+        ("attention", "Self-attention", "sees the past"),
+        ("attention", "Cross-attention", "asks the memory"),
+        ("feed_forward", "Feed-forward"),
+    )
+    start = embedded(RIGHT_X, TARGET[:-1], "English, shifted")
+    boxes = _stack(figure, start, "Decoder", decoder, norms=True)
+    _crossing(figure, memory, boxes[1])
+    linear = _noted(figure, "linear", RIGHT_X, boxes[-1].top - 46, "Linear", "a score per type")
+    figure.up(boxes[-1], linear)
+    softmax = _noted(figure, "operation", RIGHT_X, linear.top - 20, "Softmax")
+    figure.up(linear, softmax)
+    predicted = _words(figure, RIGHT_X, softmax.top - 20, TARGET[1:], 5)
+    figure.up(softmax, predicted)
+    figure.text(RIGHT_X, predicted.top - 16, "the next tokens", "middle", bold=True, colour=INK)
+    return figure
+
+
+GERMAN = ("der", "mann", "hebt", "den", "ball", "auf", ".")
+ENGLISH = ("<sos>", "the", "man", "is", "raising", "the")
+NEXT_WORD = ("ball 97 %,", "balloons 0.2 %, …")  # what the shipped model says here
 
 
 def whole_model() -> Figure:
     """Draw the whole model for somebody who has not seen it before."""
     figure = Figure(
         "whole_model",
-        370,
-        584,
+        368,
+        614,
         "The whole model in one picture",
         "Left, from bottom to top: the German sentence 'der mann hebt den ball auf .' enters the embedding, which "
-        "makes a vector of each word and its place; then the encoder, N layers of self-attention, in which each word "
-        "sees all words, and feed-forward, which works on each word by itself. The result is the memory: a vector per "
-        "word. Right: the English so far, '<sos> the man is raising the', enters an embedding and the decoder, N "
-        "layers of self-attention, in which each word sees itself and those before it, cross-attention, in which it "
-        f"sees the memory, and feed-forward. Linear and softmax make a probability of every word: {NEXT_WORD}. An "
-        "arrow leads from there back to the English so far.",
+        "turns each word and its place into a vector; then the encoder, N layers of self-attention, in which each word "
+        "looks at every word, and feed-forward, which works on each word by itself. The result is the memory: one "
+        "vector per German word, in its context. Right: the English so far, '<sos> the man is raising the', "
+        "enters an embedding and the decoder, N layers of self-attention, in which each word looks at itself and the "
+        "words before it, cross-attention, in which it looks at the memory, and feed-forward. Linear and softmax give "
+        f"each English word a probability of being next: {' '.join(NEXT_WORD)}. The word that is chosen joins "
+        "the English so far, and the next round begins.",
     )
-    source_x, target_x, bottom, width = 84, 252, figure.height - 44, 138
-
-    def start(x: float, rows: Sequence[Sequence[str]], caption: str) -> tuple[Box, Box]:
-        lower = _words(figure, x, bottom, rows[1], 8)
-        upper = _words(figure, x, lower.top - 3, rows[0], 8)
-        figure.text(x, bottom + 18, caption, "middle", bold=True, colour=INK)
-        embedding = _noted(figure, "embedding", x, upper.top - 22, width, "Embedding", "of word and place")
-        figure.up(upper, embedding)
-        return lower, embedding
-
-    _, embedding = start(source_x, (GERMAN[:4], GERMAN[4:]), "German sentence")
-    forward = ("feed_forward", "Feed-forward", "each by itself")
-    encoder = (("attention", "Self-attention", "sees all words"), forward)
-    boxes = _noted_stack(figure, embedding, width, "Encoder", encoder, step=3)
-    figure.text(source_x + 63, boxes[-1].top - 18, "× N", "end", bold=True, colour=INK)
-    memory = _noted(figure, "data", source_x, boxes[-1].top - 62, width, "Memory", "a vector per word")
-    figure.up(boxes[-1], memory)
-
-    english, embedding = start(target_x, (ENGLISH[:3], ENGLISH[3:]), "English so far")
-    decoder = (
-        ("attention", "Self-attention", "itself, and before"),
-        ("attention", "Cross-attention", "sees the memory"),
-        forward,
-    )
-    boxes = _noted_stack(figure, embedding, width, "Decoder", decoder, step=3)
-    figure.text(target_x + 63, boxes[-1].top - 18, "× N", "end", bold=True, colour=INK)
-    bus = 171
-    figure.arrow(
-        (memory.right, memory.middle), (bus, memory.middle), (bus, boxes[1].middle), (boxes[1].left, boxes[1].middle)
-    )
-    output = _noted(figure, "linear", target_x, boxes[-1].top - 62, width, "Linear, softmax", "a probability each")
+    bottom = figure.height - 44
+    rows, stacks = {}, {}
+    for x, words, note, title, sublayers in (
+        (
+            LEFT_X,
+            GERMAN,
+            "German sentence",
+            "Encoder",
+            (
+                ("attention", "Self-attention", "each word looks", "at every word"),
+                ("feed_forward", "Feed-forward", "each word by itself"),
+            ),
+        ),
+        (
+            RIGHT_X,
+            ENGLISH,
+            "English so far",
+            "Decoder",
+            (
+                ("attention", "Self-attention", "looks at itself and", "the words before"),
+                ("attention", "Cross-attention", "each word looks", "at the memory"),
+                ("feed_forward", "Feed-forward", "each word by itself"),
+            ),
+        ),
+    ):
+        rows[x] = _two_rows(figure, x, bottom, words)
+        figure.text(x, bottom + 18, note, "middle", bold=True, colour=INK)
+        embedding = _noted(
+            figure, "embedding", x, rows[x].top - 20, "Embedding", "a vector for each", "word and its place"
+        )
+        figure.up(rows[x], embedding)
+        stacks[x] = _stack(figure, embedding, title, sublayers)
+    read, boxes = stacks[LEFT_X][-1], stacks[RIGHT_X]
+    memory = _noted(figure, "data", LEFT_X, read.top - 62, "Memory", "a vector per word,", "in its context")
+    figure.up(read, memory)
+    _crossing(figure, memory, boxes[1])
+    output = _noted(figure, "linear", RIGHT_X, boxes[-1].top - 46, "Linear, softmax", "a probability for", "every word")
     figure.up(boxes[-1], output)
-    chosen = _noted(figure, "data", target_x, output.top - 22, width, "Next word", NEXT_WORD)
+    chosen = _noted(figure, "data", RIGHT_X, output.top - 22, "Next word", *NEXT_WORD)
     figure.up(output, chosen)
-    side = 350
+    side = 360
+    row = rows[RIGHT_X]
     figure.arrow(
-        (chosen.right, chosen.middle), (side, chosen.middle), (side, english.middle), (english.right, english.middle)
+        (chosen.right, chosen.middle), (side, chosen.middle), (side, row.middle + 17), (row.right, row.middle + 17)
     )
     return figure
 
@@ -595,59 +535,54 @@ def multi_head_attention() -> Figure:
     """Draw multi-head attention, with the scaled dot product of every head opened up."""
     figure = Figure(
         "multi_head_attention",
-        750,
-        946,
+        368,
+        846,
         "Multi-head attention",
-        "From bottom to top: query, of shape [batch, query_len, d_model], and key and value, of shape [batch, "
-        "key_len, d_model], each pass a linear projection and are split into heads of d_k = d_model / num_heads "
-        "dimensions. In every head, queries times transposed keys, divided by √d_k, are scores of shape [batch, "
-        "heads, query_len, key_len]; these become minus infinity where the mask is False; softmax turns them into "
-        "weights, which are multiplied with the values. The heads' outputs are concatenated to [batch, query_len, "
-        "d_model] and pass the output projection.",
+        "From bottom to top: query, key and value, each of shape [batch, len, d_model], pass a linear projection each "
+        "and are split into heads of d_k = d_model / num_heads dimensions. In every head, queries times transposed "
+        "keys, divided by √d_k, are scores of shape [query_len, key_len]; these become minus infinity where the mask "
+        "hides; softmax turns them into weights, which are multiplied with the values. The heads' outputs are "
+        "concatenated to [batch, query_len, d_model] and pass the output projection.",
     )
-    columns, middle, scores_x, bottom = (150, 375, 600), 375, 262, figure.height - 24
-    split = Box(middle, bottom - 150, 662, 46)
-    for x, name, length in zip(columns, ("query", "key", "value"), ("query_len", "key_len", "key_len"), strict=True):
-        data = figure.box("data", x, bottom, 212, 46, name, f"[batch, {length}, d_model]")
-        projection = figure.box("linear", x, data.top - 28, 212, 46, "Linear", f"{name[0]}_proj")
-        figure.up(data, projection)
-        figure.up(projection, split, x=x)
-        figure.line((x, split.top), (x, split.top - 12))
-        figure.text(x, split.top - 22, f"[batch, heads, {length}, d_k]", "middle", code=True)
-    figure.box(
-        "operation", split.x, split.bottom, split.width, split.height, "Split into heads", "d_k = d_model / num_heads"
-    )
-
-    for offset in (16, 8, 0):
-        panel = figure.panel(middle + offset, split.top - 50 - offset, 570, 408, "heads")
-    figure.text(panel.left + 20, panel.top + 26, "Scaled dot-product attention", size=BODY, bold=True, colour=INK)
-    figure.text(panel.left + 20, panel.top + 46, "in every head at once")
-    products = figure.box("step", scores_x, panel.bottom - 30, 250, 34, "queries × keysᵀ")
-    scores = figure.box("step", scores_x, products.top - 24, 250, 34, "÷ √d_k")
-    masked = figure.box("step", scores_x, scores.top - 44, 250, 34, "−∞ where mask is False")
-    softmax = figure.box("step", scores_x, masked.top - 24, 250, 34, "softmax over keys")
-    weighted = figure.box("step", middle, softmax.top - 38, 510, 34, "weights × values")
-    for x, box in zip(columns, (products, products, weighted), strict=True):
-        figure.arrow((x, split.top - 32), (x, box.bottom))
+    columns, left, value_x = (70, 184, 298), 118, 320
+    data = [
+        figure.box("data", x, 806, 100, 30, name) for x, name in zip(columns, ("query", "key", "value"), strict=True)
+    ]
+    figure.text(184, 822, "each [batch, len, d_model]", "middle", code=True)
+    split = figure.box("operation", 184, 682, 332, 46, "Split into heads", "[batch, heads, len, d_k]")
+    for box in data:
+        projection = figure.box("linear", box.x, box.top - 24, 100, 46, "Linear", f"{'qkv'[data.index(box)]}_proj")
+        figure.up(box, projection)
+        figure.up(projection, split, x=box.x)
+    for offset in (12, 6, 0):
+        panel = figure.panel(178 + offset, split.top - 24 - offset, 312, 368, "heads")
+    figure.text(panel.left + 14, panel.top + 22, "Scaled dot-product attention", size=BODY, bold=True, colour=INK)
+    figure.text(panel.left + 14, panel.top + 42, "in every head at once")
+    products = figure.box("step", left, panel.bottom - 20, 176, 34, "queries × keysᵀ")
+    scores = figure.box("step", left, products.top - 20, 176, 34, "÷ √d_k")
+    masked = figure.box("step", left, scores.top - 38, 176, 34, "−∞ where hidden")
+    softmax = figure.box("step", left, masked.top - 20, 176, 34, "softmax over keys")
+    weighted = figure.box("step", 178, softmax.top - 38, 296, 34, "weights × values")
+    for x, box in zip((columns[0], columns[1], value_x), (products, products, weighted), strict=True):
+        figure.arrow((x, split.top), (x, box.bottom))
     figure.up(products, scores)
-    figure.up(scores, masked, "scores [batch, heads, query_len, key_len]")
+    figure.up(scores, masked, "[query_len, key_len]")
     figure.up(masked, softmax)
-    figure.up(softmax, weighted, "weights [batch, heads, query_len, key_len]", x=scores_x)
-    mask = figure.box("data", 501, masked.middle + 23, 150, 46, "mask", "True: may attend", dash=DASHED)
+    figure.up(softmax, weighted, "[query_len, key_len]", x=left)
+    mask = figure.box("data", 270, masked.middle + 15, 68, 30, "mask", dash=DASHED)
     figure.arrow((mask.left, mask.middle), (masked.right, mask.middle), dash=DASHED)
-
-    concatenate = figure.box("operation", middle, panel.top - 56, 270, 32, "Concatenate heads")
-    figure.up(weighted, concatenate)
-    figure.text(middle + 10, concatenate.bottom + 20, "[batch, heads, query_len, d_k]", code=True)
-    projection = figure.box("linear", middle, concatenate.top - 34, 270, 46, "Linear", "out_proj")
-    figure.up(concatenate, projection, "[batch, query_len, d_model]")
-    output = figure.box("data", middle, projection.top - 28, 270, 46, "output", "[batch, query_len, d_model]")
+    concatenate = figure.box(
+        "operation", 178, panel.top - 38, 282, 46, "Concatenate heads", "[batch, query_len, d_model]"
+    )
+    figure.up(weighted, concatenate, x=306)
+    projection = figure.box("linear", 178, concatenate.top - 22, 282, 46, "Linear", "out_proj")
+    figure.up(concatenate, projection)
+    output = figure.box("data", 178, projection.top - 22, 282, 46, "output", "[batch, query_len, d_model]")
     figure.up(projection, output)
     return figure
 
 
 BATCH = (("<sos>", "a", "dog", "runs", "home", "."), ("<sos>", "look", "!", "<eos>", "<pad>", "<pad>"))
-CELL, ROW = 46, 26
 
 
 def padding_mask(tokens: Sequence[str]) -> list[bool]:
@@ -666,42 +601,155 @@ def target_mask(tokens: Sequence[str]) -> list[list[bool]]:
     return [[a and b for a, b in zip(real, row, strict=True)] for row in causal_mask(len(tokens))]
 
 
-def _cell(figure: Figure, left: float, top: float, seen: bool) -> None:
-    """Draw one entry of a mask."""
-    fill = SEEN if seen else HIDDEN
-    figure.rectangle(left + 1.5, top + 1.5, CELL - 3, ROW - 3, fill, fill, radius=3)
+def _vector(figure: Figure, start: tuple[float, float], tip: tuple[float, float], colour: str) -> None:
+    """Draw a vector of any direction, with an open arrowhead."""
+    dx, dy = tip[0] - start[0], tip[1] - start[1]
+    length = math.hypot(dx, dy)
+    dx, dy = 9 * dx / length, 9 * dy / length
+    figure.line(start, tip, colour=colour, width=2.5)
+    for side in (0.6, -0.6):
+        figure.line((tip[0] - dx + side * dy, tip[1] - dy - side * dx), tip, colour=colour, width=2.5)
 
 
-def _grid(
-    figure: Figure, left: float, top: float, mask: Sequence[Sequence[bool]], keys: Sequence[str], queries: Sequence[str]
-) -> None:
-    """Draw a mask with its upper left corner at (left, top), keys above it and queries to its left."""
-    for number, label in enumerate(keys):
-        figure.text(left + (number + 0.5) * CELL, top - 12, label, "middle", code=True, colour=INK)
-    for number, label in enumerate(queries):
-        figure.text(left - 8, top + (number + 0.5) * ROW, label, "end", code=True, colour=INK)
+def query_and_keys() -> Figure:
+    """Draw the query of *bellt* and three keys as arrows, and what softmax makes of their dot products."""
+    figure = Figure(
+        "query_and_keys",
+        368,
+        306,
+        "A query among three keys",
+        "A plane whose axes mean noun and verb. The query of bellt points two units to the right and one up. The key "
+        "of Hund points one unit to the right, that of bellt one up, and that of Der is the point zero. Below, the dot "
+        "products and the weights: Der 0 and 0.14, Hund 2 and 0.58, bellt 1 and 0.28.",
+    )
+    orange, (x, y), unit = KINDS["attention"][1], (96, 150), 84
+    figure.line((x, y), (310, y), colour=PANEL_EDGE)
+    figure.line((x, y), (x, 42), colour=PANEL_EDGE)
+    figure.text(316, y, "noun")
+    figure.text(x, 32, "verb", "middle")
+    _vector(figure, (x, y), (x + 2 * unit, y - unit), orange)
+    for tip in ((x + unit, y), (x, y - unit)):
+        _vector(figure, (x, y), tip, SEEN)
+    figure.rectangle(x - 4, y - 4, 8, 8, SEEN, SEEN, radius=4)
+    figure.text(x + 2 * unit, y - unit - 18, "query of bellt", "middle", bold=True, colour=orange)
+    figure.text(x - 10, y + 18, "Der", "end", bold=True, colour=SEEN)
+    figure.text(x + unit, y + 18, "Hund", "middle", bold=True, colour=SEEN)
+    figure.text(x - 12, y - unit, "bellt", "end", bold=True, colour=SEEN)
+    for left, heading in ((24, "key"), (82, "query · key"), (222, "weight")):
+        figure.text(left, 204, heading)
+    scores = {"Der": (0, 0), "Hund": (1, 0), "bellt": (0, 1)}
+    powers = {word: math.exp((2 * key[0] + key[1]) / math.sqrt(2)) for word, key in scores.items()}
+    for row, (word, key) in enumerate(scores.items()):
+        middle, weight = 230 + 26 * row, powers[word] / sum(powers.values())
+        figure.text(24, middle, word, bold=True, colour=SEEN)
+        figure.text(82, middle, f"(2, 1)·({key[0]}, {key[1]}) = {2 * key[0] + key[1]}", code=True, colour=INK)
+        figure.rectangle(222, middle - 8, 130 * weight, 16, SEEN, SEEN, radius=2)
+        figure.text(230 + 130 * weight, middle, f"{weight:.2f}", colour=INK)
+    return figure
+
+
+def heads_side_by_side() -> Figure:
+    """Draw what one head makes of two neighbours, and how two heads keep them apart."""
+    figure = Figure(
+        "heads_side_by_side",
+        368,
+        326,
+        "One head, and two side by side",
+        "Two drawings, from bottom to top, of the words der, hund and und, where hund asks for both its neighbours. "
+        "Left, one head takes half of der and half of und, and adds them up: what came first is lost. Right, head 1 "
+        "takes der and head 2 takes und; their outputs lie side by side, and W^O mixes them.",
+    )
+    for left, title, note in ((24, "one head", "which came first?"), (200, "two heads", "kept apart")):
+        figure.text(left, 32, title, size=BODY, bold=True, colour=INK)
+        figure.text(left, 52, note)
+    words = {}
+    for first in (46, 222):
+        for number, word in enumerate(("der", "hund", "und")):
+            kind = "embedding" if word == "hund" else "data"
+            words[first, word] = figure.box(kind, first + 50 * number, 284, 46, 28, word)
+    one = figure.box("attention", 96, 222, 136, 34, "head")
+    mixed = figure.box("data", 96, 160, 136, 30, "½ der + ½ und")
+    figure.up(one, mixed)
+    heads = [figure.box("attention", x, 222, 66, 34, f"head {number}") for number, x in ((1, 236), (2, 308))]
+    joined = [figure.box("data", x, 160, 72, 30, word) for word, x in (("der", 236), ("und", 308))]
+    for word in ("der", "und"):
+        figure.up(words[46, word], one, x=words[46, word].x)
+    for word, head, output in zip(("der", "und"), heads, joined, strict=True):
+        figure.up(words[222, word], head, x=words[222, word].x)
+        figure.up(head, output)
+    mix = figure.box("linear", 272, 108, 144, 30, "W^O")
+    figure.arrow((272, joined[0].top), (272, mix.bottom))
+    figure.arrow((272, mix.top), (272, 62))
+    figure.text(184, 302, "hund asks for both its neighbours", "middle")
+    return figure
+
+
+def _squares(figure: Figure, left: float, top: float, size: float, mask: Sequence[Sequence[bool]]) -> None:
+    """Draw a mask of small squares with its upper left corner at (left, top)."""
     for y, row in enumerate(mask):
         for x, seen in enumerate(row):
-            _cell(figure, left + x * CELL, top + y * ROW, seen)
+            fill = SEEN if seen else HIDDEN
+            figure.rectangle(left + x * size + 1, top + y * size + 1, size - 2, size - 2, fill, fill, radius=2)
 
 
-def _mask_heading(figure: Figure, y: float, sign: str, title: str, call: str, shape: str, note: str) -> None:
-    """Write what a row of the picture shows, with the sign that joins it to the row above."""
+def mask_shapes() -> Figure:
+    """Draw how the shapes of masks line up with the scores', and what broadcasting makes of a padding mask."""
+    figure = Figure(
+        "mask_shapes",
+        368,
+        420,
+        "How masks are stretched",
+        "A table of shapes, aligned at the right: the scores have 2 sentences, 4 heads, 5 queries and 5 keys; the "
+        "padding mask is 2, 1, 1, 5; the causal mask 5, 5, nothing at its left; the target mask 2, 1, 5, 5. "
+        "What is 1 or missing is marked: it is repeated. Below, from bottom to top, the row of five keys that is "
+        "sentence 2's padding mask, three filled and two empty, becomes five equal rows, one for each query, "
+        "in each of four heads.",
+    )
+    columns = (176, 226, 276, 326)
+    for x, name in zip(columns, ("batch", "heads", "query", "key"), strict=True):
+        figure.text(x, 34, name, "middle")
+    shapes = {"scores": "2455", "padding mask": "2115", "causal mask": "  55", "target mask": "2155"}
+    for row, (name, sizes) in enumerate(shapes.items()):
+        middle = 60 + 28 * row
+        figure.text(24, middle, name, bold=True, colour=INK)
+        for x, size in zip(columns, sizes, strict=True):
+            stretched = size in " 1"
+            fill, edge = KINDS["attention" if stretched else "data"]
+            figure.rectangle(x - 21, middle - 11, 42, 22, fill, edge, radius=3, dash=DASHED if size == " " else "")
+            if size != " ":
+                figure.text(x, middle, size, "middle", code=True, colour=INK)
+    figure.rectangle(24, 168, 16, 16, *KINDS["attention"], radius=3)
+    figure.text(48, 176, "1, or missing: repeated")
+    figure.text(24, 212, "sentence 2, for all heads and queries:", colour=INK)
+    row, bus = [True, True, True, False, False], 334
+    for head in range(4):
+        frame = figure.panel(59 + 83 * head, 316, 70, 70)
+        figure.text(frame.x, 232, f"head {head + 1}", "middle")
+        _squares(figure, frame.left + 5, frame.top + 5, 12, [row] * 5)
+        start = [(184, bus), (frame.x, bus)] if head in (0, 3) else [(frame.x, bus)]
+        figure.arrow(*start, (frame.x, frame.bottom))
+    figure.line((184, 356), (184, bus))
+    _squares(figure, 129, 356, 22, [row])
+    figure.text(184, 394, "its row of the padding mask: [1, 1, 5]", "middle", colour=INK)
+    return figure
+
+
+def _mask_heading(figure: Figure, y: float, sign: str, title: str, call: str, shape: str) -> None:
+    """Write what a part of the picture shows, with the sign that joins it to the part above."""
     if sign:
-        figure.rectangle(28, y - 13, 26, 26, "#ffffff", LINE, radius=13)
-        figure.text(41, y, sign, "middle", BODY + 2, bold=True, colour=INK)
-    figure.text(68, y, title, size=BODY, bold=True, colour=INK)
-    figure.text(232, y, call, code=True)
-    figure.text(722, y, shape, "end", code=True, colour=INK)
-    figure.text(68, y + 22, note)
+        figure.rectangle(20, y - 11, 22, 22, "#ffffff", LINE, radius=11)
+        figure.text(31, y, sign, "middle", BODY, bold=True, colour=INK)
+    figure.text(52, y, title, size=BODY, bold=True, colour=INK)
+    figure.text(350, y, shape, "end", code=True, colour=INK)
+    figure.text(52, y + 21, call, code=True)
 
 
 def masks() -> Figure:
     """Draw the masks of a batch of two sentences."""
     figure = Figure(
         "masks",
-        750,
-        716,
+        368,
+        612,
         "The masks of a batch",
         "A batch of two target sentences, '<sos> a dog runs home .' and '<sos> look ! <eos> <pad> <pad>'. The padding "
         "mask, [batch, 1, 1, len], is one row a sentence: filled, that is True or 'may attend', at real tokens, empty "
@@ -709,24 +757,33 @@ def masks() -> Figure:
         "a query sees itself and earlier keys. The target mask, [batch, 1, len, len], is filled where both are: what "
         "either mask hides stays hidden.",
     )
-    lefts, positions = (76, 446), "012345"
-    note = "one row for each sentence, whatever the head and the query"
-    _mask_heading(figure, 40, "", "Padding mask", "padding_mask(ids, pad_id)", "[batch, 1, 1, len]", note)
-    for left, tokens in zip(lefts, BATCH, strict=True):
-        _grid(figure, left, 104, [padding_mask(tokens)], tokens, [])
-    note = "one grid for all sentences and heads: a query sees itself and what comes before it"
-    _mask_heading(figure, 176, "&", "Look-ahead mask", "causal_mask(len)", "[len, len]", note)
-    left, top = 375 - 3 * CELL, 262
-    _grid(figure, left, top, causal_mask(6), positions, positions)
-    figure.text(left + 3 * CELL, top - 34, "key", "middle")
-    figure.text(left - 28, top + 3 * ROW, "query", "end")
-    for row, seen, meaning in ((2, True, "True: may attend"), (3, False, "False: hidden")):
-        _cell(figure, 550, top + row * ROW, seen)
-        figure.text(604, top + (row + 0.5) * ROW, meaning)
-    note = "one grid for each sentence, for all heads: what either mask hides stays hidden"
-    _mask_heading(figure, 464, "=", "Target mask", "target_mask(ids, pad_id)", "[batch, 1, len, len]", note)
-    for left, tokens in zip(lefts, BATCH, strict=True):
-        _grid(figure, left, 528, target_mask(tokens), tokens, tokens)
+
+    def numbers(left: float, y: float, size: float) -> None:
+        for position in range(6):
+            figure.text(left + (position + 0.5) * size, y, str(position), "middle", code=True)
+
+    _mask_heading(figure, 36, "", "Padding mask", "padding_mask(ids, pad_id)", "[batch, 1, 1, len]")
+    for top, tokens in zip((76, 106), BATCH, strict=True):
+        for position, (token, seen) in enumerate(zip(tokens, padding_mask(tokens), strict=True)):
+            left, fill = 52 + 49 * position, SEEN if seen else HIDDEN
+            figure.rectangle(left + 1.5, top, 46, 24, fill, fill, radius=3)
+            figure.text(left + 24.5, top + 12, token, "middle", code=True, colour="#ffffff" if seen else INK)
+    _mask_heading(figure, 166, "&", "Look-ahead mask", "causal_mask(len)", "[len, len]")
+    figure.text(148, 210, "key", "middle")
+    figure.text(55, 308, "query", "end")
+    numbers(76, 226, 24)
+    for position in range(6):
+        figure.text(68, 236 + (position + 0.5) * 24, str(position), "end", code=True)
+    _squares(figure, 76, 236, 24, causal_mask(6))
+    for top, seen, meaning in ((270, True, "may attend"), (300, False, "hidden")):
+        _squares(figure, 240, top, 24, [[seen]])
+        figure.text(270, top + 12, meaning)
+    _mask_heading(figure, 418, "=", "Target mask", "target_mask(ids, pad_id)", "[batch, 1, len, len]")
+    for left, tokens in zip((68, 238), BATCH, strict=True):
+        numbers(left, 466, 18)
+        for position, token in enumerate(tokens):
+            figure.text(left - 6, 476 + (position + 0.5) * 18, token, "end", code=True)
+        _squares(figure, left, 476, 18, target_mask(tokens))
     return figure
 
 
@@ -777,6 +834,23 @@ def _sees(figure: Figure, x: float, top: float, causal: bool, note: str) -> None
     figure.text(x, top + 3 * cell + 14, note, "middle")
 
 
+def _small_stack(figure: Figure, below: Box, sublayers: Sequence[tuple[str, str, str]]) -> list[Box]:
+    """Draw N layers as a stack of cards above a row of words; return the sub-layers' boxes from bottom to top."""
+    bottom, height = below.top - 24, len(sublayers) * 66 + 28
+    for offset in (8, 4, 0):
+        panel = figure.panel(below.x + offset, bottom - offset, FAMILY_WIDTH + 12, height)
+    figure.text(panel.left + 12, panel.top + 18, "× N", bold=True, colour=INK)
+    boxes: list[Box] = []
+    for kind, name, note in sublayers:
+        box = Box(below.x, boxes[-1].top - 18 if boxes else panel.bottom - 10, FAMILY_WIDTH, 48)
+        figure.rectangle(box.left, box.top, box.width, box.height, *KINDS[kind])
+        figure.text(box.x, box.middle - 10, name, "middle", BODY, bold=True, colour=INK)
+        figure.text(box.x, box.middle + 10, note, "middle", colour=INK)
+        figure.up(boxes[-1] if boxes else below, box)
+        boxes.append(box)
+    return boxes
+
+
 def families() -> Figure:
     """Draw the three families side by side: encoder only, decoder only, both."""
     figure = Figure(
@@ -805,7 +879,7 @@ def families() -> Figure:
         row = _words(figure, x, figure.height - 112, words)
         causal = past in sublayers
         _sees(figure, x, row.bottom + 16, causal, "itself, and before" if causal else "all see all")
-        boxes = _noted_stack(figure, row, FAMILY_WIDTH, "× N", sublayers)
+        boxes = _small_stack(figure, row, sublayers)
         top = figure.box("data", x, boxes[-1].top - 60, FAMILY_WIDTH, 34, result)
         figure.up(boxes[-1], top)
         drawn.append((boxes, top))
@@ -860,6 +934,149 @@ def kv_cache() -> Figure:
     ):
         figure.rectangle(74, y - 8, 16, 16, fill, fill, radius=3)
         figure.text(98, y, meaning)
+    return figure
+
+
+TOKEN_WIDTH, TOKEN_HEIGHT = 52, 26  # of a cell with a token
+
+
+def _token(figure: Figure, x: float, bottom: float, token: str, kind: str = "data") -> Box:
+    """Draw a cell with a token in it."""
+    cell = Box(x, bottom, TOKEN_WIDTH, TOKEN_HEIGHT)
+    figure.rectangle(cell.left, cell.top, cell.width, cell.height, *KINDS[kind], radius=4)
+    figure.text(x, cell.middle, token, "middle", code=True, colour=INK)
+    return cell
+
+
+def target_shift() -> Figure:
+    """Draw how decoder input and labels are cut from a target."""
+    figure = Figure(
+        "target_shift",
+        368,
+        240,
+        "Decoder input and labels",
+        "At the bottom, a target of six tokens: '<sos> a cat sleeps . <eos>'. Above it, the decoder input: the same "
+        "without its last token, so that '<sos>' comes first. At the top, the labels: the same without its first "
+        "token, moved one place to the left, so that '<eos>' comes last. An arrow leads from each token of the decoder "
+        "input up to its label: from '<sos>' to 'a', from 'a' to 'cat', and so on, up to '<eos>'.",
+    )
+    tokens = ("<sos>", "a", "cat", "sleeps", ".", "<eos>")
+    xs = [44 + 56 * place for place in range(len(tokens))]
+    figure.text(18, 30, "labels: tgt[:, 1:]", code=True, colour=INK)
+    labels = [_token(figure, x, 72, token, "linear") for x, token in zip(xs, tokens[1:], strict=False)]
+    given = [_token(figure, x, 120, token, "feed_forward") for x, token in zip(xs, tokens[:-1], strict=False)]
+    for below, above in zip(given, labels, strict=True):
+        figure.up(below, above)
+    figure.text(18, 138, "decoder input: tgt[:, :-1]", code=True, colour=INK)
+    for x, token in zip(xs, tokens, strict=True):
+        _token(figure, x, 200, token)
+    figure.text(18, 216, "target: tgt", code=True, colour=INK)
+    return figure
+
+
+def teacher_forcing() -> Figure:
+    """Draw what the decoder is given while it learns, and while it writes."""
+    figure = Figure(
+        "teacher_forcing",
+        368,
+        396,
+        "Teacher forcing beside free writing",
+        "Two drawings of four steps. In training, one pass of the decoder reads '<sos> the man picks', the reference, "
+        "and says 'the dog picks up': it says 'dog' where 'man' is wanted, but 'man' is what it is given next. When it "
+        "writes, there is a pass for each word, and an arrow leads from each word that it says to the next step's "
+        "input: after '<sos> the' it says 'dog', is given 'dog', and goes on with 'sleeps' and a full stop, away from "
+        "the reference.",
+    )
+    xs = [50 + 88 * step for step in range(4)]
+
+    def row(bottom: float, words: Sequence[str], kinds: Sequence[str]) -> list[Box]:
+        return [_token(figure, x, bottom, word, kind) for x, word, kind in zip(xs, words, kinds, strict=True)]
+
+    figure.text(24, 30, "In training: the reference is given", size=BODY, bold=True, colour=INK)
+    figure.text(24, 50, "it says")
+    said = row(88, ("the", "dog", "picks", "up"), ("data", "attention", "data", "data"))
+    figure.rectangle(24, 104, 316, 26, *KINDS["linear"])
+    figure.text(182, 117, "Decoder: one pass", "middle", bold=True, colour=INK)
+    for below, above in zip(row(172, ("<sos>", "the", "man", "picks"), ["feed_forward"] * 4), said, strict=True):
+        figure.arrow((below.x, below.top), (below.x, 130))
+        figure.arrow((below.x, 104), (below.x, above.bottom))
+    figure.text(24, 190, "it is given", colour=INK)
+
+    figure.text(24, 224, "Writing: its own words come back", size=BODY, bold=True, colour=INK)
+    figure.text(24, 244, "it says")
+    said = row(282, ("the", "dog", "sleeps", "."), ("data", "attention", "attention", "attention"))
+    given = row(352, ("<sos>", "the", "dog", "sleeps"), ("feed_forward", "data", "attention", "attention"))
+    for before, below, above in zip([None, *said], given, said, strict=False):
+        figure.rectangle(below.left, 298, TOKEN_WIDTH, 16, *KINDS["linear"], radius=3)
+        figure.arrow((below.x, below.top), (below.x, 314))
+        figure.arrow((below.x, 298), (below.x, above.bottom))
+        if before:
+            gap, level = below.left - 18, below.middle
+            figure.arrow((before.right, before.middle), (gap, before.middle), (gap, level), (below.left, level))
+    figure.text(24, 370, "it is given", colour=INK)
+    return figure
+
+
+def label_smoothing() -> Figure:
+    """Draw a target without and with label smoothing as bars."""
+    figure = Figure(
+        "label_smoothing",
+        368,
+        172,
+        "A target without and with smoothing",
+        "Two groups of four horizontal bars, for the tokens <pad>, a, dog and sleeps, of which 'a' is wanted. Left, "
+        "the plain target: the bar of 'a' has the length 1, the others have none. Right, with label smoothing, ε = "
+        "0.1: the bar of 'a' has the length 0.925, and each of the others 0.025.",
+    )
+    tokens, length, thick = ("<pad>", "a", "dog", "sleeps"), 84, 16
+    for number, token in enumerate(tokens):
+        figure.text(68, 64 + 26 * number, token, "end", code=True, colour=INK)
+    for left, title, of_wanted, of_others in ((78, "plain", 1, 0), (212, "smoothed, ε = 0.1", 0.925, 0.025)):
+        figure.text(left, 32, title, bold=True, colour=INK)
+        figure.line((left, 50), (left, 156))
+        for number, token in enumerate(tokens):
+            share, y = of_wanted if token == "a" else of_others, 64 + 26 * number
+            fill = SEEN if token == "a" else KINDS["attention"][1]
+            if share:
+                figure.rectangle(left + 1, y - thick / 2, length * share, thick, fill, fill, radius=0)
+            figure.text(left + length * share + 9, y, f"{share:g}", colour=INK)
+    return figure
+
+
+def training_step() -> Figure:
+    """Draw what a training loop does with each batch."""
+    figure = Figure(
+        "training_step",
+        368,
+        386,
+        "What a loop does with each batch",
+        "Eight boxes from bottom to top, joined by arrows, with what each of them changes beside it. Forward, in blue: "
+        "shift the target, which makes decoder input and labels; predict: logits; compute the loss: one number. "
+        "Backward, in orange: forget the old gradients: all are zero; compute new ones: one for each weight; clip "
+        "them: at most as long as 1. Update, in green: the optimiser's step moves the weights, the schedule's step "
+        "sets the next rate. An arrow leads from the last box back to the first: the next batch.",
+    )
+    steps = (
+        ("feed_forward", "shift", "input and labels"),
+        ("feed_forward", "predict", "logits"),
+        ("feed_forward", "loss", "one number"),
+        ("attention", "forget", "gradients: zero"),
+        ("attention", "backward", "gradients: new"),
+        ("attention", "clip", "gradients: ≤ 1 long"),
+        ("linear", "optimiser", "weights"),
+        ("linear", "schedule", "next learning rate"),
+    )
+    boxes: list[Box] = []
+    for kind, title, changes in steps:
+        box = Box(132, boxes[-1].top - 16 if boxes else 362, 108, 28)
+        figure.rectangle(box.left, box.top, box.width, box.height, *KINDS[kind])
+        figure.text(box.x, box.middle, title, "middle", bold=True, colour=INK)
+        figure.text(box.right + 14, box.middle, changes)
+        if boxes:
+            figure.up(boxes[-1], box)
+        boxes.append(box)
+    first, last = boxes[0], boxes[-1]
+    figure.arrow((last.left, last.middle), (50, last.middle), (50, first.middle), (first.left, first.middle))
     return figure
 
 
@@ -1207,6 +1424,123 @@ def clock_hands() -> Figure:
     return figure
 
 
+def _plus(figure: Figure, x: float, bottom: float) -> Box:
+    """Draw a circle in which two things are added."""
+    total = Box(x, bottom, 22, 22)
+    figure.rectangle(total.left, total.top, 22, 22, "#ffffff", LINE, radius=11)
+    figure.line((total.x - 6, total.middle), (total.x + 6, total.middle))
+    figure.line((total.x, total.middle - 6), (total.x, total.middle + 6))
+    return total
+
+
+CLOCK = 40  # its radius
+
+
+def clock_turn() -> Figure:
+    """Draw the first hand at two positions and two positions on: the same turn."""
+    figure = Figure(
+        "clock_turn",
+        368,
+        184,
+        "Two positions on: the same turn",
+        "Two clock faces. In the left one, the hand of pair 0 turns from position 3, where it points down, to position "
+        "5, where it points left and a little up. In the right one, it turns from position 40, right and down, to "
+        "position 42, left and down. An arc in each face marks the turn: two radians clockwise, 115 degrees, in both.",
+    )
+    for x, start in ((100, 3), (268, 40)):
+        y, end = 74, start + 2
+        figure.rectangle(x - CLOCK, y - CLOCK, 2 * CLOCK, 2 * CLOCK, "#ffffff", KINDS["embedding"][1], radius=CLOCK)
+        angles = [start + step / 20 for step in range(41)]
+        arc = " L".join(f"{x + 22 * math.sin(angle):.1f} {y - 22 * math.cos(angle):.1f}" for angle in angles)
+        figure.elements.append(f'<path d="M{arc}" fill="none" stroke="{GREEN}" stroke-width="4"/>')
+        for position, colour in ((start, PANEL_EDGE), (end, LINE)):
+            tip = x + 32 * math.sin(position), y - 32 * math.cos(position)
+            figure.line((x, y), tip, width=2.5, colour=colour)
+            figure.dot(*tip)
+        figure.text(x, y + CLOCK + 22, f"position {start} → {end}", "middle", code=True, colour=INK)
+    figure.text(184, 156, "both turn by two radians, 115°", "middle", colour=INK)
+    return figure
+
+
+def _numbers(
+    figure: Figure, left: float, top: float, rows: Sequence[Sequence[object]], fills: Sequence[Sequence[str]]
+) -> Box:
+    """Draw a table of numbers with its upper left corner at (left, top), each cell filled as a kind of box is."""
+    for y, (row, kinds) in enumerate(zip(rows, fills, strict=True)):
+        for x, (value, kind) in enumerate(zip(row, kinds, strict=True)):
+            figure.rectangle(left + 26 * x, top + 26 * y, 26, 26, *KINDS[kind], radius=2)
+            figure.text(left + 26 * x + 13, top + 26 * y + 13, str(value), "middle", code=True, colour=INK)
+    width, height = 26 * len(rows[0]), 26 * len(rows)
+    return Box(left + width / 2, top + height, width, height)
+
+
+def embedding_lookup() -> Figure:
+    """Draw how ids pick rows of a table."""
+    figure = Figure(
+        "embedding_lookup",
+        368,
+        168,
+        "An id picks a row of the table",
+        "Left, three ids, one below the other: 2, 0 and 2. Middle, a table with the rows 0, 1 and 2, of four numbers "
+        "each; row 0 is orange and row 2 is blue, like the ids that pick them, and row 1, which no id picks, is white. "
+        "Right, what comes out: row 2, row 0 and row 2 of the table, times two.",
+    )
+    ids, table = (2, 0, 2), [[4 * row + column for column in range(4)] for row in range(3)]
+    kind = {0: "attention", 1: "data", 2: "feed_forward"}
+    picked = [[kind[row]] * 4 for row in ids]
+    _numbers(figure, 20, 62, [[i] for i in ids], [[kind[i]] for i in ids])
+    two = _numbers(figure, 98, 62, table, [[kind[row]] * 4 for row in range(3)])
+    three = _numbers(figure, 242, 62, [[2 * value for value in table[row]] for row in ids], picked)
+    for x in (69, 223):
+        figure.text(x, 28, "→", "middle", BODY, bold=True, colour=INK)
+    for row in (0, 2):
+        figure.text(two.left - 9, 75 + 26 * row, str(row), "middle", code=True)
+    for x, title, note in (
+        (33, "ids", ""),
+        (two.x, "table", "a row for each type"),
+        (three.x, "vectors", "× √d_model"),
+    ):
+        figure.text(x, 28, title, "middle", bold=True, colour=INK)
+        if note:
+            figure.text(x, 46, note, "middle")
+    return figure
+
+
+def norm_axis() -> Figure:
+    """Draw which numbers of a batch share a mean in layer normalisation, and in batch normalisation."""
+    figure = Figure(
+        "norm_axis",
+        368,
+        284,
+        "Which numbers share a mean",
+        "A batch of two sentences, 'ein hund bellt' and 'nein <pad> <pad>', as a grid for each: a row for each token, "
+        "four columns for the numbers of its vector. It is drawn twice. Left, layer norm: one row is blue, that of "
+        "'hund', 1 3 3 9, whose mean is 4. Right, batch norm: one column is orange, through both sentences and through "
+        "their padding.",
+    )
+    numbers = ([[2, 0, 5, 1], [1, 3, 3, 9], [4, 1, 0, 3]], [[0, 2, 6, 4], [7, 7, 7, 7], [7, 7, 7, 7]])
+    for left, title, note in ((74, "layer norm", "a mean for each row"), (238, "batch norm", "for each column")):
+        by_row = title == "layer norm"
+        figure.text(left + 52, 28, title, "middle", BODY, bold=True, colour=INK)
+        for sentence, top in enumerate((68, 160)):
+            kinds = [
+                [
+                    ("feed_forward" if (sentence, row) == (0, 1) else "data")
+                    if by_row
+                    else ("attention" if column == 1 else "data")
+                    for column in range(4)
+                ]
+                for row in range(3)
+            ]
+            _numbers(figure, left, top, numbers[sentence], kinds)
+        figure.text(left + 52, 52, "d_model", "middle", code=True)
+        figure.text(left + 52, 258, note, "middle", colour=INK)
+    for top, tokens in ((68, ("ein", "hund", "bellt")), (160, ("nein", "<pad>", "<pad>"))):
+        for row, token in enumerate(tokens):
+            figure.text(66, top + 13 + 26 * row, token, "end", code=True, colour=INK)
+    return figure
+
+
 def norm_placement() -> Figure:
     """Draw a sub-layer's wrapper with its norm after the sum, and before the sub-layer."""
     figure = Figure(
@@ -1219,7 +1553,6 @@ def norm_placement() -> Figure:
         "passes a LayerNorm. Right, pre-LN: the branch passes a LayerNorm, then the sub-layer, and is added; nothing "
         "else lies on the path.",
     )
-    green = KINDS["linear"][1]
 
     def box(x: float, bottom: float, kind: str, title: str) -> Box:
         drawn = Box(x, bottom, 78, 30)
@@ -1247,7 +1580,7 @@ def norm_placement() -> Figure:
             norm = box(path, 131, "add_norm", "LayerNorm")
             stops[3:3] = norm.bottom, norm.top
         for start, end in zip(stops[::2], stops[1::2], strict=True):
-            figure.line((path, start), (path, end), colour=green, width=4)
+            figure.line((path, start), (path, end), colour=GREEN, width=4)
         figure.arrow((branch, upper.top), (branch, total.middle), (total.right, total.middle))
     return figure
 
@@ -1259,18 +1592,28 @@ FIGURES: tuple[Callable[[], Figure], ...] = (
     encoder_layer,
     decoder_layer,
     multi_head_attention,
+    query_and_keys,
+    heads_side_by_side,
+    mask_shapes,
     masks,
     families,
     clock_hands,
+    clock_turn,
+    embedding_lookup,
+    norm_axis,
     norm_placement,
     *(partial(here, part) for part in HERE),
+    target_shift,
+    teacher_forcing,
+    label_smoothing,
+    training_step,
     kv_cache,
+    ngrams,
     text_to_ids,
     padded_batch,
     transposed,
     sorted_batches,
     bucketing,
-    ngrams,
     clipping,
     bootstrap,
 )

@@ -66,6 +66,12 @@ def as_the_tutorials_do(model: Transformer) -> Transformer:
     return model
 
 
+def compile_layers(model: Transformer) -> None:
+    """Let ``torch.compile`` make kernels for a model's layers, which all layers of a kind share."""
+    for layer in (*model.encoder.layers, *model.decoder.layers):
+        layer.compile(dynamic=True)
+
+
 class TorchTransformer(nn.Module):
     """``nn.Transformer`` with a model's own weights, between its embeddings and its output layer."""
 

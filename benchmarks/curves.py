@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from contenders import CORPUS, PRESET, SMALL, as_the_tutorials_do, few, machine, write
+from contenders import CORPUS, PRESET, SMALL, as_the_tutorials_do, compile_layers, few, machine, write
 from training import BATCH_SIZE, LEARNING_RATE, endlessly, load, train_plainly
 
 from transformer_lib.data.batches import BucketBatches, make_dataset
@@ -29,7 +29,6 @@ from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.loop import evaluate, train_epoch
 from transformer_lib.training.optimizer import make_optimizer
 from transformer_lib.training.recipe import Recipe
-from transformer_lib.training.trainer import compile_layers
 
 EVERY = 10  # batches between two points of a curve
 TWO = "two processes"

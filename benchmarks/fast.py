@@ -23,7 +23,7 @@ from unittest import mock
 
 import torch
 import torch.nn.functional as F
-from contenders import CORPUS, PRESET, SMALL, TEST, few, machine, synchronize, write
+from contenders import CORPUS, PRESET, SMALL, TEST, compile_layers, few, machine, synchronize, write
 from torch import nn
 
 from transformer_lib import Transformer, TransformerConfig, Translator, WordTokenizer, load_corpus
@@ -37,7 +37,6 @@ from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.loop import train_epoch
 from transformer_lib.training.optimizer import make_optimizer
 from transformer_lib.training.recipe import RECIPES, Recipe
-from transformer_lib.training.trainer import compile_layers
 
 Pair = tuple[Callable[[], object], Callable[[], object]]  # the same work with a part, and without it
 STEPS = 1 if SMALL else 5  # in a turn
@@ -134,7 +133,9 @@ def translating_rows(device: torch.device) -> dict[str, Pair]:
     def way(
         precision: str = "float32", *patches: Callable[[], contextlib.AbstractContextManager]
     ) -> Callable[[], object]:
-        translator = Translator.load(device=device, precision=precision)
+        translator = Translator.load(device=device)
+        if precision == "bfloat16":
+            translator.model.to(half_precision(device))
 
         def translate() -> object:
             with contextlib.ExitStack() as stack:

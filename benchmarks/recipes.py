@@ -194,9 +194,7 @@ def run(name: str, seed: int) -> dict[str, Any]:
     steps = recipe.epochs * len(train_set.batches_for(recipe, torch.device("cpu"), train=True))
     if row.checkpoints:  # section 6.1: at intervals of 10 minutes in 12 hours
         trainer.MovingAverage = partial(LastCheckpoints, at=[steps - round(steps * i / 72) for i in range(4, -1, -1)])
-    history = trainer.fit(
-        model, train_set, val_set, recipe, output, resume, log=partial(print, flush=True), progress=False
-    )
+    history = trainer.fit(model, train_set, val_set, recipe, output, resume, log=partial(print, flush=True))
     cpu_seconds = time.process_time() - started
     translator = Translator(model, *tokenizers)
     scores = {"val": score(translator, corpus, "val")}

@@ -34,6 +34,7 @@ from contenders import (
     SMALL,
     TorchTransformer,
     as_the_tutorials_do,
+    compile_layers,
     few,
     machine,
     matrix_rates,
@@ -56,7 +57,6 @@ from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.loop import train_epoch
 from transformer_lib.training.optimizer import make_optimizer
 from transformer_lib.training.recipe import Recipe
-from transformer_lib.training.trainer import compile_layers
 
 BATCH_SIZE = 128
 LEARNING_RATE = 5e-4

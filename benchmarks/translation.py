@@ -54,6 +54,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformer_lib.checkpoint import SHIPPED_MODEL
 from transformer_lib.data.corpora import Pair, load_corpus
 from transformer_lib.data.tokenizers import EOS, WordTokenizer
+from transformer_lib.fast.precision import half_precision
 from transformer_lib.inference import bleu
 from transformer_lib.inference.search import greedy_search
 from transformer_lib.inference.translator import Translation, Translator
@@ -149,11 +150,12 @@ def translate_with_the_engine(translator: Translator, beam_size: int, precision:
 @functools.cache
 def make_way(name: str, path: str, device: torch.device) -> Way:
     """Load the model anew for a way to translate, so that none gains from another."""
-    precision = "bfloat16" if "bfloat16" in name else "float32"
     if ENGINE in name:
         stored = "int8" if "int8" in name else "float32"
         return translate_with_the_engine(Translator.load(path), 4 if "beam" in name else 1, stored)
-    translator = Translator.load(path, device=device, precision=precision)
+    translator = Translator.load(path, device=device)
+    if "bfloat16" in name:
+        translator.model.to(half_precision(device))
     if name == TUTORIALS:
         as_the_tutorials_do(translator.model)
         return lambda sentences: translate_like_the_tutorials(translator, sentences)

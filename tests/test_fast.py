@@ -8,7 +8,7 @@ from weights import shake
 from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.fast.attention import fused_attention_is_right
 from transformer_lib.fast.muon import BatchedMuon
-from transformer_lib.fast.precision import half_precision, in_precision
+from transformer_lib.fast.precision import half_precision
 from transformer_lib.inference.translator import parallel_map
 from transformer_lib.training.loop import evaluate, train_epoch
 from transformer_lib.training.optimizer import make_optimizer
@@ -69,7 +69,6 @@ def test_a_cpu_that_emulates_bfloat16_computes_in_float32(monkeypatch):
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda capability=capability: capability)
         model = build()
         assert half_precision(torch.device("cpu")) == dtype
-        assert in_precision(model, "bfloat16")(SRC, TGT).dtype == dtype
         if hasattr(torch.optim, "Muon"):  # PyTorch's multiplies in bfloat16 everywhere
             muon, _ = make_optimizer(model, Recipe(optimizer="muon")).optimizers
             assert type(muon) is (torch.optim.Muon if dtype == half else BatchedMuon)

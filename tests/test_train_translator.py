@@ -166,15 +166,6 @@ def test_with_a_frequency_of_zero_every_word_has_an_id(corpus):
     assert sizes[0] == sizes[1] > sizes[2]
 
 
-def test_the_history_goes_to_on_epoch_and_stays_with_the_translator(corpus):
-    """Also where nothing is written."""
-    seen = []
-    translator = train_translator(
-        corpus, recipe=Recipe(epochs=2), on_epoch=lambda history: seen.append(len(history.val_loss)), log=str
-    )
-    assert seen == [1, 2] and len(translator.history.val_loss) == 2
-
-
 def test_pairs_of_ones_own_without_a_language_do_without_spacy(pairs, monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
     many = [Pair(f"{a.src} {b.src}", f"{a.tgt} {b.tgt}") for a in pairs for b in pairs]

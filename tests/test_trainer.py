@@ -64,6 +64,20 @@ def test_training_lowers_the_loss_and_keeps_the_best_model(dataset, tiny_config,
     assert best.notes["recipe"]["learning_rate"] == 2e-3
 
 
+def test_a_run_ends_when_on_epoch_says_so_and_can_go_on_later(dataset, tiny_config, tmp_path):
+    seen = []
+
+    def stop_after_two(history, model):
+        seen.append(evaluate(model, BucketBatches(dataset, 8)))
+        return len(history.val_loss) == 2
+
+    _, history = run(dataset, tiny_config, tmp_path, on_epoch=stop_after_two)
+    assert len(history.val_loss) == 2 and seen == pytest.approx(history.val_loss)  # the model that was validated
+    expected, _ = run(dataset, tiny_config)
+    model, history = run(dataset, tiny_config, tmp_path, resume=True)
+    assert len(history.val_loss) == 4 and same_weights(model, expected)
+
+
 def test_the_best_model_is_not_the_last_one_if_that_is_worse(dataset, tiny_config, tmp_path, monkeypatch):
     losses = iter([5.0, 3.0, 1.0, 2.0, 4.0])  # the first before any training
     monkeypatch.setattr(trainer, "evaluate", lambda *arguments: next(losses))
@@ -188,12 +202,13 @@ def test_a_model_that_a_killed_process_did_not_write_any_more_is_written_when_th
 
 
 def test_two_trainings_never_write_into_one_folder(dataset, tiny_config, tmp_path):
-    def a_second_one(history):
+    def a_second_one(line):
         for resume in (False, True):
             with pytest.raises(TimeoutError, match=r"\.training\.lock"):
                 run(dataset, tiny_config, tmp_path, resume=resume)
 
-    _, history = run(dataset, tiny_config, tmp_path, on_epoch=a_second_one)
+    seed_everything(RECIPE.seed)
+    history = fit(Transformer(tiny_config), dataset, dataset, RECIPE, tmp_path, log=a_second_one)
     assert len(history.val_loss) == RECIPE.epochs
     run(dataset, tiny_config, tmp_path, resume=True)  # the first one has ended
 
@@ -212,12 +227,6 @@ def test_another_vocabulary_of_the_same_size_cannot_be_resumed_with(dataset, tin
     with pytest.raises(ValueError, match="had another tokenizers") as error:
         run(dataset, tiny_config, tmp_path, resume=True)
     assert len(str(error.value)) < 400
-
-
-def test_on_epoch_sees_the_history_grow(dataset, tiny_config):
-    lengths = []
-    run(dataset, tiny_config, on_epoch=lambda history: lengths.append(len(history.val_loss)))
-    assert lengths == [1, 2, 3, 4]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
@@ -362,23 +371,18 @@ def test_ids_that_do_not_come_from_the_models_own_vocabularies_are_checked(subwo
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch.compile's
-def test_a_compiled_model_learns_the_same(subword_dataset, subword_config, monkeypatch):
+def test_a_compiled_model_learns_the_same(subword_dataset, subword_config):
     """Without a compiler for kernels, which not every machine has: PyTorch then runs what it has recorded."""
-    compiled, real = [], torch.nn.Module.compile
-
-    def compile_without_kernels(module, **arguments):
-        compiled.append(module)
-        real(module, backend="aot_eager", **arguments)
-
-    monkeypatch.setattr(torch.nn.Module, "compile", compile_without_kernels)
     config = dataclasses.replace(subword_config, dropout=0.0)
-    recipe = dataclasses.replace(RECIPE, epochs=2, precision="bfloat16")
+    recipe = dataclasses.replace(RECIPE, epochs=1, precision="bfloat16")
     _, expected = run(subword_dataset, config, recipe=recipe)
-    assert not compiled
-    model, history = run(subword_dataset, config, recipe=dataclasses.replace(recipe, compile=True))
+    seed_everything(RECIPE.seed)
+    model = Transformer(config)
+    for layer in (*model.encoder.layers, *model.decoder.layers):
+        layer.compile(dynamic=True, backend="aot_eager")
+    history = fit(model, subword_dataset, subword_dataset, recipe, log=silent)
     assert history.train_loss == pytest.approx(expected.train_loss, rel=1e-3)
     assert history.val_loss == pytest.approx(expected.val_loss, rel=1e-3)
-    assert len(compiled) == 2 * config.num_layers  # encoder and decoder, once for all epochs
     src = torch.tensor([[2, 5, 6, 3]])
     assert greedy_search(model, src, 2, 3)[0].ids == greedy_search(model, src, 2, 3, use_cache=False)[0].ids
 

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from transformer_lib import Transformer
-from transformer_lib.checkpoint import SavedModel, load_model, save_model
+from transformer_lib.checkpoint import load_model, save_model
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.data.tokenizers import UNK
-from transformer_lib.fast.precision import in_precision
 from transformer_lib.inference.search import Hypothesis
 from transformer_lib.inference.translator import Translator
 from transformer_lib.training.recipe import Recipe
@@ -83,6 +82,19 @@ def test_impossible_settings_are_refused(trained):
     for settings in ({"beam_size": 0}, {"beam_size": 2, "length_penalty": -3}):
         with pytest.raises(ValueError, match=r"(beam_size|length_penalty) is (0|-3), expected"):
             trained.translate(["Ein Hund schläft."], **settings)
+
+
+def test_an_n_best_list_is_the_beams_best_first(trained, pairs):
+    sentences = [pair.src for pair in pairs]
+    for translation, sentence in zip(trained.translate(sentences, beam_size=4, n_best=3), sentences, strict=True):
+        found = [translation, *translation.alternatives]
+        assert len(found) == 3 and len({tuple(one.tgt_tokens) for one in found}) == 3
+        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+        assert all(one.src_tokens == trained.source_tokens(sentence) for one in found)
+        assert translation.text == trained(sentence, beam_size=4)
+    for n_best in (0, 5):
+        with pytest.raises(ValueError, match=f"n_best is {n_best}"):
+            trained.translate(sentences, beam_size=4, n_best=n_best)
 
 
 @pytest.mark.parametrize(("beam_size", "expected"), [(1, 256), (4, 128), (20, 25)])
@@ -171,23 +183,15 @@ def test_a_translator_searches_as_it_was_told_unless_told_otherwise(trained, pai
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_in_bfloat16_what_was_learnt_by_heart_is_translated_the_same(trained, pairs, beam_size, with_bfloat16):
-    before = {name: weights.clone() for name, weights in trained.model.state_dict().items()}
-    saved = SavedModel(trained.model, {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer}, {})
-    lower = Translator.from_saved(saved, "bfloat16")
+def test_in_bfloat16_what_was_learnt_by_heart_is_translated_the_same(trained, pairs, beam_size):
+    lower = copy.deepcopy(trained)
+    lower.model.to(torch.bfloat16)
     sentences = [pair.src for pair in pairs]
     translations = lower.translate(sentences, beam_size)
     assert [translation.text for translation in translations] == trained(sentences, beam_size)
     exact = [translation.log_prob for translation in trained.translate(sentences, beam_size)]
     assert [translation.log_prob for translation in translations] == pytest.approx(exact, abs=0.05)
     assert [translation.log_prob for translation in translations] != exact  # it did compute in another precision
-    assert all(weights.equal(before[name]) for name, weights in trained.model.state_dict().items())
-
-
-def test_a_precision_that_there_is_not_is_an_error(trained):
-    assert in_precision(trained.model, "float32") is trained.model
-    with pytest.raises(ValueError, match="precision is 'int4', expected one of float32, bfloat16"):
-        in_precision(trained.model, "int4")
 
 
 def test_a_translator_made_before_training_translates_without_dropout_while_the_model_trains(trained, pairs):

@@ -93,7 +93,7 @@ def train_lm(corpus="wikitext-2-valid", language=None, preset="tutorial", output
         log("Try it:  " + shlex.join(["transformer-lib", "generate", "--model", str(output), word]))
 
 
-def translate(sentences, model, input, scores=False, attention=None, precision="float32", device="auto", **search):
+def translate(sentences, model, input, scores=False, attention=None, device="auto", **search):
     """Translate sentences, or the lines of a file or of the standard input as they come; empty lines stay empty.
 
     transformer-lib translate --beam-size 4 --attention map.png "Ein Kind schläft."
@@ -101,7 +101,7 @@ def translate(sentences, model, input, scores=False, attention=None, precision="
     """
     if attention and len(sentences) != 1:
         raise ValueError(f"--attention draws one sentence, but there are {len(sentences)}")
-    translator = Translator.load(model, device=pick_device(device), precision=precision)
+    translator = Translator.load(model, device=pick_device(device))
     done = unusable = 0
     for lines in [sentences] if sentences else _read(input):
         texts = [line.strip() for line in lines]
@@ -142,7 +142,7 @@ def generate(prompt, model, device="auto", **sampling):
         log(line)
 
 
-def evaluate(model, corpus=(), split=None, chrf=False, precision="float32", device="auto", **search):
+def evaluate(model, corpus=(), split=None, device="auto", **search):
     """Measure perplexity, and a translator's BLEU, on a split that the model was not trained on."""
     device = pick_device(str(device))
     saved = load_model(model, device=device)
@@ -162,7 +162,7 @@ def evaluate(model, corpus=(), split=None, chrf=False, precision="float32", devi
             f"{data.name} {split}: {size:,} tokens, {unknown:.1%} of them {UNK}, perplexity {loop.perplexity(loss):.2f}"
         )
         return
-    translator = Translator.from_saved(saved, precision)
+    translator = Translator.from_saved(saved)
     vars(translator).update(search)  # beam_size and length_penalty, if they are given
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
     data = load_corpus(source, *(tokenizer.language for tokenizer in tokenizers))
@@ -175,9 +175,6 @@ def evaluate(model, corpus=(), split=None, chrf=False, precision="float32", devi
     search = f"beam {translator.beam_size}, length penalty {translator.length_penalty}"
     for score in bleu.score(translations, references, translator.tgt_tokenizer):
         log(f"BLEU, {search}: {score}")
-    if chrf:
-        texts = [translation.text for translation in translations]
-        log(f"chrF, {search}: {bleu.chrf(texts, references, translator.tgt_tokenizer.lower)}")
 
 
 def export(model, file, to="safetensors", quantization="float32"):
@@ -201,19 +198,6 @@ def download(corpus):
     log(f"in {cache_folder()}")
 
 
-def info(model=None):
-    """Describe this installation, or a model."""
-    if model is None:
-        log(f"transformer-lib {transformer_lib.__version__}, torch {torch.__version__}, device {pick_device()}")
-        log(f"Python {platform.python_version()} on {platform.platform()}")
-        log(f"corpora: {', '.join(dict.fromkeys((*CORPORA, *TEXTS)))}; downloads are kept in {cache_folder()}")
-        return
-    saved = load_model(model)
-    log(f"{saved.model.num_parameters():,} parameters; languages: {[t.language for t in saved.tokenizers.values()]}")
-    for name, value in {**vars(saved.model.config), **saved.notes}.items():
-        log(f"{name:18} {value}")
-
-
 def _change(text: str) -> tuple[str, Any]:
     """Read ``FIELD=VALUE``; a value that is not a Python literal stays a string."""
     name, _, value = text.partition("=")
@@ -228,9 +212,11 @@ def _change(text: str) -> tuple[str, Any]:
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line. Options that are not given are left out: the commands know their defaults."""
     whole = argparse.ArgumentParser("transformer-lib", description=transformer_lib.__doc__)
-    whole.add_argument("--version", action="version", version=f"%(prog)s {transformer_lib.__version__}")
+    version = f"transformer-lib {transformer_lib.__version__}, torch {torch.__version__}, Python "
+    version += f"{platform.python_version()} on {platform.platform()}; downloads are kept in {cache_folder()}"
+    whole.add_argument("--version", action="version", version=version)
     commands, parsers = whole.add_subparsers(required=True, metavar="command"), {}
-    for command in (train, translate, train_lm, generate, evaluate, export, download, info):
+    for command in (train, translate, train_lm, generate, evaluate, export, download):
         name, text = command.__name__.replace("_", "-"), inspect.getdoc(command) or ""
         raw = {"formatter_class": argparse.RawDescriptionHelpFormatter, "argument_default": argparse.SUPPRESS}
         parsers[command] = commands.add_parser(name, help=text.split("\n")[0], description=text, **raw)
@@ -245,7 +231,6 @@ def parser() -> argparse.ArgumentParser:
     add("sentences", translate, nargs="*", default=[], metavar="sentence", help="a sentence to translate")
     add("prompt", generate, help="how the text begins")
     add("model", evaluate, export, nargs="?", **shipped)
-    add("model", info, nargs="?", type=Path, default=None, help="folder or file (this installation)")
     add("file", export, type=Path, help="what to write: a new file, or a new folder for ctranslate2")
     add("corpus", download, choices=["multi30k", "wikitext-2"])
     add("--corpus", train, evaluate, nargs="+", help="sample, multi30k; or of your own: a folder, or two files")
@@ -260,7 +245,6 @@ def parser() -> argparse.ArgumentParser:
     add("--output", train, train_lm, type=Path, help="folder for the model (runs/CORPUS-PRESET)")
     add("--resume", train, train_lm, action="store_true", help="continue the training run in the output folder")
     add("--epochs", train, train_lm, type=int, help="passes over the training split (the preset's)")
-    add("--compile", train, action="store_true", help="compile the layers, for a GPU")
     add("--min-freq", train, train_lm, type=int, help="rarer words become <unk>; no subwords (2; train-lm: 1)")
     add("--set", train, train_lm, type=_change, nargs="+", action="extend", metavar="FIELD=VALUE", help=fields)
     add("--seed", train, train_lm, generate, type=int, help="makes a run repeatable")
@@ -271,8 +255,7 @@ def parser() -> argparse.ArgumentParser:
     add("--attention", translate, type=Path, metavar="FILE", help="draw the attention (.png, .svg or .pdf)")
     add("--beam-size", translate, evaluate, type=int, help="1 is greedy search (what the model was tuned for, else 1)")
     add("--length-penalty", translate, evaluate, type=float, help="of beam search (what the model was tuned for)")
-    add("--chrf", evaluate, action="store_true", help="also print chrF, the character n-gram F-score")
-    add("--precision", train, translate, evaluate, choices=PRECISIONS, help="of matrix products")
+    add("--precision", train, choices=PRECISIONS, help="of matrix products")
     add("--device", train, translate, train_lm, generate, evaluate, help="cpu, cuda, cuda:1, mps or auto (auto)")
     add("--length", generate, type=int, help="tokens to add (50)")
     add("--temperature", generate, type=float, help="below 1, likely words become likelier (1.0)")

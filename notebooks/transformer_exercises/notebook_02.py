@@ -1,4 +1,7 @@
-"""Checks of the exercises of notebook 02: softmax, attention, queries, keys and values, heads, additive attention."""
+"""Checks of the exercises of notebook 02: softmax, attention, queries, keys and values, heads, additive attention.
+
+At the end is a patient of the clinic: what the notebook hides stands there in the open.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +23,44 @@ from transformer_exercises import (
     expect_number,
     expect_tensor,
     load,
+    question,
+)
+from transformer_lib.model.attention import MultiHeadAttention, scaled_dot_product_attention
+
+question(
+    "02.a",
+    right="plus 100: the same; times 20: one winner",
+    replies={
+        "all four are the same": "adding 100 multiplies every power, and so the "
+        "sum, by the same number. Doubling the scores squares the powers, and a square does not cancel.",
+        "plus 100: one winner; times 20: the same": "it is the other way round. Whoever is 1 behind has e times less, "
+        "at a height of 2 as at a height of 102.",
+        "plus 100: the same; times 20: one winner": "softmax sees differences only. Plus 100 leaves them as they are, "
+        "times 20 makes them 20 times as large, and e to the power of −20 is next to nothing.",
+    },
+)
+question(
+    "02.b",
+    right="ball",
+    replies={
+        "der as before": "its query still asks for position 0. Is there a key left that says so?",
+        "ball": "it asks for number 0. A key that holds a content says which word it is, and number 0 of the "
+        "vocabulary is ball.",
+        "hund itself": "a word's query matches its own key only if both were made to be alike. This query was made "
+        "from a position, and is compared with contents.",
+    },
+)
+question(
+    "02.c",
+    right="nearly 0 with positions and in between without",
+    replies={
+        "nearly 0 with positions and without": "without positions, the five words are a bag: nothing says which one "
+        "came before. No query can ask for what no key tells.",
+        "nearly 0 with positions and 1.61 without": "ln 5 is the loss of somebody who has not seen the "
+        "sentence. This one sees its five words, and the word before is one of them.",
+        "nearly 0 with positions and in between without": "without positions, it can guess among the words that are "
+        "there, which is better than guessing among all five of the vocabulary.",
+    },
 )
 
 
@@ -435,3 +476,64 @@ def from_memory(MyMultiHeadAttention: type[nn.Module]) -> str:
     output, _, right, _ = expect_multi_head(build(MyMultiHeadAttention, 16, 4))
     difference = (output - right).abs().max().item()
     return f"with the weights of an `nn.MultiheadAttention`, the outputs differ by at most {difference:.0e}."
+
+
+# The patient. Read on when you have named its fault.
+
+FAULTS = {
+    "no root": "the scores are not divided at all",
+    "root of d_model": "the scores are divided by √d_model",
+    "softmax over queries": "the weights of a column sum to one, not those of a row",
+    "values from keys": "k_proj makes the values, too",
+    "no W_O": "the heads' outputs are joined, and returned as they are",
+}
+FAULT_OF_THE_PATIENT = "root of d_model"
+SIGNS = {
+    "no root": "one head would differ from yours, too, and more heads would choose more sharply, not less",
+    "softmax over queries": "the rows of the weights would not sum to one",
+    "values from keys": "the weights would be equal to yours, and only the output would differ",
+    "no W_O": "the weights would be equal to yours; the output would differ, even with one head",
+}
+
+
+def disguised(faulty: type) -> type:
+    """Give a class its parent's names, which is what ``print(module)`` and ``type(module)`` show."""
+    base = faulty.__bases__[0]
+    faulty.__name__, faulty.__qualname__, faulty.__module__ = base.__name__, base.__qualname__, base.__module__
+    return faulty
+
+
+@disguised
+class Patient(MultiHeadAttention):
+    """Multi-head attention with one fault, made like the notebook's: ``Patient(d_model=16, num_heads=4)``."""
+
+    def forward(  # type: ignore[override]
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the output and the weights."""
+        q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)
+        q, k, v = (self.split_heads(x) for x in (q, k, v))
+        heads, weights = scaled_dot_product_attention(q / self.num_heads**0.5, k, v, mask)
+        return self.out_proj(self.join_heads(heads)), weights
+
+
+def diagnose(fault: Any, right: str, faults: dict[str, str], signs: dict[str, str]) -> None:
+    """Raise ``Wrong`` unless a patient's fault is named, with what a wrong one would have shown."""
+    if not isinstance(fault, str):
+        raise Wrong("the name of a fault was expected, such as " + repr(next(iter(faults))) + ".")
+    name = fault.strip().lower()
+    names = {one.lower(): one for one in faults}
+    expect(name in names, f"{fault!r} is not on the list of faults: {', '.join(faults)}.")
+    name = names[name]
+    if name != right:
+        raise Wrong(f"with {name!r}, {signs[name]}. Is that what you measure?")
+
+
+@exercise("02.6")
+def patient_of_the_clinic(fault: str) -> str:
+    """``fault``: the name of the patient's fault in ``FAULTS``."""
+    diagnose(fault, FAULT_OF_THE_PATIENT, FAULTS, SIGNS)
+    return (
+        "a head's keys have d_model / num_heads entries, and √d_k is the root of *that*. Divided by √d_model, the "
+        "scores of four heads are half as large as they should be, and every head looks everywhere a little."
+    )

@@ -1,4 +1,7 @@
-"""Checks of the exercises of notebook 03: masks."""
+"""Checks of the exercises of notebook 03: masks.
+
+At the end is a patient of the clinic: what the notebook hides stands there in the open.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -19,7 +22,8 @@ from transformer_exercises import (
     expect_tensor,
     question,
 )
-from transformer_exercises.notebook_02 import wrong_scores
+from transformer_exercises.notebook_02 import diagnose, disguised, wrong_scores
+from transformer_lib.model.attention import MultiHeadAttention
 
 question(
     "03.a",
@@ -31,6 +35,30 @@ question(
         "do the other weights stay as they are?",
         "after: less than one, and Hund still counts": "the share of the hidden word is missing, and it was part of "
         "the sum by which all are divided. So the others still depend on it.",
+    },
+)
+question(
+    "03.b",
+    right="nan · thirds · zeros",
+    replies={
+        "zeros · zeros · zeros": "softmax divides by the sum of its row. What does it make of three numbers that "
+        "are equally low?",
+        "nan · zeros · zeros": "the first is right. But the lowest number is a number: three equal scores, however "
+        "low, get equal weights.",
+        "nan · thirds · zeros": "e to the power of minus infinity is 0, and 0 divided by 0 is no number. Three equal "
+        "numbers share the whole; and what is masked again is zero.",
+    },
+)
+question(
+    "03.c",
+    right="the padding alone without a warning",
+    replies={
+        "none: an error stops it": "a mask of booleans has the right type and the right "
+        "shape. Nobody but you knows what it means.",
+        "the words as ever": "it is a mask of booleans here as there, but look at the table: the words, which are "
+        "True, are what this module ignores.",
+        "the padding alone without a warning": "True means ignore here, so the words are hidden, and type and shape "
+        "are as they should be.",
     },
 )
 
@@ -238,6 +266,45 @@ def neighbours_only(my_local_mask: Callable[[int, int], Tensor]) -> str:
         expect_tensor(call(my_local_mask, length, window), right(length, window), hint)
     return (
         "Table 1 of the paper calls it restricted self-attention. Joined to `causal_mask` by `&`, it looks back only."
+    )
+
+
+# The patient. Read on when you have named its fault.
+
+FAULTS = {
+    "one word ahead": "the mask lets each word see one word that comes later",
+    "zeros": "what is hidden gets the score 0",
+    "too late": "what is hidden gets the weight 0, but only after the softmax",
+    "exchanged": "queries and keys have changed places in the mask",
+    "mean over words": "from each word's vector, the mean of all words' vectors is taken away first",
+}
+SIGNS = {
+    "one word ahead": "output i would feel input i + 1, but no later one, and the map would show it",
+    "zeros": "hidden words would have weights above 0",
+    "too late": "every output would feel every input, but the rows of its map would sum to less than one",
+    "exchanged": "the map would be 0 below the diagonal, not above it",
+}
+
+
+@disguised
+class Patient(MultiHeadAttention):
+    """A decoder's self-attention with one fault, made like the notebook's: ``Patient(d_model=8, num_heads=2)``."""
+
+    def forward(  # type: ignore[override]
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the output and the weights."""
+        query, key, value = (x - x.mean(dim=1, keepdim=True) for x in (query, key, value))
+        return super().forward(query, key, value, mask, need_weights=True)
+
+
+@exercise("03.7")
+def patient_of_the_clinic(fault: str) -> str:
+    """``fault``: the name of the patient's fault in ``FAULTS``."""
+    diagnose(fault, "mean over words", FAULTS, SIGNS)
+    return (
+        "its mask is right, and so is its map; but before any mask, every word has got a share of all the others. "
+        "Norms do that if they work along the wrong axis. Only a test of what comes out finds it."
     )
 
 

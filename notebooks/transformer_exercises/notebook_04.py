@@ -20,9 +20,47 @@ from transformer_exercises import (
     expect_number,
     expect_tensor,
     load,
+    question,
 )
 from transformer_lib import TransformerConfig
 from transformer_lib.checkpoint import SHIPPED_MODEL, load_model
+
+question(
+    "04.a",
+    right="next to 0 and more than 1",
+    replies={
+        "next to 0 and about 1": "the first half is right. The second would be true if the networks let nothing "
+        "through; but each adds a gradient of its own to what the path carries, and twelve of them add up.",
+        "next to 0 and more than 1": "each network weakens what goes through it, twelve times over. The path alone "
+        "carries 1 to the bottom, and every network adds something to it.",
+        "about 1 and about 12": "Xavier's values are made to keep sizes, but the ReLU silences about half of the "
+        "hidden numbers, and in twelve networks that half counts twelve times.",
+    },
+)
+question(
+    "04.b",
+    right="in post-LN",
+    replies={
+        "in post-LN": "there, each norm lies on the straight path, and what comes down has to pass all of them.",
+        "in pre-LN": "its norms lie on the branches. On the straight path itself nothing is in the gradient's way, "
+        "from the last layer to the first.",
+        "in both": "both have the same boxes, but not in the same places: look at the green line in section 3's "
+        "drawing. In one of the two, it is free from end to end.",
+    },
+)
+question(
+    "04.c",
+    right="on the anti-diagonal",
+    replies={
+        "on the diagonal": "that is how a model would copy: the first token it writes is the first that it looks at. "
+        "This one writes backwards.",
+        "on the anti-diagonal": "to write the first digit it has to look at the last, to write the second at the last "
+        "but one, and so on up to the left.",
+        "in the last column": "the first digit it writes is there, but the next ones are elsewhere. (After "
+        "self-attention, one vector could know about all eight; the loss prefers the simpler way.)",
+        "evenly everywhere": "an average of all digits knows which digits there are, but hardly in which order.",
+    },
+)
 
 
 @exercise("04.1")
@@ -131,6 +169,43 @@ def rotary(my_rotate: Callable[[Tensor, int], Tensor]) -> str:
     sines = turned.fill_diagonal_(0).norm(dim=-1).sort().values  # of the angles, each once for both of its dimensions
     expect((sines.diff() > 1e-3 * sines[1:]).sum() >= 3, "four pairs of dimensions need four different speeds.")
     return "positions that are never added to anything: Llama and many models after it have them."
+
+
+FAULTS = {
+    "one encoder layer": "the encoder has one layer, three times over, instead of three layers",
+    "one decoder layer": "the decoder has one layer, three times over, instead of three layers",
+    "tied output": "the target's table and the output layer share one matrix",
+    "no cross-attention": "the decoder's layers have no cross-attention, and no norm for it",
+    "no feed-forward": "the decoder's layers have no feed-forward network, and no norm for it",
+}
+_MISSING = {  # how many parameters, and how that comes about
+    "one encoder layer": (1_054_208, "two encoder layers"),
+    "tied output": (1_508_608, "5,893 · 256"),
+    "no cross-attention": (791_040, "three attentions and three norms"),
+    "no feed-forward": (790_272, "three networks and three norms"),
+}
+
+
+def patient(config: TransformerConfig) -> nn.Module:
+    """Return a model that has one of ``FAULTS``. Read on when you have found it."""
+    model = library.Transformer(config).eval()
+    model.decoder.layers = nn.ModuleList([model.decoder.layers[0]] * config.num_layers)
+    return model
+
+
+@exercise("04.5")
+def too_light(fault: str) -> str:
+    """``fault``: the name of what ails the patient, in ``FAULTS``."""
+    expect(isinstance(fault, str), "the name of a fault was expected, such as 'tied output'.")
+    name = fault.strip().lower()
+    expect(name in FAULTS, f"{fault!r} is not on the list: {', '.join(FAULTS)}.")
+    if name in _MISSING:
+        number, parts = _MISSING[name]
+        raise Wrong(f"with {name!r}, {number:,} parameters would be missing: {parts}. Is that what you count?")
+    return (
+        "1,581,568 are missing: two decoder layers. `[layer] * 3` is three times the same layer, with one set of "
+        "weights, and `print` shows three. Make each anew: `[DecoderLayer(…) for _ in range(3)]`."
+    )
 
 
 def weights_of(theirs: nn.Module) -> dict[str, Tensor]:

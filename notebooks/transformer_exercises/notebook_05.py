@@ -1,20 +1,120 @@
-"""Checks of the exercises of notebook 05: target, loss, learning rate, when to stop, and the other direction."""
+"""Checks of the exercises of notebook 05: target, loss, learning rate, loop, when to stop, and the other direction.
+
+What its patient has stands here in the open, too: read ``patient`` when you have named it.
+"""
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim import SGD, Optimizer
+from torch.optim import SGD, Adam, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
 
-from transformer_exercises import Wrong, as_list, as_number, call, close, exercise, expect, expect_number, expect_tensor
+from transformer_exercises import (
+    Wrong,
+    as_list,
+    as_number,
+    call,
+    close,
+    course,
+    exercise,
+    expect,
+    expect_number,
+    expect_tensor,
+    question,
+)
+from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset
 from transformer_lib.data.corpora import load_corpus
+from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.inference.bleu import sacre_bleu
+from transformer_lib.inference.translator import Translator
+from transformer_lib.model.config import TransformerConfig
+from transformer_lib.model.transformer import Transformer
 
 ENOUGH_BLEU = 60
+
+question(
+    "05.a",
+    right="ln V",
+    replies={
+        "ln V": "fresh weights give logits that are small and much alike, so each token gets about 1/V. Which words "
+        "are common, the model has yet to learn.",
+        "the unigram loss": "for that, somebody must have counted the words. No weight has seen a sentence yet.",
+        "far above both": "that is what weights do that start too large: the model is sure of itself, and wrong. One "
+        "that starts well is merely undecided.",
+    },
+)
+question(
+    "05.b",
+    right="90%",
+    replies={
+        "50%": "the smoothed target still asks for the wanted token with 0.9 and a little. Half is too modest.",
+        "90%": "the target gives the wanted token 0.900025, and a loss is lowest where the probabilities are those "
+        "of the target.",
+        "99.99%": "of the plain loss, yes. The smoothed one also counts the surprise at the 3,999 others, and they "
+        "have become next to impossible.",
+    },
+)
+question(
+    "05.c",
+    right="something from the eight",
+    replies={
+        "a rough translation": "eight sentences are enough to learn eight sentences by heart. What a German word "
+        "means can be told only from many sentences that share it.",
+        "something from the eight": "it has learned to write eight English sentences, and has nothing else to say.",
+        "one word again and again": "so does a model that has learned to copy what it is given. This one had to "
+        "find eight sentences word by word.",
+    },
+)
+question(
+    "05.d",
+    right="higher for a while",
+    replies={
+        "the same": "the weights are the same in that moment, but the next step is not: Adam has forgotten its "
+        "averages, and the schedule its place.",
+        "higher for a while": "Adam's averages start from nothing, and the learning rate warms up once more. With "
+        "time, such a run catches up.",
+        "back at the beginning": "what has been learned is in the weights, and those are there.",
+    },
+)
+question(
+    "05.e",
+    right="it learns to repeat one word",
+    replies={
+        "it learns nothing": "it does learn something, and quickly: the answer is in its input. Look for the loss "
+        "to fall, not to stay.",
+        "it learns as before": "the loss falls as before, indeed. But what must the model know of German, if it is "
+        "given the token that it must say?",
+        "it learns to repeat one word": "it learns to copy its last input. When it writes, its last input is its "
+        "own last word.",
+    },
+)
+question(
+    "05.f",
+    right="too high and never the same",
+    replies={
+        "right": "no weight changes, but dropout still sets numbers to zero on the way through.",
+        "too high but twice the same": "which numbers dropout sets to zero is drawn anew in each pass.",
+        "too high and never the same": "each pass goes through the model with other numbers set to zero.",
+    },
+)
+question(
+    "05.g",
+    right="falls but the model is no good",
+    replies={
+        "becomes nan": "clipping and Adam bound the length of a step. It is 150 times too long, but it is finite.",
+        "rises": "steps that long destroy much, but the commonest words are found again quickly, and the loss, "
+        "terrible after the first steps, falls from there.",
+        "falls but the model is no good": "a loss that falls says only that it was worse before. Compare with the "
+        "baseline: what does counting words reach?",
+    },
+)
 
 
 @exercise("05.1")
@@ -346,20 +446,53 @@ class Bilinear(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.table, self.source, self.drop = nn.Embedding(9, 9), nn.Embedding(9, 9), nn.Dropout(0.0)
-        self.modes: list[bool] = []
+        self.calls: list[SimpleNamespace] = []
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """Return logits, ``[batch, tgt_len, 9]``."""
-        self.modes.append(self.training)
+        state = {"src_len": src.shape[1], "training": self.training, "learns": torch.is_grad_enabled()}
+        self.calls.append(SimpleNamespace(**state, table=self.table.weight.detach().clone()))
         return 3 * (self.table(tgt) + self.source(src[:, :1]))
 
 
-def _epoch(model: nn.Module, batches: list, forgets: bool = True, clips: bool = True, shifts: bool = True) -> float:
-    """Train a model for an epoch by gradient descent, as a loop should or in a wrong way; return the mean loss."""
-    losses, tokens, kept = [], [], [torch.zeros_like(p) for p in model.parameters()]
-    for step, (src, tgt) in enumerate(batches):
+def _rate(taken: int) -> float:
+    return 0.5 / (taken + 1)
+
+
+def _batches(*sizes: tuple[int, int], src_len: int = 3) -> list[tuple[Tensor, Tensor]]:
+    """Return random batches of so many sentences and so many target tokens, with padding in the first sentence."""
+    batches = []
+    for size, length in sizes:
+        src, tgt = torch.randint(2, 9, (size, src_len)), torch.randint(2, 9, (size, length))
+        tgt[0, -2:] = 1
+        batches.append((src, tgt))
+    return batches
+
+
+def _losses(model: nn.Module, batches: list, shifts: bool = True, ignored: int = 1) -> Iterable[tuple[Tensor, int]]:
+    """Yield each batch's loss, and how many tokens it is a mean of."""
+    for src, tgt in batches:
         wanted = tgt[:, 1:] if shifts else tgt[:, :-1]
-        loss = F.cross_entropy(model(src, tgt[:, :-1]).flatten(0, 1), wanted.flatten(), ignore_index=1)
+        loss = F.cross_entropy(model(src, tgt[:, :-1]).flatten(0, 1), wanted.flatten(), ignore_index=ignored)
+        yield loss, int((wanted != ignored).sum())
+
+
+def _epoch(
+    model: nn.Module,
+    batches: list,
+    forgets: bool = True,
+    clips: bool = True,
+    rate: Callable[[int], float] = _rate,
+    taken: int = 0,
+    **options: Any,
+) -> list[tuple[float, int]]:
+    """Train a model for an epoch by gradient descent, as a loop should or in a wrong way.
+
+    Returns:
+        the loss of each batch, and its tokens.
+    """
+    losses, kept = [], [torch.zeros_like(p) for p in model.parameters()]
+    for loss, tokens in _losses(model, batches, **options):
         gradients = torch.autograd.grad(loss, list(model.parameters()))
         kept = [new if forgets else old + new for old, new in zip(kept, gradients, strict=True)]
         length = torch.stack([gradient.norm() for gradient in kept]).norm()
@@ -367,40 +500,38 @@ def _epoch(model: nn.Module, batches: list, forgets: bool = True, clips: bool = 
         kept = [gradient * scale for gradient in kept]
         with torch.no_grad():
             for parameter, gradient in zip(model.parameters(), kept, strict=True):
-                parameter -= 0.5 / (step + 1) * gradient  # the schedule's rates
-        losses.append(loss.item())
-        tokens.append((wanted != 1).sum().item())
-    return sum(loss * count for loss, count in zip(losses, tokens, strict=True)) / sum(tokens)
+                parameter -= rate(taken + len(losses)) * gradient
+        losses.append((loss.item(), tokens))
+    return losses
+
+
+def _mean(losses: list[tuple[float, int]]) -> float:
+    return sum(loss * tokens for loss, tokens in losses) / sum(tokens for _, tokens in losses)
+
+
+_WRONG_WAYS: dict[str, dict[str, Any]] = {
+    "the gradients of earlier batches are still there: where is `optimizer.zero_grad()`?": {"forgets": False},
+    "gradients with a norm above 1 are to be clipped to 1, between `backward` and `step`.": {"clips": False},
+    "the decoder is asked for the token that it is given: shift the target by one.": {"shifts": False},
+    "the schedule takes its step before the optimiser does, so the first learning rate is never used.": {
+        "rate": lambda taken: _rate(taken + 1)
+    },
+}
 
 
 @exercise("train_one_epoch")
 def loop(train_one_epoch: Callable[..., float]) -> str:
     """``train_one_epoch(model, batches, optimizer, schedule, pad_id, …)``: what every weight is after an epoch."""
     torch.manual_seed(0)
-    first, batches = Bilinear(), []
-    for size, length in ((2, 6), (5, 4), (3, 7)):
-        src, tgt = torch.randint(2, 9, (size, 3)), torch.randint(2, 9, (size, length))
-        tgt[0, -2:] = 1
-        batches.append((src, tgt))
+    first, batches = Bilinear(), _batches((2, 6), (5, 4), (3, 7))
     model, right = copy.deepcopy(first), copy.deepcopy(first)
     optimizer = SGD(model.parameters(), lr=0.5)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda taken: 1 / (taken + 1))
-    found = as_number(call(train_one_epoch, model.eval(), batches, optimizer, schedule, 1))
-    expect(model.modes, "the model is never called.")
-    expect(all(model.modes), "the model is not in training mode, in which dropout is on.")
-    loss = _epoch(right, batches)
-    wrong = {
-        "the gradients of earlier batches are still there: where is `optimizer.zero_grad()`?": {"forgets": False},
-        "gradients with a norm above 1 are to be clipped to 1, between `backward` and `step`.": {"clips": False},
-        "the decoder is asked for the token that it is given: shift the target by one.": {"shifts": False},
-    }
-    for hint, way in wrong.items():
-        other = copy.deepcopy(first)
-        _epoch(other, batches, **way)
-        expect(not close(model.table.weight, other.table.weight, 1e-5), hint)
-    expect(
-        not close(model.table.weight, first.table.weight), "no weight has changed: `backward`, then `optimizer.step()`."
-    )
+    schedule = LambdaLR(optimizer, lambda taken: 1 / (taken + 1))
+    found = as_number(_quietly(train_one_epoch, model.eval(), batches, optimizer, schedule, 1))
+    expect(model.calls, "the model is never called.")
+    expect(all(one.training for one in model.calls), "the model is not in training mode, in which dropout is on.")
+    loss = _mean(_epoch(right, batches))
+    _expect_no_wrong_way(model.table.weight, first, batches)
     rate = schedule.get_last_lr()[0]
     expect(
         abs(rate - 0.125) < 1e-6, f"after three steps the schedule is at {rate:.3f}: it takes a step after each batch."
@@ -408,3 +539,166 @@ def loop(train_one_epoch: Callable[..., float]) -> str:
     expect_tensor(model.table.weight, right.table.weight, "the weights are others than gradient descent's.", 1e-5)
     expect_number(found, loss, "returned is the mean loss over all *tokens*, as a number.", 1e-5)
     return "every weight is where a loop by hand puts it. Twelve lines: nearly all training code you will meet is this."
+
+
+def _quietly(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a reader's function without PyTorch's warning of a schedule that steps too early: the hint says it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return call(function, *arguments)
+
+
+def _expect_no_wrong_way(table: Tensor, first: nn.Module, batches: list) -> None:
+    """Compare weights after the first epoch with those of the known mistakes.
+
+    Raises:
+        Wrong: they are the same.
+    """
+    for hint, way in _WRONG_WAYS.items():
+        other = copy.deepcopy(first)
+        _epoch(other, batches, **way)
+        expect(not close(table, other.table.weight, 1e-5), hint)
+    expect(not close(table, first.table.weight), "no weight has changed: `backward`, then `optimizer.step()`.")
+
+
+@exercise("my_training")
+def blank_page(my_training: Callable[..., Any]) -> str:
+    """``my_training(model, train_batches, val_batches, optimizer, schedule, epochs, pad_id)``: both losses an epoch.
+
+    The model ends with the weights of the best epoch.
+    """
+    torch.manual_seed(16)
+    first, epochs = Bilinear(), 4
+    nn.init.normal_(first.table.weight, std=0.1)
+    nn.init.normal_(first.source.weight, std=0.1)
+    train, val = _batches((2, 6), (5, 4), (3, 7)), _batches((4, 7), (1, 4), src_len=4)
+    for _, tgt in train:
+        tgt[tgt == 8] = 7
+    val[0][1][1:, 1:4] = 8  # which is never wanted in training, so that the first epoch is the best
+    model, right = copy.deepcopy(first), copy.deepcopy(first)
+    optimizer = SGD(model.parameters(), lr=0.5)
+    schedule = LambdaLR(optimizer, lambda taken: 1 / (taken + 1))
+    found = _quietly(my_training, model.eval(), train, val, optimizer, schedule, epochs, 1)
+    tables, losses = [], []
+    for epoch in range(epochs):
+        trained = _epoch(right, train, taken=epoch * len(train))
+        losses.append((trained, [(loss.item(), tokens) for loss, tokens in _losses(right, val)]))
+        tables.append(right.table.weight.detach().clone())
+
+    training, validation = ([one for one in model.calls if one.src_len == length] for length in (3, 4))
+    learning = [one for one in training if one.learns]
+    expect(learning, "the model never gets a training batch.")
+    expect(validation, "nobody measures: after each epoch, the loss of `val_batches`.")
+    expect(learning[0].training, "the model is not in training mode, in which dropout is on.")
+    expect(
+        all(one.training for one in learning),
+        "validation leaves the model in evaluation mode, and in the second epoch dropout is still off: `model.train()` "
+        "at the beginning of each.",
+    )
+    expect(not any(one.training for one in validation), "dropout is on in validation: `model.eval()` before it.")
+    expect(
+        not any(one.learns for one in validation),
+        "validation keeps all that a `backward` would need. `torch.no_grad()` saves that memory and time.",
+    )
+    _expect_no_wrong_way(validation[0].table, first, train)
+    expect(
+        len(learning) == epochs * len(train),
+        f"{epochs} epochs have {epochs * len(train)} training batches; the model learned from {len(learning)}.",
+    )
+    expect(
+        schedule.last_epoch == epochs * len(train),
+        f"the schedule has taken {schedule.last_epoch} steps in {epochs * len(train)} batches: one after each.",
+    )
+    expect_tensor(validation[0].table, tables[0], "after an epoch, the weights are others than gradient descent's.")
+
+    found = as_list(found)
+    expect(
+        isinstance(found, list | tuple) and len(found) == 2,
+        "two lists were expected: the training losses and the validation losses.",
+    )
+    for name, numbers, of_epochs in zip(("training", "validation"), found, zip(*losses, strict=True), strict=True):
+        numbers = as_list(numbers)
+        expect(
+            isinstance(numbers, list | tuple) and len(numbers) == epochs,
+            f"the {name} losses: a list of {epochs} numbers was expected, one an epoch.",
+        )
+        for number, of_batches in zip(numbers, of_epochs, strict=True):
+            found_loss, by_batch = as_number(number), sum(loss for loss, _ in of_batches) / len(of_batches)
+            expect(
+                abs(found_loss - by_batch) > 1e-4,
+                f"the {name} loss is a mean over batches, in which a small batch weighs as much as a large one. Take "
+                "it over tokens.",
+            )
+            expect_number(found_loss, _mean(of_batches), f"the {name} loss is no mean over all real tokens.")
+    best = min(range(epochs), key=lambda epoch: _mean(losses[epoch][1]))
+    expect(
+        not close(model.table.weight, tables[-1]),
+        f"the model ends with the weights of the last epoch; epoch {best + 1} was the best. (`model.state_dict()` "
+        "alone is no copy: it goes on changing.)",
+    )
+    expect_tensor(model.table.weight, tables[best], f"the model should end with the weights of epoch {best + 1}.")
+    return _learn_by_heart(my_training)
+
+
+def _learn_by_heart(my_training: Callable[..., Any]) -> str:
+    """Train a small Transformer with a loop that is right, and say what it says."""
+    pairs = load_corpus("sample")["train"][:8]
+    german, english = WordTokenizer("de"), WordTokenizer("en")
+    dataset = make_dataset(pairs, german, english)
+    build_vocabularies(dataset, min_freq=1)
+    sizes = {"d_model": 64, "num_heads": 4, "d_ff": 64, "num_layers": 1, "dropout": 0.0}
+    model = Transformer(TransformerConfig.preset("small", len(german.vocab), len(english.vocab), **sizes))
+    optimizer, batches = Adam(model.parameters(), lr=8e-3), BucketBatches(dataset, batch_size=4)
+    schedule = LambdaLR(optimizer, lambda taken: min(1.0, (taken + 1) / 10))
+    _, losses = my_training(model, batches, batches, optimizer, schedule, 20, english.pad_id)
+    said = Translator(model.eval(), german, english)(pairs[0].src)
+    return (
+        "every weight is where a loop by hand puts it. With yours, a small Transformer has learned eight sentences, "
+        f"loss {losses[0]:.2f} at first and {min(losses):.2f} at last. Asked for “{pairs[0].src}”, it says: “{said}”"
+    )
+
+
+FAULTS = {
+    "kept gradients": "those of earlier batches are never set to zero",
+    "no clipping": "a gradient is used however long it is",
+    "no dropout": "the model learns in evaluation mode",
+    "mean over batches": "the loss that is returned weighs small batches like large ones",
+    "slow schedule": "the learning rate moves once an epoch, not once a batch",
+}
+
+_SIGNS = {
+    "kept gradients": "the second of two batches would end in other weights even at a constant learning rate",
+    "no clipping": "a single batch with a long gradient would end in other weights",
+    "no dropout": "a model without dropout, as here, would end in the same weights",
+    "mean over batches": "all weights would be right, and only the number that is returned would not",
+}
+
+
+def patient(
+    model: nn.Module,
+    batches: Iterable,
+    optimizer: Optimizer,
+    schedule: Any,
+    pad_id: int,
+    label_smoothing: float = 0.0,
+    half: bool = False,
+) -> float:
+    """Train for an epoch, as somebody brings it to the clinic."""
+    standing = SimpleNamespace(step=lambda: None)
+    own = course.own("train_one_epoch")
+    loss = own(model, batches, optimizer, standing, pad_id, label_smoothing, half)
+    schedule.step()  # expected: after each batch
+    return loss
+
+
+@exercise("05.7")
+def diagnosis(fault: str) -> str:
+    """``fault``: the name of the patient's in ``FAULTS``."""
+    expect(isinstance(fault, str), "the name of a fault was expected, such as 'no clipping'.")
+    name = fault.strip().lower()
+    expect(name in FAULTS, f"{fault!r} is not on the list of faults. `FAULTS` has the names.")
+    expect(name == "slow schedule", f"with {name!r}, {_SIGNS.get(name)}. Is that what you measure?")
+    return (
+        "`schedule.step()` stands outside the loop over the batches. With a single batch, an epoch is a step, so the "
+        "test of eight sentences cannot see it."
+    )

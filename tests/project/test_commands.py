@@ -30,6 +30,7 @@ BENCHMARKS = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"cont
 # How each begins, and why it is not run here.
 NOT_RUN = {
     "transformer-lib download": "takes a network; tests/test_corpora.py downloads from a server of its own",
+    "transformer-lib --version": "tests/test_cli.py runs it",
     "git clone": "takes a network",
     "conda": "takes a network",
     "pip": "takes a network; the workflows install, and tests/project/test_wheel.py does so without one",
@@ -139,7 +140,7 @@ def run_small(words):
     """Run a command with what makes it small behind it; train the model that it names before, if it is not there."""
     name, small = words[0], []
     if name == "train":
-        small = ["--set", "d_model=16", "d_ff=16", "num_heads=2", "num_layers=1", "subwords=0", "compile=False"]
+        small = ["--set", "d_model=16", "d_ff=16", "num_heads=2", "num_layers=1", "subwords=0"]
         small += ["--epochs", "2" if "--resume" in words else "1", "--device", "cpu"]
         if not any(word.startswith(("text.", "multi30k.")) for word in words):
             small += ["--corpus", "few"]
@@ -169,7 +170,7 @@ def run_with_input(words, monkeypatch, capsys):
 
 def test_of_each_command_of_the_library_the_first_that_a_page_has_runs(workplace, monkeypatch, capsys):
     first = {words[0]: words for words in reversed(of_the_library([command for _, command in COMMANDS]))}
-    assert {"train", "train-lm", "translate", "evaluate", "export", "info"} <= set(first)
+    assert {"train", "train-lm", "translate", "evaluate", "export"} <= set(first)
     for words in first.values():
         run_with_input(words, monkeypatch, capsys)
 

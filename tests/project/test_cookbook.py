@@ -14,7 +14,16 @@ RECIPES_OF_THE_PAGE = {
     heading: re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S)
     for heading, text in re.findall(r"^### (.+)\n((?:(?!^##).*\n)*)", PAGE, re.M)
 }
-EXTRAS = {"datasets", "tokenizers", "ctranslate2", "onnxruntime", "onnx", "onnxscript", "huggingface_hub"}
+EXTRAS = {
+    "datasets",
+    "tokenizers",
+    "ctranslate2",
+    "onnxruntime",
+    "onnx",
+    "onnxscript",
+    "huggingface_hub",
+    "transformers",
+}
 
 
 @pytest.mark.filterwarnings("ignore:.*(axis name|LeafSpec)")  # PyTorch's ONNX exporter's own

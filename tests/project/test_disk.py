@@ -18,11 +18,11 @@ from transformer_lib.training.trainer import fit
 RECIPE = Recipe(epochs=3, batch_size=3, learning_rate=2e-3)
 
 
-def run(dataset, config, output, resume=False, on_epoch=None, log=print):
+def run(dataset, config, output, resume=False, log=print):
     """Train a fresh tiny model and return its weights."""
     seed_everything(RECIPE.seed)
     model = Transformer(config)
-    fit(model, dataset, dataset, RECIPE, output, resume, on_epoch=on_epoch, log=log)
+    fit(model, dataset, dataset, RECIPE, output, resume, log=log)
     return model.state_dict()
 
 
@@ -51,14 +51,15 @@ def test_what_happens_to_the_disk_costs_no_completed_epoch(
     happen, reason = FAULTS[fault]
     with as_guest(guest_folder), contextlib.ExitStack() as stack:
 
-        def after_two_epochs(history):
-            if len(history.val_loss) == 2:
+        def log(line):
+            lines.append(line)
+            if len(lines) == 2:
                 happen(output, stack, almost_full_disk)
 
         with pytest.raises(
             OSError, match=f"run.* cannot be written .*{reason}.*; what was there before is unchanged"
         ) as error:
-            run(dataset, tiny_config, output, on_epoch=after_two_epochs, log=lines.append)
+            run(dataset, tiny_config, output, log=log)
         assert len(load_training_state(output / STATE_FILE)["history"]["val_loss"]) == 2
         assert len(load_model(output).notes["history"]["val_loss"]) == 2
     assert {path.name for path in output.glob("[!.]*")} == {MODEL_FILE, STATE_FILE}
@@ -70,11 +71,11 @@ def test_what_happens_to_the_disk_costs_no_completed_epoch(
 def interrupted_run(dataset, config, output):
     """Leave a run that has two epochs to go."""
 
-    def stop(history):
+    def stop(line):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(dataset, config, output, on_epoch=stop, log=lambda line: None)
+        run(dataset, config, output, log=stop)
 
 
 def never(*arguments):

@@ -15,7 +15,7 @@ from transformer_lib.model import masks
 ASSETS = Path(__file__).parents[2] / "assets"
 FIGURES = sorted((ASSETS / "figures").glob("*.svg"))
 SVG = "{http://www.w3.org/2000/svg}"
-ELEMENTS = {SVG + name for name in ("svg", "title", "desc", "rect", "circle", "path", "text")}
+ELEMENTS = {SVG + name for name in ("svg", "title", "desc", "style", "rect", "circle", "path", "text")}
 
 # em a character: what DejaVu Sans needs, the widest font that the stacks are likely to end in, and a little more
 MONO_WIDTH, SANS_WIDTH, BOLD_WIDTH = 0.605, 0.6, 0.65
@@ -113,19 +113,46 @@ def test_they_say_in_words_what_they_show():
 def test_they_have_a_size_of_their_own_that_fits_a_notebook():
     for name, root in DRAWINGS.items():
         width, height = int(root.get("width")), int(root.get("height"))
-        assert root.get("viewBox") == f"0 0 {width} {height}" and width <= 760, name
+        left, top, *inside = map(int, root.get("viewBox").split())
+        assert left == top == 0 and width <= 760, name
+        assert width == inside[0] or (width == 342 and inside[0] < 400), name  # what is narrow fits a telephone's page
+        assert height == round(inside[1] * width / inside[0]), name
 
 
 def test_they_change_nothing_else_on_a_page():
     for path in FIGURES:
         source = path.read_text(encoding="utf-8")
         for element in DRAWINGS[path.stem].iter():
-            assert element.tag in ELEMENTS, path  # no style, no script, nothing that loads
+            assert element.tag in ELEMENTS, path  # no script, nothing that loads
             assert not [name for name in element.attrib if name.startswith("on") or name in ("style", "class")], path
-        assert "url(" not in source and "href" not in source, path
+        assert "url(" not in source and "href" not in source and "@import" not in source, path
         assert re.findall(r"\w+://[^\"]*", source) == ["http://www.w3.org/2000/svg"], path  # the name of the format
     ids = [element.get("id") for root in DRAWINGS.values() for element in root.iter() if element.get("id")]
-    assert sorted(ids) == sorted(f"{name}-{part}" for name in DRAWINGS for part in ("title", "desc"))
+    assert sorted(ids) == sorted(name + part for name in DRAWINGS for part in ("", "-title", "-desc"))
+
+
+def test_on_a_dark_page_every_colour_has_its_dark_one_and_no_other_drawing_changes():
+    for name, root in DRAWINGS.items():
+        (style,) = root.iter(SVG + "style")
+        rules = re.fullmatch(r"@media \(prefers-color-scheme: dark\) \{ (.*) \}", style.text)[1]
+        dark = re.findall(rf"#{name} \[(fill|stroke)='(#\w+)'\] \{{ \1: (#\w+) \}}", rules)
+        assert len(dark) == rules.count("{"), name  # each of them for this drawing only
+        used = {
+            (part, e.get(part)) for e in root.iter() for part in ("fill", "stroke") if e.get(part, "none") != "none"
+        }
+        assert {(part, colour) for part, colour, _ in dark} == used, name
+        looks = {(part, colour): other for part, colour, other in dark}
+        assert lightness(looks["fill", next(root.iter(SVG + "rect")).get("fill")]) < 0.2, name  # the card
+        rectangles = list(zip(rectangle_areas(root), root.iter(SVG + "rect"), strict=True))
+        for text, area in zip(root.iter(SVG + "text"), text_areas(root), strict=True):
+            under = [rect for rectangle, rect in rectangles if rectangle.contains(area)][-1]
+            ink, ground = (lightness(looks["fill", element.get("fill")]) for element in (text, under))
+            assert abs(ink - ground) > 0.35, (name, text.text)
+
+
+def lightness(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    return (max(parts) + min(parts)) / 2
 
 
 def test_text_is_large_enough_inside_the_card_and_touched_by_nothing():

@@ -25,8 +25,7 @@ def test_a_translator_into_another_script(language, tokenize, tmp_path):
     translations = translator.translate([pair.src for pair in unseen])
     words, sacre = bleu.score(translations, [pair.tgt for pair in unseen], translator.tgt_tokenizer)
     assert f"tok:{tokenize}" in sacre.signature
-    characters = bleu.chrf([translation.text for translation in translations], [pair.tgt for pair in unseen])
-    assert min(words.value, sacre.value, characters.value) > 50, (words, sacre, characters)
+    assert min(words.value, sacre.value) > 50, (words, sacre)
     drawn = translator.translate([unseen[0].src], attention=True)[0]
     with warnings.catch_warnings(record=True) as hints:  # matplotlib's, where no font has the characters
         warnings.simplefilter("always")

@@ -134,4 +134,4 @@ def test_issue_forms_ask_what_runs_where():
     forms = list((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
     assert forms
     for path in forms:
-        assert "`transformer-lib info`" in "".join(part["attributes"]["label"] for part in parsed(path)["body"])
+        assert "`transformer-lib --version`" in "".join(part["attributes"]["label"] for part in parsed(path)["body"])

@@ -96,9 +96,8 @@ def make_dataset(
     for side, tokenizer in dataset.tokenizers.items():
         tokens = [token for example in dataset.examples for token in getattr(example, side)]
         lacking = Counter(token for token in tokens if tokenizer.vocab is not None and token not in tokenizer.vocab)
-        if lacking.total() > (
-            len(tokens) / 5 if tokenizer.whole_words else 0
-        ):  # subwords are meant to write everything
+        # subwords are meant to write everything
+        if lacking.total() > (len(tokens) / 5 if tokenizer.whole_words else 0):
             frequent = ", ".join(f"{token!r} {count:,} times" for token, count in lacking.most_common(5))
             log(f"{side}: the vocabulary lacks {lacking.total():,} of {len(tokens):,} tokens: {frequent}")
     return dataset

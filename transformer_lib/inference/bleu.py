@@ -24,7 +24,7 @@ _SACRE_TOKENIZER_OF = {**dict.fromkeys(("ko", *WITHOUT_SPACES), "char"), "zh": "
 
 @dataclass(frozen=True)
 class Score:
-    """BLEU or chrF on the scale of 0 to 100, and how it was measured."""
+    """BLEU on the scale of 0 to 100, and how it was measured."""
 
     value: float
     signature: str
@@ -94,12 +94,12 @@ def sacre_bleu(hypotheses: Texts, references: Texts, lowercase: bool = False, to
     case was ignored. ``tokenize`` is sacreBLEU's: ``"13a"`` is for words with spaces between them, ``"zh"`` for
     Chinese; ``"char"`` counts characters. Errors as ``by_definition``.
     """
-    return _sacre(sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize), hypotheses, references)
-
-
-def chrf(hypotheses: Texts, references: Texts, lowercase: bool = False) -> Score:
-    """Compute sacreBLEU's chrF (Popović 2015), the F-score of matching character n-grams; see ``sacre_bleu``."""
-    return _sacre(sacrebleu.CHRF(lowercase=lowercase), hypotheses, references)
+    _check(hypotheses, references, tokenised=False)
+    texts = [[normalize(sentence) for sentence in side] for side in (hypotheses, references)]
+    metric = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize)
+    value = metric.corpus_score(texts[0], [texts[1]]).score
+    note = "" if texts == [[*hypotheses], [*references]] else " of normalised text"
+    return Score(value, f"sacreBLEU {metric.get_signature()}{note}")
 
 
 def score(translations: Sequence[Translation], references: Texts, tgt_tokenizer: WordTokenizer) -> tuple[Score, Score]:
@@ -123,14 +123,6 @@ def _words_like(text: str, reference: str, tokenizer: WordTokenizer) -> list[str
     """Split a text into words as its reference is split: spaCy takes "U.S." for one word, but "u.s." for two."""
     parts = {part.lower() if tokenizer.lower else part: tokenizer.words(part) for part in normalize(reference).split()}
     return [word for part in normalize(text).split() for word in parts.get(part) or tokenizer.words(part)]
-
-
-def _sacre(metric: sacrebleu.BLEU | sacrebleu.CHRF, hypotheses: Texts, references: Texts) -> Score:
-    _check(hypotheses, references, tokenised=False)
-    texts = [[normalize(sentence) for sentence in side] for side in (hypotheses, references)]
-    value = metric.corpus_score(texts[0], [texts[1]]).score
-    note = "" if texts == [[*hypotheses], [*references]] else " of normalised text"
-    return Score(value, f"sacreBLEU {metric.get_signature()}{note}")
 
 
 def _ngrams(tokens: Sequence[str], order: int) -> Counter[tuple[str, ...]]:

@@ -102,7 +102,10 @@ class CachedDecoder:
 
 
 def can_cache(model: nn.Module) -> bool:
-    """Return whether caching is exact: nothing in a model's decoder was overridden, replaced or given a hook."""
+    """Return whether caching is exact: nothing in a model's decoder was overridden, replaced or given a hook.
+
+    A subclass of ``PositionwiseFeedForward`` is trusted to keep to its name: each position by itself.
+    """
     if getattr(model.decode, "__func__", None) is not Transformer.decode:
         return False
     modules = [module for part in (model.tgt_embedding, model.decoder, model.output) for module in part.modules()]

@@ -12,7 +12,6 @@ import torch
 from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel, load_model
 from transformer_lib.data.batches import padded_ids
 from transformer_lib.data.tokenizers import EOS, SOS, WordTokenizer, check_vocabularies
-from transformer_lib.fast.precision import in_precision
 from transformer_lib.files import CheckpointError
 from transformer_lib.inference.search import MAX_SAVED_BEAM, Hypothesis, beam_search, check_search
 from transformer_lib.model.evaluation import evaluation_mode
@@ -33,6 +32,7 @@ class Translation:
         log_prob, score: see ``Hypothesis``.
         attention: of a batch of one sentence, if it was asked for. Row i of the decoder's maps is the step that wrote
             ``tgt_tokens[i]``; the columns of its self-attention are its inputs, ``<sos>`` and ``tgt_tokens[:-1]``.
+        alternatives: the next best of an n-best list, if one was asked for.
     """
 
     text: str
@@ -41,6 +41,7 @@ class Translation:
     log_prob: float
     score: float
     attention: AttentionMaps | None = field(default=None, repr=False, compare=False)
+    alternatives: "list[Translation]" = field(default_factory=list, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.text
@@ -69,18 +70,15 @@ class Translator:
         self.model = model.eval()
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
         self.beam_size, self.length_penalty = beam_size, length_penalty
-        self.history = None  # of the training run, if ``train_translator`` made it; a saved model's is in its notes
 
     @classmethod
-    def load(
-        cls, path: str | Path = SHIPPED_MODEL, *custom: Callable, device: Device = "cpu", precision: str = "float32"
-    ) -> "Translator":
+    def load(cls, path: str | Path = SHIPPED_MODEL, *custom: Callable, device: Device = "cpu") -> "Translator":
         """Load a model, by default the one that comes with the library; see ``load_model`` and ``from_saved``."""
-        return cls.from_saved(load_model(path, *custom, device=device), precision)
+        return cls.from_saved(load_model(path, *custom, device=device))
 
     @classmethod
-    def from_saved(cls, saved: SavedModel, precision: str = "float32") -> "Translator":
-        """Make a translator of what ``load_model`` returned, to compute in ``precision`` and search as its notes say.
+    def from_saved(cls, saved: SavedModel) -> "Translator":
+        """Make a translator of what ``load_model`` returned, to search as its notes say.
 
         Raises a CheckpointError if it is no translator, or its notes ask for an impossible search.
         """
@@ -91,7 +89,7 @@ class Translator:
             check_search(**search, max_beam_size=MAX_SAVED_BEAM)
         except (TypeError, ValueError) as error:
             raise CheckpointError(f"its notes ask for a search that is impossible: {error}") from None
-        return cls(in_precision(saved.model, precision), saved.tokenizers["src"], saved.tokenizers["tgt"], **search)
+        return cls(saved.model, saved.tokenizers["src"], saved.tokenizers["tgt"], **search)
 
     def __call__(
         self, sentences: Sentences, beam_size: int | None = None, length_penalty: float | None = None
@@ -108,6 +106,7 @@ class Translator:
         length_penalty: float | None = None,
         attention: bool = False,
         use_cache: bool = True,
+        n_best: int = 1,
     ) -> list[Translation]:
         """Translate sentences, in order; those of similar length go through the model together.
 
@@ -115,6 +114,7 @@ class Translator:
             beam_size, length_penalty: see ``beam_search``, or 1 for greedy search; by default, the translator's own.
             attention: also return the attention maps.
             use_cache: see ``beam_search``.
+            n_best: how many of a beam's translations to return of each sentence: the best, and ``alternatives``.
 
         Raises a TypeError if ``sentences`` is one string; other errors as ``source_tokens`` and ``beam_search``.
         """
@@ -122,6 +122,8 @@ class Translator:
             raise TypeError("sentences is one string, expected a list of them; for one, call the translator itself")
         beam_size = self.beam_size if beam_size is None else beam_size
         length_penalty = self.length_penalty if length_penalty is None else length_penalty
+        if n_best != 1 and not 1 <= n_best <= beam_size:
+            raise ValueError(f"n_best is {n_best}, expected 1 to beam_size={beam_size}")
         sources = []
         for number, sentence in enumerate(sentences, start=1):
             try:
@@ -135,10 +137,19 @@ class Translator:
         def ids_of(batch: list[int]) -> torch.Tensor:
             return padded_ids(self.src_tokenizer, [sources[i][1:-1] for i in batch]).to(device)  # [batch, src_len]
 
-        def search(batch: list[int]) -> list[Hypothesis]:
+        def search(batch: list[int]) -> list[list[Hypothesis]]:
             settings = sos_id, eos_id, beam_size, 0.0 if beam_size == 1 else length_penalty
-            beams = beam_search(self.model, ids_of(batch), *settings, use_cache=use_cache)
-            return [hypotheses[0] for hypotheses in beams]
+            return beam_search(self.model, ids_of(batch), *settings, use_cache=use_cache)
+
+        def translation(i: int, hypothesis: Hypothesis, *others: Hypothesis) -> Translation:
+            maps = None
+            if attention:
+                tgt = torch.tensor([[sos_id, *hypothesis.ids[:-1]]], device=device)  # [1, tgt_len]
+                maps = self.model.attention_maps(ids_of([i]), tgt)
+            text = tgt_tokenizer.join(tgt_tokenizer.decode(hypothesis.ids))
+            tokens = [tgt_tokenizer.vocab.itos[token] for token in hypothesis.ids]
+            scores, alternatives = (hypothesis.log_prob, hypothesis.score), [translation(i, other) for other in others]
+            return Translation(text, sources[i], tokens, *scores, maps, alternatives)
 
         # a CPU's cores compute a batch each: a single one is too small for all of them to share
         workers = torch.get_num_threads() if device.type == "cpu" else 1
@@ -146,17 +157,8 @@ class Translator:
         size = max(1, min(size, 256, 512 // max(1, beam_size)))  # memory does not grow with the beam
         batches = [longest_first[start : start + size] for start in range(0, len(sources), size)]
         with evaluation_mode(self.model):
-            results = [hypothesis for batch in parallel_map(search, batches, workers) for hypothesis in batch]
-        translations = []
-        for i, hypothesis in sorted(zip(longest_first, results, strict=True)):
-            maps = None
-            if attention:
-                tgt = torch.tensor([[sos_id, *hypothesis.ids[:-1]]], device=device)  # [1, tgt_len]
-                maps = self.model.attention_maps(ids_of([i]), tgt)
-            text = tgt_tokenizer.join(tgt_tokenizer.decode(hypothesis.ids))
-            tokens = [tgt_tokenizer.vocab.itos[token] for token in hypothesis.ids]
-            translations.append(Translation(text, sources[i], tokens, hypothesis.log_prob, hypothesis.score, maps))
-        return translations
+            beams = [beam for batch in parallel_map(search, batches, workers) for beam in batch]
+        return [translation(i, *beam[:n_best]) for i, beam in sorted(zip(longest_first, beams, strict=True))]
 
     def source_tokens(self, sentence: str) -> list[str]:
         """Return what the model reads of a sentence: its tokens between ``<sos>`` and ``<eos>``.

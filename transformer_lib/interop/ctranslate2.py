@@ -30,14 +30,9 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation, LayerNormSpec
 
-    model, config, folder = translator.model, translator.model.config, Path(folder)
-    with torch.device("meta"):  # without numbers
-        plain = Transformer(config)
-    if list(map(type, model.modules())) != list(map(type, plain.modules())):
-        raise TypeError(f"model is a {type(model).__name__}, expected a Transformer, no subclass and no part replaced")
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        raise FileExistsError(f"{folder} holds something, expected a new or empty folder")
+    model, config = translator.model, translator.model.config
+    check_parts(model)
+    folder = new_folder(folder)
 
     model = copy.deepcopy(model).to("cpu", torch.float32)  # quantizing changes weights in place
     stacks, sizes = to_torch(model), (config.num_layers, config.num_heads)
@@ -74,6 +69,23 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
                 Path(temporary, f"{side}.model").write_bytes(tokenizer.model)
         for file in Path(temporary).iterdir():
             file.rename(folder / file.name)
+
+
+def check_parts(model: Transformer) -> None:
+    """Raise a TypeError if a part of a model was replaced: it may compute something else from the same weights."""
+    with torch.device("meta"):  # without numbers
+        plain = Transformer(model.config)
+    if list(map(type, model.modules())) != list(map(type, plain.modules())):
+        raise TypeError(f"model is a {type(model).__name__}, expected a Transformer, no subclass and no part replaced")
+
+
+def new_folder(folder: str | Path) -> Path:
+    """Make a folder, which may exist if it is empty; otherwise, raise a FileExistsError."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise FileExistsError(f"{folder} holds something, expected a new or empty folder")
+    return folder
 
 
 def _fill_layer(spec, layer: nn.Module) -> None:

@@ -11,7 +11,6 @@ from transformer_lib.language_model.stream import StreamTokenizer, TextDataset
 from transformer_lib.language_model.texts import Text
 from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device, seed_everything
-from transformer_lib.training.loop import History
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, Recipe
 from transformer_lib.training.trainer import fit
 
@@ -25,7 +24,6 @@ def train_language_model(
     device: torch.device | str = "auto",
     min_freq: int = 1,
     log: Callable[[str], None] = print,
-    on_epoch: Callable[[History], None] | None = None,
 ) -> TextGenerator:
     """Build a vocabulary from a text's training split and a language model for it, and train it.
 
@@ -33,7 +31,7 @@ def train_language_model(
         text: its first two splits are trained on and validated on.
         preset: how to train; one of ``LANGUAGE_MODEL_RECIPES``. The model is the same, with ``recipe.bptt`` positions.
         recipe: how to train, if it is to be another recipe than the preset's.
-        output, resume, device, min_freq, log, on_epoch: as in ``train_translator``, also for errors.
+        output, resume, device, min_freq, log: as in ``train_translator``, also for errors.
     """
     if preset not in LANGUAGE_MODEL_RECIPES:
         raise ValueError(f"preset is {preset!r}, expected one of {', '.join(LANGUAGE_MODEL_RECIPES)}")
@@ -50,7 +48,5 @@ def train_language_model(
     log(f"words     {len(tokenizer.vocab):,} types")
     log(f"model     {preset}: {model.num_parameters():,} parameters, on {device}")
     notes = {"corpus": text.source, "preset": preset}
-    history = fit(model, train_set, val_set, recipe, output, resume, notes, on_epoch=on_epoch, log=log)
-    generator = TextGenerator(model, tokenizer)
-    generator.history = history
-    return generator
+    fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
+    return TextGenerator(model, tokenizer)

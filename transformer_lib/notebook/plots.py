@@ -14,15 +14,12 @@ import torch
 from matplotlib import font_manager
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
-from transformer_lib.data.tokenizers import SOS
 from transformer_lib.inference.translator import Translation
 
 Labels = Sequence[str]
-Prefix = tuple[str, ...]  # of a translation, as tokens
 # a character that the first lacks comes from the first that is installed and has it
 _FONTS = ["DejaVu Sans", "Noto Sans CJK JP", "Noto Sans Arabic", "Noto Sans Devanagari", "Arial Unicode MS"]
 _FONTS += ["Hiragino Sans", "Apple SD Gothic Neo", "Yu Gothic", "Malgun Gothic", "Microsoft YaHei", "Segoe UI"]
@@ -42,11 +39,6 @@ _INCHES_PER_TOKEN = 0.34
 _UNDRAWABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # and must not be in an SVG
 _MASK_COLOURS = ListedColormap(["#e4e4ea", "#31568c"])
 _SIGNS = LinearSegmentedColormap.from_list("signs", ["#f0a860", "#f7f7f9", "#86b6e4"]).with_extremes(bad="#d8d8de")
-_TREE_LOOKS = {  # text, box, line, line width
-    "best": ("white", "#31568c", "#31568c", 2.5),
-    "in the beam": ("black", "white", "#31568c", 1.2),
-    "cut": ("#5f5f6b", "white", "#d0d0d8", 1.0),
-}
 _DASHES = ("-", "--", "-.", ":")  # curves can be told apart without their colours
 _styled = plt.rc_context(STYLE)  # as a decorator: whatever a function draws is in this style
 
@@ -194,67 +186,6 @@ def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str =
     axes.margins(x=0.15)
     axes.tick_params(axis="y", length=0)
     axes.set(xlabel=xlabel, title=title)
-    return figure
-
-
-@_styled
-def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str) -> Figure:
-    """Draw how often values occur, several samples over each other, each as an outline of 30 bins."""
-    figure, axes = _axes(6.4, 3.4)
-    flat = {name: np.ravel(values) for name, values in samples.items()}
-    edges = np.histogram_bin_edges(np.concatenate([*flat.values()]), 30)
-    for dashes, (name, values) in zip(itertools.cycle(_DASHES), flat.items(), strict=False):
-        axes.hist(values, edges, histtype="step", linewidth=1.8, linestyle=dashes, label=name)
-    axes.set(xlabel=xlabel, ylabel=ylabel)
-    if len(samples) > 1:
-        axes.legend()
-    return figure
-
-
-@_styled
-def beam_tree(asked: Mapping[tuple[int, ...], Tensor], tokens: Labels, best: Sequence[int], shown: int = 6) -> Figure:
-    """Draw the first steps of a beam search as a tree that grows from left to right, one column a step.
-
-    Args:
-        asked: of each prefix in the beam, as ids without ``<sos>``, the log-probabilities of what may follow,
-            ``[vocab_size]``; shorter prefixes first. What may follow and is no such prefix itself is pale.
-        tokens: from an id to its token.
-        best: ids of the translation that won, as many as there are to be steps; its path is dark, along the top.
-        shown: how many prefixes a step shows, the most probable ones.
-    """
-    log_probs: dict[Prefix, float] = {(): 0.0}
-    for ids, answer in asked.items():
-        path, (values, following) = tuple(tokens[i] for i in ids), answer.topk(min(shown, len(answer)))
-        for log_prob, i in zip(values.tolist(), following.tolist(), strict=True):
-            log_probs[(*path, tokens[i])] = log_probs[path] + log_prob
-    winner, kept, steps = tuple(tokens[i] for i in best), {tuple(tokens[i] for i in ids) for ids in asked}, len(best)
-    columns = [[path for path in log_probs if len(path) == step] for step in range(steps + 1)]
-    log_probs = {path: log_probs[path] for each in columns for path in sorted(each, key=log_probs.__getitem__)[-shown:]}
-    rows: dict[Prefix, int] = {(): 0}
-    for step in range(1, steps + 1):  # in the order of their parents, so that no lines cross
-        column = [path for path in log_probs if len(path) == step]
-        column.sort(key=lambda path: (path != winner[: len(path)], rows[path[:-1]], -log_probs[path]))
-        rows |= {path: row for row, path in enumerate(column)}
-    pitch = _width(SOS, *itertools.chain(*log_probs)) + 0.4  # inches from one column to the next
-    depth = max(rows.values())
-    figure, axes = _axes(pitch * (steps + 1) + 0.3, 0.5 * (depth + 1) + 0.9, grid=False)
-    axes.spines.left.set_visible(False)
-    for path, row in rows.items():
-        look = "best" if path == winner[: len(path)] else "in the beam" if path in kept else "cut"
-        text, fill, line, linewidth = _TREE_LOOKS[look]
-        if path:  # a line leaves its parent's box level, bends between the columns, and comes in level
-            level, bend = rows[path[:-1]], np.linspace(0, 1, 20)
-            x = [len(path) - 1, *(len(path) - 0.62 + 0.24 * bend), len(path)]
-            y = [level, *(level + (row - level) * (3 * bend**2 - 2 * bend**3)), row]
-            axes.plot(x, y, color=line, linewidth=linewidth, zorder=1)
-        label = f"{path[-1]}\n{round(log_probs[path], 2) + 0.0:.2f}" if path else SOS
-        box = {"boxstyle": "round,pad=0.25", "facecolor": fill, "edgecolor": line}
-        looks = {"fontsize": 9, "linespacing": 1.05, "color": text, "bbox": box}
-        axes.text(len(path), row, label, ha="center", va="center", **looks)
-    axes.set(xlim=(-0.55, steps + 0.55), ylim=(depth + 0.6, -0.6), yticks=[], xticks=range(1, steps + 1))
-    axes.set_xlabel("step (below each token: log-probability of all up to it)")
-    handles = [Patch(facecolor=fill, edgecolor=line) for _, fill, line, _ in _TREE_LOOKS.values()]
-    figure.legend(handles, list(_TREE_LOOKS), loc="outside upper right", ncols=3)
     return figure
 
 

@@ -34,7 +34,6 @@ class Recipe:
     ema_decay: float = 0.0  # if not 0, average the weights (see ``MovingAverage``), as section 6.1 averages checkpoints
     init_bias_from_unigrams: bool = False  # start a language model with the frequencies of the tokens
     precision: str = "float32"  # of matrix products; or "bfloat16" (see ``half_precision``)
-    compile: bool = False  # compile the layers with ``torch.compile``, which takes about a minute; for GPUs
     subwords: int = 0  # size of a subword vocabulary for both languages (see ``SubwordTokenizer``); 0 for words
     beam_size: int = 1  # if above 1, a beam to translate with, and the length penalty that validates best with it
     seed: int = 1234  # decides dropout, the order of the sentences and, unless you call ``fit``, the initial weights

@@ -18,7 +18,6 @@ from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
 from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device, seed_everything
-from transformer_lib.training.loop import History
 from transformer_lib.training.recipe import RECIPES, Recipe
 from transformer_lib.training.trainer import fit
 
@@ -33,7 +32,6 @@ def train_translator(
     min_freq: int | None = None,
     log: Callable[[str], None] = print,
     lower: bool = True,
-    on_epoch: Callable[[History], None] | None = None,
     **changes: Any,
 ) -> Translator:
     """Build vocabularies from a corpus's training split and a model for them, and train it.
@@ -45,7 +43,7 @@ def train_translator(
         preset: the model; one of ``PRESETS``.
         recipe: how to train; by default, the one that is named like the preset. A corpus of your own then gets as many
             subwords as ``train_subwords`` chooses, unless ``subwords`` or ``min_freq`` is given.
-        output, resume, on_epoch, log: as in ``fit``, whose history the translator keeps as ``history``.
+        output, resume, log: as in ``fit``, whose history is in the saved model's notes.
         device: where to train; see ``pick_device``.
         min_freq: a word must occur this often in the training split to get an id of its own (2). Not for subwords.
         lower: make everything lower case; German nouns, for example, need their capitals.
@@ -84,9 +82,8 @@ def train_translator(
     log(f"model     {preset}: {model.num_parameters():,} parameters, on {device}")
 
     notes = {"corpus": corpus.source, "preset": preset}
-    history = fit(model, train_set, val_set, recipe, output, resume, notes, on_epoch=on_epoch, log=log)
+    history = fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
     translator = Translator(model, *tokenizers)
-    translator.history = history
     if recipe.beam_size > 1:
         scores = tune_length_penalty(translator, val_set.pairs, recipe.beam_size)
         tried = ", ".join(f"{length_penalty} {value:.2f}" for length_penalty, value in scores.items())

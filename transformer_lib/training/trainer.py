@@ -30,8 +30,7 @@ def fit(
     resume: bool = False,
     notes: dict[str, Any] | None = None,
     tokenizers: dict[str, WordTokenizer] | None = None,
-    progress: bool | None = None,
-    on_epoch: Callable[[History], None] | None = None,
+    on_epoch: Callable[[History, nn.Module], bool | None] = lambda history, model: None,
     log: Callable[[str], None] = print,
 ) -> History:
     """Train for ``recipe.epochs`` epochs and leave the model with the weights (or their average) that validated best.
@@ -48,9 +47,9 @@ def fit(
         resume: continue what ``output`` holds. ``recipe.epochs`` may have grown, unless the schedule is ``"linear"``.
         notes: anything to save with the model, such as the corpus's name; when fine-tuning, its ``search``.
         tokenizers: to be saved with the model; by default, those of ``train_set``.
-        progress: see ``train_epoch``.
-        on_epoch: called with the history after each epoch.
-        log: called with a line for each epoch, in the first of several processes.
+        on_epoch: called with the history and the model that was validated after each epoch, in every process; if it
+            returns True, training ends.
+        log: called with a line after each epoch, in the first of several processes.
 
     Raises a FileExistsError if ``output`` holds a run that is not to be resumed, a ValueError if the run to resume had
     other settings or a vocabulary is not the model's, and a FloatingPointError if the loss diverges.
@@ -88,8 +87,6 @@ def fit(
         best = copy.deepcopy(evaluated)
         parts = {"model": model, "best": best, "optimizer": optimizer, "schedule": schedule, "scaler": scaler}
         parts |= {} if average is None else {"average": average}
-        if recipe.compile:
-            compile_layers(model)
 
         def save_best() -> None:
             all_notes = {**(notes or {}), "recipe": asdict(recipe), "history": asdict(history)}
@@ -104,7 +101,7 @@ def fit(
             if writes:
                 save_best()  # a process may have been killed after it had written the state, and before the model
         else:
-            history = History(first_val_loss=evaluate(evaluated, val_batches, progress))
+            history = History(first_val_loss=evaluate(evaluated, val_batches))
 
         try:
             for epoch in range(len(history.val_loss) + 1, recipe.epochs + 1):
@@ -112,8 +109,8 @@ def fit(
                 if hasattr(train_batches, "set_epoch"):
                     train_batches.set_epoch(epoch)  # which decides their order, so that a resumed run sees the same
                 seed_everything(recipe.seed, epoch, distributed.rank())  # each process has its own dropout
-                train_loss = train_epoch(model, train_batches, optimizer, schedule, recipe, scaler, average, progress)
-                val_loss = evaluate(evaluated, val_batches, progress)
+                train_loss = train_epoch(model, train_batches, optimizer, schedule, recipe, scaler, average)
+                val_loss = evaluate(evaluated, val_batches)
                 history.train_loss.append(train_loss)
                 history.val_loss.append(val_loss)
                 history.seconds.append(time.perf_counter() - started)
@@ -129,25 +126,17 @@ def fit(
                     f"train loss {train_loss:.3f}  val loss {val_loss:.3f}  "
                     f"val perplexity {perplexity(val_loss):.2f}" + ("  (best)" if is_best else "")
                 )
-                if on_epoch is not None:
-                    on_epoch(history)
+                if on_epoch(history, evaluated):
+                    break
         finally:
             model.load_state_dict(best.state_dict())
     return history
-
-
-def compile_layers(model: nn.Module) -> None:
-    """Let ``torch.compile`` make kernels for the layers of a model's stacks, which all layers of a kind share."""
-    for layers in [module for module in model.modules() if isinstance(module, nn.ModuleList)]:
-        for layer in layers:
-            layer.compile(dynamic=True)
 
 
 def _settings(description: dict[str, str], recipe: Recipe) -> dict[str, str]:
     """Return what must be the same for a resumed run to be the same run."""
     settings = {**json.loads(description["config"]), **asdict(recipe)}
     settings |= {"model": description["model"], "tokenizers": description["tokenizers"]}
-    del settings["compile"]  # another way to compute the same
     if recipe.schedule != "linear":
         del settings["epochs"]  # there may be more, since the learning rate does not depend on when it ends
     return {name: repr(value) for name, value in settings.items()}

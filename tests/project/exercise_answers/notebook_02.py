@@ -297,6 +297,7 @@ RIGHT = {
         (additive(),),
         (word_by_word,),
     ],
+    "02.6": [("root of d_model",), (" Root of d_model ",)],
     "attention": [(course.attention,), (attention(),), (with_einsum,), (course.scaled_dot_product_attention,)],
     "Head": [(course.Head,), (head(),)],
     "HeadsInAList": [(course.HeadsInAList,), (in_a_list(),), (AddingSlices,)],
@@ -351,6 +352,14 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (additive(weigh=lambda scores: (scores / 6**0.5).softmax(-1)), "not scaled"),
         (additive(inner=torch.relu), "for each query with each key"),
         (lambda query, key, value, W_q, W_k, v: value, "the shape is"),
+    ],
+    "02.6": [
+        ("no root", "with 'no root', one head would differ from yours"),
+        ("softmax over queries", "would not sum to one"),
+        ("values from keys", "would be equal to yours"),
+        ("no W_O", "even with one head"),
+        ("dropout", "not on the list"),
+        (4, "the name of a fault was expected"),
     ],
     "attention": [
         (attention(scale=lambda query: 1), "have not divided"),

@@ -103,6 +103,7 @@ RIGHT = {
         (masks.local_mask,),
         (banded,),
     ],
+    "03.7": [("mean over words",), ("Mean over words ",)],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "03.1": [
@@ -216,5 +217,13 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda length, window: masks.local_mask(length, window).fill_diagonal_(False), "sees itself"),
         (lambda length, window: masks.local_mask(length, 3), "not for a length of 8"),
         (lambda length, window: masks.local_mask(length, window)[None], "the shape is"),
+    ],
+    "03.7": [
+        ("one word ahead", "with 'one word ahead', output i would feel"),
+        ("zeros", "weights above 0"),
+        ("too late", "sum to less than one"),
+        ("exchanged", "below the diagonal"),
+        ("leak", "not on the list"),
+        ([1], "the name of a fault was expected"),
     ],
 }

@@ -285,6 +285,7 @@ RIGHT = {
         (rotary(speed=lambda d: 100 ** (-torch.arange(0, d, 2) / d)),),
         (complex_numbers,),
     ],
+    "04.5": [("one decoder layer",), (" One decoder layer",)],
 }
 POST_LN = (  # of both encoder layers
     ("self.self_attn(x, x, x, mask)", "self.self_attn(x, x, x)", "the mask does not reach"),
@@ -580,6 +581,14 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda: sorting(64), "stopped with TypeError"),
         (lambda count: sorting(64), "for a batch of 3"),
         (lambda count: tuple(one.float() for one in sorting(count)), "whole numbers"),
+    ],
+    "04.5": [
+        ("one encoder layer", "1,054,208 parameters would be missing: two encoder layers. Is that what you count?"),
+        ("tied output", "1,508,608"),
+        ("no cross-attention", "791,040"),
+        ("no feed-forward", "790,272"),
+        ("one norm", "is not on the list: one encoder layer, one decoder layer"),
+        (2, "the name of a fault"),
     ],
     "04.4": [
         (lambda x, start: x, "does not depend on the positions"),

@@ -1,5 +1,6 @@
-"""Answers to the exercises of notebook 05: target, loss, learning rate, when to stop, and the other direction."""
+"""Answers to the exercises of notebook 05: target, loss, learning rate, loop, when to stop, and the other direction."""
 
+import copy
 import math
 
 import numpy as np
@@ -187,9 +188,10 @@ def sentence_by_sentence(logits, targets, pad_id, label_smoothing=0.0):
     return torch.stack([course.token_loss(x[None], y[None], pad_id, label_smoothing) for x, y in pairs]).mean()
 
 
-def loop(leave_out=(), shift=1, mode=True, by_batch=False, sign=1, returned=lambda loss: loss):
+def loop(leave_out=(), order=(), shift=1, mode=True, by_batch=False, sign=1, returned=lambda loss: loss):
     def epoch(model, batches, optimizer, schedule, pad_id, label_smoothing=0.0, half=False):
-        model.train(mode)
+        if mode is not None:
+            model.train(mode)
         losses, counts = [], []
         for src, tgt in batches:
             wanted = tgt[:, 1:] if shift else tgt[:, :-1]
@@ -201,9 +203,9 @@ def loop(leave_out=(), shift=1, mode=True, by_batch=False, sign=1, returned=lamb
                 "step": optimizer.step,
                 "schedule": schedule.step,
             }
-            for name, step in steps.items():
+            for name in order or steps:
                 if name not in leave_out:
-                    step()
+                    steps[name]()
             losses.append(loss.item())
             counts.append(1 if by_batch else (wanted != pad_id).sum().item())
         return returned(sum(loss * count for loss, count in zip(losses, counts, strict=True)) / sum(counts))
@@ -215,9 +217,87 @@ def nothing_is_called(model, batches, optimizer, schedule, pad_id):
     return 1.0
 
 
+BEFORE_THE_OPTIMISER = ["zero_grad", "backward", "clip", "schedule", "step"]
+
+
+def measure(model, batches, pad_id, by_batch=False, shift=1, ignored=None):
+    losses, counts = [], []
+    for src, tgt in batches:
+        wanted = tgt[:, 1:] if shift else tgt[:, :-1]
+        loss = course.token_loss(model(src, tgt[:, :-1]), wanted, pad_id if ignored is None else ignored)
+        losses.append(loss.item())
+        counts.append(1 if by_batch else (wanted != pad_id).sum().item())
+    return sum(loss * count for loss, count in zip(losses, counts, strict=True)) / sum(counts)
+
+
+def training(
+    trains=True,
+    evals=True,
+    grads=False,
+    keep=copy.deepcopy,
+    restore=True,
+    by_epoch=False,
+    epochs_more=0,
+    validates=True,
+    better=lambda loss, best: loss < best,
+    measures=None,
+    returned=lambda train_losses, val_losses: (train_losses, val_losses),
+    **how,
+):
+    """Return a whole training, right or with mistakes; ``how`` are those of its loop."""
+
+    def whole(model, train_batches, val_batches, optimizer, schedule, epochs, pad_id):
+        train_losses, val_losses, best, weights = [], [], math.inf, None
+        leave_out = [*how.get("leave_out", ()), *(["schedule"] if by_epoch else [])]
+        epoch_of = loop(**{**how, "leave_out": leave_out, "mode": None})
+        for epoch in range(epochs + epochs_more):
+            if trains is True or (trains == "once" and not epoch):
+                model.train()
+            train_losses.append(epoch_of(model, train_batches, optimizer, schedule, pad_id))
+            if by_epoch:
+                schedule.step()
+            if not validates:
+                continue
+            if evals:
+                model.eval()
+            with torch.set_grad_enabled(grads):
+                val_losses.append(measure(model, val_batches, pad_id, **(measures or {})))
+            if better(val_losses[-1], best):
+                best, weights = val_losses[-1], keep(model.state_dict())
+        if restore and weights:
+            model.load_state_dict(weights)
+        return returned(train_losses, val_losses)
+
+    return whole
+
+
+def with_a_deque(model, train_batches, val_batches, optimizer, schedule, epochs, pad_id):
+    """Keep the weights of all epochs, return arrays, and leave the gradients' zeros for the end of the step."""
+    kept, losses = [], []
+    for _ in range(epochs):
+        model.train()
+        loss = loop(order=["backward", "clip", "step", "schedule", "zero_grad"])(
+            model, train_batches, optimizer, schedule, pad_id
+        )
+        model.eval()
+        with torch.inference_mode():
+            losses.append((loss, measure(model, val_batches, pad_id)))
+        kept.append({name: weight.clone() for name, weight in model.state_dict().items()})
+    model.load_state_dict(kept[int(np.argmin([val_loss for _, val_loss in losses]))])
+    return np.array(losses).T
+
+
 RIGHT = {
     "token_loss": [(course.token_loss,), (by_hand,), (entropy(),)],
     "train_one_epoch": [(course.train_one_epoch,), (loop(),), (loop(returned=torch.tensor),)],
+    "my_training": [
+        (course.my_training,),
+        (training(),),
+        (training(returned=lambda *losses: [torch.tensor(one) for one in losses]),),
+        (training(returned=lambda *losses: torch.tensor(losses)),),
+        (with_a_deque,),
+    ],
+    "05.7": [("slow schedule",), (" Slow schedule ",)],
     "05.1": [
         (shift(),),
         (two_slices,),
@@ -264,6 +344,46 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (loop(by_batch=True), "over all *tokens*"),
         (loop(leave_out=["backward", "clip"], returned=lambda loss: "low"), "a number was expected"),
         (nothing_is_called, "never called"),
+        (loop(order=BEFORE_THE_OPTIMISER), "before the optimiser does"),
+    ],
+    "my_training": [
+        (training(leave_out=["zero_grad"]), "zero_grad"),
+        (training(leave_out=["clip"]), "clipped"),
+        (training(shift=0), "shift the target"),
+        (training(leave_out=["backward"]), "no weight has changed"),
+        (training(order=["backward", "zero_grad", "clip", "step", "schedule"]), "no weight has changed"),
+        (training(order=BEFORE_THE_OPTIMISER), "before the optimiser does"),
+        (training(by_epoch=True), "has taken 4 steps in 12 batches"),
+        (training(leave_out=["schedule"]), "has taken 0 steps in 12 batches"),
+        (training(sign=-1), "others than gradient descent's"),
+        (training(trains=False), "not in training mode"),
+        (training(trains="once"), "at the beginning of each"),
+        (training(evals=False), "dropout is on in validation"),
+        (training(grads=True), "`torch.no_grad()`"),
+        (training(validates=False), "nobody measures"),
+        (training(epochs_more=-1), "4 epochs have 12"),
+        (training(restore=False), "the weights of the last epoch"),
+        (training(keep=lambda weights: weights), "is no copy"),
+        (training(better=lambda loss, best: True), "the weights of the last epoch"),
+        (training(by_batch=True), "the training loss is a mean over batches"),
+        (training(measures={"by_batch": True}), "the validation loss is a mean over batches"),
+        (training(measures={"ignored": -100}), "the validation loss is no mean"),
+        (training(returned=lambda train_losses, val_losses: val_losses), "two lists"),
+        (training(returned=lambda train_losses, val_losses: (train_losses, val_losses[-1])), "one an epoch"),
+        (training(returned=lambda train_losses, val_losses: (val_losses, train_losses)), "the training loss is"),
+        (
+            training(keep=lambda weights: {name: weight / 2 for name, weight in weights.items()}),
+            "the weights of epoch 1",
+        ),
+        (lambda *given: ([1.0] * 4, [1.0] * 4), "never gets a training batch"),
+    ],
+    "05.7": [
+        ("kept gradients", "constant learning rate"),
+        ("no clipping", "a long gradient"),
+        ("no dropout", "without dropout"),
+        ("mean over batches", "only the number"),
+        ("no shift", "not on the list"),
+        (7, "the name of a fault"),
     ],
     "05.1": [
         (shift(before=lambda ids, sos, eos: [*ids, eos], after=lambda ids, sos, eos: [sos, *ids]), "exchanged them"),

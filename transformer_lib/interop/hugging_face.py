@@ -1,0 +1,99 @@
+"""To Hugging Face's ``transformers``: a folder that its ``from_pretrained`` opens. Notebook 10, "the same weights"."""
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from transformer_lib.data.subwords import SubwordTokenizer
+from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, WordTokenizer
+from transformer_lib.inference.translator import Translator
+from transformer_lib.interop.ctranslate2 import check_parts, new_folder
+from transformer_lib.model.transformer import Transformer
+
+_NAMES = {"feed_forward.linear1": "fc1", "feed_forward.linear2": "fc2", "cross_attn": "encoder_attn"}
+_NAMES |= {"norm": "layer_norm", "norm1": "self_attn_layer_norm", "norm3": "final_layer_norm"}
+_NORM2 = {"encoder": "final_layer_norm", "decoder": "encoder_attn_layer_norm"}
+
+
+@torch.no_grad()
+def to_hugging_face(translator: Translator, folder: str | Path) -> None:
+    """Write a translator for ``AutoModelForSeq2SeqLM`` and ``AutoTokenizer``; greedily, ``generate`` writes our text.
+
+    A pre-LN model becomes a ``PegasusForConditionalGeneration``, one with the paper's post-LN a ``MarianMTModel``. A
+    tokeniser of words expects words with spaces between. Beam search divides scores by another power of the length.
+
+    Args:
+        translator: its model in any precision, on any device.
+        folder: a new or empty folder; otherwise, a FileExistsError.
+
+    Raises a ValueError unless embeddings are tied, positions sinusoids and, with post-LN, there is no ``final_norm``,
+    and a TypeError if a part of the model was replaced.
+    """
+    from transformers import GenerationConfig, MarianConfig, PegasusConfig
+
+    config, tokenizer = translator.model.config, translator.src_tokenizer
+    check_parts(translator.model)
+    their_config, architecture = PegasusConfig, "PegasusForConditionalGeneration"
+    expected = {"tie_embeddings": True, "positions": "sinusoidal"}
+    if not config.norm_first:
+        their_config, architecture, expected["final_norm"] = MarianConfig, "MarianMTModel", False
+    for name, value in expected.items():
+        if (actual := getattr(config, name)) != value:
+            raise ValueError(f"the model has {name}={actual!r}, expected {value!r}, as in {architecture}")
+
+    folder = new_folder(folder)
+    ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.sos_id, "eos_token_id": tokenizer.eos_id}
+    ids |= {"decoder_start_token_id": tokenizer.sos_id, "forced_eos_token_id": None}
+    search = {"num_beams": translator.beam_size, "suppress_tokens": [tokenizer.pad_id, tokenizer.sos_id]}
+    GenerationConfig(**ids, **search, max_length=config.max_len).save_pretrained(folder)
+    sizes = {"layers": config.num_layers, "attention_heads": config.num_heads, "ffn_dim": config.d_ff}
+    sizes = {f"{side}_{name}": size for side in _NORM2 for name, size in sizes.items()}
+    sizes |= {"vocab_size": config.src_vocab_size, "d_model": config.d_model, "max_position_embeddings": config.max_len}
+    inner = dict.fromkeys(("attention_dropout", "activation_dropout"), config.dropout * config.inner_dropout)
+    options = {"activation_function": config.activation, "scale_embedding": True, "dropout": config.dropout, **inner}
+    their_config(architectures=[architecture], **sizes, **options, **ids).save_pretrained(folder)
+    _their_tokenizer(tokenizer, config.max_len).save_pretrained(folder)
+    save_file(_their_weights(translator.model), folder / "model.safetensors", {"format": "pt"})
+
+
+def _their_weights(model: Transformer) -> dict[str, torch.Tensor]:
+    """Rename weights, and sort the entries of the model's vectors: in their positions, sines come before cosines."""
+    order = torch.arange(model.config.d_model).view(-1, 2).T.flatten()  # 0, 2, 4 … 1, 3, 5 …
+    table, positions = model.src_embedding.tokens.table.weight, model.src_embedding.positions(model.config.max_len)
+    weights = {"final_logits_bias": model.output.bias[None], "model.shared.weight": table[:, order]}
+    weights |= {f"model.{side}.embed_positions.weight": positions[:, order] for side in _NORM2}
+    for name, weight in model.state_dict().items():
+        if (side := name.split(".")[0]) in _NORM2:
+            if any(part in name for part in ("norm", "out_proj", "linear2")):  # its rows are entries of the vectors
+                weight = weight[order]
+            elif weight.dim() == 2:  # its columns are
+                weight = weight[:, order]
+            for ours, theirs in {**_NAMES, "norm2": _NORM2[side]}.items():
+                name = name.replace(f".{ours}.", f".{theirs}.")
+            weights[f"model.{name}"] = weight
+    return {name: weight.to("cpu", torch.float32).clone().contiguous() for name, weight in weights.items()}
+
+
+def _their_tokenizer(tokenizer: WordTokenizer, max_len: int):
+    """Build their tokeniser with the same ids: of sentencepiece's pieces, or of words between spaces."""
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    stoi = tokenizer.vocab.stoi
+    if isinstance(tokenizer, SubwordTokenizer):
+        pairs = ((piece[:cut], piece[cut:]) for piece in tokenizer.vocab.itos[4:] for cut in range(1, len(piece)))
+        merges = [(left, right) for left, right in pairs if left in stoi and right in stoi]  # the most frequent first
+        theirs = Tokenizer(models.BPE(stoi, merges, unk_token=UNK, fuse_unk=True))
+        theirs.pre_tokenizer, theirs.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    else:
+        theirs = Tokenizer(models.WordLevel(stoi, unk_token=UNK))
+        theirs.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    steps = [normalizers.Replace("\u200b", " "), normalizers.Replace("\ufeff", ""), normalizers.NFC()]
+    steps += [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+    theirs.normalizer = normalizers.Sequence([normalizers.Lowercase()] * tokenizer.lower + steps)
+    ends = [(token, stoi[token]) for token in (SOS, EOS)]
+    theirs.post_processor = processors.TemplateProcessing(single=f"{SOS} $A {EOS}", special_tokens=ends)
+    special = {"unk_token": UNK, "pad_token": PAD, "bos_token": SOS, "eos_token": EOS, "split_special_tokens": True}
+    inputs = {"model_max_length": max_len, "model_input_names": ["input_ids", "attention_mask"]}
+    return PreTrainedTokenizerFast(tokenizer_object=theirs, **special, **inputs)
