@@ -25,11 +25,12 @@ from sphinx.util.nodes import make_refnode
 LOGGER = getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "notebooks"), str(ROOT / "tests")]
-from set_repository import address  # noqa: E402
+from set_repository import UNNAMED, address  # noqa: E402
 from test_package import ROOMS  # noqa: E402
 
 HOST, NAME = address((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 REPOSITORY = f"https://{HOST}/{NAME}"
+NAMED = NAME != UNNAMED  # until then, no button leads there
 
 project = html_title = "The Transformer, step by step"
 author = "the transformer-lib authors"
@@ -69,8 +70,8 @@ html_show_search_summary = False  # fetches pages, which browsers refuse where t
 html_theme_options = {
     "repository_url": REPOSITORY,
     "repository_branch": "main",
-    "launch_buttons": {"colab_url": "https://colab.research.google.com"} if HOST == "github.com" else {},
-    "use_repository_button": True,
+    "launch_buttons": {"colab_url": "https://colab.research.google.com"} if HOST == "github.com" and NAMED else {},
+    "use_repository_button": NAMED,
     "navbar_persistent": [],  # the search is in the side bar
     "show_navbar_depth": 1,
     "pygments_light_style": "a11y-high-contrast-light",

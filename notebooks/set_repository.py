@@ -1,15 +1,38 @@
 """Put the repository's address wherever it is named: in pyproject.toml, the README, the badges and the setup cells.
 
-Run by `make repository URL=https://github.com/OWNER/NAME`.
+Run by `make repository URL=https://github.com/OWNER/NAME`. As long as nobody has said where the repository is,
+OWNER/NAME stands in pyproject.toml, and no badge and no command leads there; with this address, that comes back.
 """
 
+import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+UNNAMED = "OWNER/NAME"
 # a host, and two names that begin with a letter, a digit or an underscore: no user, port, query or other path
 URL = re.compile(r"https://([a-z0-9-]+(?:\.[a-z0-9-]+)+)/(\w[\w.-]*/\w[\w.-]*?)(?:\.git)?/?", re.ASCII)
+
+COLAB = "https://colab.research.google.com"
+BADGE = re.compile(rf"( &nbsp; |\n\n)\[!\[Open in Colab\]\({COLAB}/assets/[^)]*\)\]\([^)]*\)")
+INSTALL = re.compile(r"(?m)^(    # .* makes this file; .*\n)?    %pip install --quiet .*$")
+WHEEL = """\
+    # In the library's folder, `pip wheel --no-deps .` makes this file; in Colab, upload it before you run this cell.
+    %pip install --quiet transformer_step_by_step-*.whl"""
+# what the README says as long as the repository has no address, and what it says then
+README = (
+    (
+        "In the library's folder, with Python 3.10 or newer:",
+        "In a clone (`git clone {url} transformer`, then `cd transformer`), with Python 3.10 or newer:",
+    ),
+    ("`pip install path/to/this/folder`.", '`pip install "transformer-step-by-step @ git+{url}"`.'),
+    (
+        "In Colab, upload a notebook; its first cell says how the library comes along.",
+        "In Colab, open a notebook by its badge.",
+    ),
+)
 
 
 def address(pyproject: str) -> tuple[str, str]:
@@ -28,21 +51,43 @@ def main(url: str, root: Path = ROOT) -> None:
     if not found:
         sys.exit(f"URL is {url!r}, expected https://github.com/OWNER/NAME, or OWNER/NAME at another host")
     host, name = found.groups()
+    new = "" if name == UNNAMED else f"https://{host}/{name}"
+    if new and host != "github.com":
+        print("Colab opens notebooks from GitHub only, so there are no badges")
     old = "/".join(address((root / "pyproject.toml").read_text(encoding="utf-8")))
-    places = [(re.compile(rf"(?<=https://){re.escape(old)}(?![\w-])"), f"{host}/{name}")]
-    if host == "github.com":
-        places.append((re.compile(r"(?<=colab\.research\.google\.com/github/)[^/\s]+/[^/\s]+(?=/blob/)"), name))
-    else:
-        print("Colab opens notebooks from GitHub only, so the badges stay as they are")
-    named_in = [root / name for name in ("pyproject.toml", "README.md")]
-    for path in (*named_in, *sorted((root / "notebooks").rglob("*.ipynb"))):
-        text, changes = path.read_text(encoding="utf-8"), 0
-        for place, new in places:
-            text, count = place.subn(new, text)
-            changes += count
-        if changes:
-            path.write_text(text, encoding="utf-8")
-            print(f"{path.relative_to(root)}: {changes}")
+    _change(root / "pyproject.toml", lambda text: text.replace(f"https://{old}", f"https://{host}/{name}"))
+    _change(root / "README.md", lambda text: _readme(text, new))
+    for path in sorted((root / "notebooks").rglob("*.ipynb")):
+        badge = f"{COLAB}/github/{name}/blob/main/{path.relative_to(root).as_posix()}" if host == "github.com" else ""
+        _change(path, lambda text, badge=badge: _notebook(text, new, badge if new else ""))
+
+
+def _change(path: Path, change: Callable[[str], str]) -> None:
+    text = path.read_text(encoding="utf-8")
+    if (changed := change(text)) != text:
+        path.write_text(changed, encoding="utf-8", newline="\n")
+        print(path.name)
+
+
+def _readme(text: str, url: str) -> str:
+    """Return the README with the address in its sentences, or without it if ``url`` is empty."""
+    for unnamed, named in README:
+        with_any = re.escape(named).replace(re.escape("{url}"), URL.pattern)
+        text = re.sub(f"{with_any}|{re.escape(unnamed)}", named.format(url=url) if url else unnamed, text)
+    return text
+
+
+def _notebook(text: str, url: str, badge: str) -> str:
+    """Return a notebook with the badge below its title and the address in its setup cell, if there are any."""
+    notebook = json.loads(text)
+    head, setup = notebook["cells"][0], next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")
+    picture = f" &nbsp; [![Open in Colab]({COLAB}/assets/colab-badge.svg)]({badge})" if badge else ""
+    title = BADGE.sub("", "".join(head["source"]))
+    title = re.sub(r"(?m)^(Reading time|Worked answers).*$", lambda line: line[0] + picture, title)
+    install = f'    %pip install --quiet "transformer-step-by-step @ git+{url}"' if url else WHEEL
+    head["source"] = title.splitlines(keepends=True)
+    setup["source"] = INSTALL.sub(lambda _: install, "".join(setup["source"])).splitlines(keepends=True)
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

@@ -8,8 +8,44 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from transformer_exercises import Wrong, as_letters, as_list, as_number, call, exercise, expect, expect_number
+from transformer_exercises import (
+    Wrong,
+    as_letters,
+    as_list,
+    as_number,
+    call,
+    exercise,
+    expect,
+    expect_number,
+    question,
+)
 from transformer_lib.inference.translator import Translator
+
+question(
+    "00.a",
+    right="nonsense",
+    replies={
+        "a good translation": "the words are everyday German, but a model knows only what it has read, and it has read "
+        "captions. Nobody calls back in a photo.",
+        "a fluent sentence about something else": "larger models do this, and it is the more dangerous mistake. This "
+        "one has read too little to be fluent about anything but photos.",
+        "nonsense": "nearly everything here is rare in captions: a promise, the future, being called. So it has "
+        "little to go by, word after word.",
+    },
+)
+
+question(
+    "00.b",
+    right="hebt",
+    replies={
+        "hebt": "it carries the verb's stem, and whether the man picks something up or does something else to it "
+        "could be read off its vector alone: the encoder has let it look at auf already.",
+        "auf": "auf makes lifting into picking up, so a person would need it. But the encoder may have carried it "
+        "over to the vector of hebt before the decoder looks.",
+        "both alike": "a head can split its weight, and you know both halves to be one verb. The model was only told "
+        "to get the next word right, and one place is enough for that.",
+    },
+)
 
 
 @exercise("00.1")

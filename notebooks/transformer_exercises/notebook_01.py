@@ -12,11 +12,60 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from transformer_exercises import Wrong, as_number, call, close, exercise, expect, expect_number, expect_tensor
+from transformer_exercises import (
+    Wrong,
+    as_number,
+    call,
+    close,
+    exercise,
+    expect,
+    expect_number,
+    expect_tensor,
+    question,
+)
 from transformer_lib.data.corpora import Pair
 from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK
 
 _SPECIALS = [UNK, PAD, SOS, EOS]
+
+question(
+    "01.a",
+    right="40 in 100",
+    replies={
+        "4 in 100": "that is the share of tokens. It would be the share of sentences, too, if all unknown tokens kept "
+        "together in a few of them.",
+        "40 in 100": "twelve tokens are twelve chances. Spread at random, they would leave 0.956 to the power of 12 of "
+        "the sentences without one: 58 %.",
+        "nearly all": "twelve tokens are twelve chances, but each is small: twelve times 4.4 % is about a half, and "
+        "some sentences have two.",
+    },
+)
+
+question(
+    "01.b",
+    right="more than a third",
+    replies={
+        "less than a tenth": "captions are of similar length, but the width of a batch is not set by the typical "
+        "sentence.",
+        "about a fifth": "that would be so if the longest sentence had a fourth more tokens than the average. Among "
+        "128, there is always one that has far more.",
+        "more than a third": "the longest of 128 sentences sets the width for all, and it is one and a half times "
+        "to twice as long as the average.",
+    },
+)
+
+question(
+    "01.c",
+    right="as much as a random order",
+    replies={
+        "as little as bucketed": "that is what its name promises, and what it does once sort_within_batch is true. "
+        "What does it do by default?",
+        "about half as much as a random order": "it does make pools of 100 batches, but without a sort inside, a pool "
+        "is as mixed as the whole.",
+        "as much as a random order": "by default, it makes its pools, and then leaves them unsorted in training. No "
+        "message tells you.",
+    },
+)
 
 
 @exercise("01.1")

@@ -10,11 +10,74 @@ from typing import Any
 import numpy as np
 import sacrebleu
 
-from transformer_exercises import Unsolved, Wrong, as_list, as_number, call, exercise, expect, expect_number
+from transformer_exercises import (
+    Unsolved,
+    Wrong,
+    as_list,
+    as_number,
+    call,
+    exercise,
+    expect,
+    expect_number,
+    question,
+)
 from transformer_lib.data.tokenizers import spacy_tokenizer
 from transformer_lib.inference import bleu
 
 Tokens = list[str]
+
+question(
+    "08.a",
+    right="2–3–3",
+    replies={
+        "one each": "count the 2-grams that contain rides: one ends with it, another begins with it.",
+        "two each": "a word is in as many n-grams as it has places in them. A 3-gram can have rides first, in "
+        "the middle or last.",
+        "2–3–3": "a word is in up to n n-grams. It would be in four 4-grams, but rides is the third "
+        "word of the sentence, so none can have it last.",
+        "2–3–4": "that is so in the middle of a long sentence. Here, is there a 4-gram that ends with the third word?",
+    },
+)
+
+question(
+    "08.b",
+    right="characters",
+    replies={
+        "spaces only": "without cuts, a full stop hangs on the last word, and one wrong sign spoils the word that it "
+        "hangs on. That does not help.",
+        "characters": "most characters of a wrong word can be right, and 4-grams of characters are shorter than many "
+        "a word.",
+        "<unk> for rare words": "it helps, for an <unk> matches any other. But rare words are few, and most of them "
+        "do not meet another <unk> at the right place.",
+    },
+)
+
+question(
+    "08.c",
+    right="narrower",
+    replies={
+        "narrower": "most of an interval's width comes from easy and hard sentences. In one draw, both systems have "
+        "the same ones, so this cancels out in the difference.",
+        "as wide": "that would be so if the draw hardly mattered to the difference. But both systems get the same "
+        "sentences in each draw, the easy as well as the hard.",
+        "wider": "differences of independent numbers do vary more. These are not independent: both systems translate "
+        "the same drawn sentences.",
+    },
+)
+
+question(
+    "08.d",
+    right="right: other words and order",
+    replies={
+        "right: a synonym": "one other word costs as much as you found in section 1, and here it is the second of "
+        "fourteen: it is in few n-grams.",
+        "right: other words and order": "n-grams compare words and their order. This one has others of both, and all "
+        "that BLEU would need to see that it is right is what they mean.",
+        "the opposite": "a reader would put it last. But it has all words of the reference and one more, and BLEU does "
+        "not know what not means.",
+        "wrong: the place": "to BLEU, a roof for a street is one wrong word, near the end, where it is in few n-grams.",
+    },
+)
 
 
 @exercise("08.1")

@@ -32,6 +32,7 @@ def load_script(name):
 
 
 set_repository = load_script("set_repository")
+REPOSITORY = set_repository.named_repository((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 CELLS = {path: json.loads(path.read_text(encoding="utf-8"))["cells"] for path in NOTEBOOKS + SOLUTIONS}
 SERIES = {path: CELLS[path] for path in NOTEBOOKS}
 
@@ -142,7 +143,7 @@ def test_they_open_with_title_promise_time_badge_neighbours_and_paths():
         title, promise, time_and_badge, neighbours, paths = source_of(cells[0]).strip().split("\n\n")
         assert re.fullmatch(rf"# {path.name[:2]} · \S.*", title)
         assert re.fullmatch(r"\*\*[^*]+\*\*", promise), path
-        assert f"/blob/main/notebooks/{path.name})" in time_and_badge
+        assert (f"/blob/main/notebooks/{path.name})" in time_and_badge) == (REPOSITORY != set_repository.UNNAMED)
         for word, neighbour in (("Previous", where - 1), ("Next", where + 1)):
             if 0 <= neighbour < len(NOTEBOOKS):
                 assert f"{word}: [{titles[neighbour]}]({NOTEBOOKS[neighbour].name})" in neighbours
@@ -305,7 +306,7 @@ def test_each_exercise_has_a_solution_that_is_right():
 def test_setup_cells_install_the_library_only_where_it_is_missing():
     def installs(cells):
         setup = code_of(cells)[0]
-        condition = r"if importlib\.util\.find_spec\(.transformer_lib.\) is None:\n    %pip install "
+        condition = r"if importlib\.util\.find_spec\(.transformer_lib.\) is None:\n(    # .*\n)?    %pip install "
         said = "".join("".join(output.get("text", "")) for output in setup["outputs"])
         return (
             re.match(rf"import importlib\.util\n(import \w+\n)*\n{condition}", source_of(setup)) and "device: " in said
@@ -325,15 +326,21 @@ def test_only_what_the_reader_writes_is_defined_twice():
                 assert not owners, f"{path.name} defines {name}, as do {owners}"
 
 
-def test_badge_and_setup_lead_to_the_repository_that_pyproject_names():
-    repository = set_repository.named_repository((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+def test_badge_and_setup_lead_to_the_repository_that_pyproject_names_and_nowhere_as_long_as_it_names_none():
+    named = {REPOSITORY} - {set_repository.UNNAMED}
 
     def leads(cells):
         text = "".join(source_of(cell) for cell in cells)
         badges = set(re.findall(r"colab\.research\.google\.com/github/([^/]+/[^/]+)/", text))
-        return badges == set(re.findall(r"git\+https://github\.com/([^/]+/[^\"/]+)", text)) == {repository}
+        return badges == set(re.findall(r"git\+https://github\.com/([^/]+/[^\"/]+)", text)) == named
+
+    def says_how_to_install_what_has_no_address(cells):
+        return bool(named) or "pip wheel" in source_of(code_of(cells)[0])
 
     assert not without(leads)
+    assert not without(says_how_to_install_what_has_no_address)
+    if not named:
+        assert set_repository.UNNAMED not in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_repository_is_written_wherever_it_stands_and_can_be_changed_again(tmp_path, capsys):
@@ -342,11 +349,13 @@ def test_the_repository_is_written_wherever_it_stands_and_can_be_changed_again(t
         copy = tmp_path / file.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, copy)
-    before = set_repository.named_repository((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    before = REPOSITORY
     set_repository.main("https://github.com/some-one/the.transformer.git", tmp_path)
     for file in files:
         changed = (tmp_path / file.relative_to(ROOT)).read_text(encoding="utf-8")
         assert before not in changed and "some-one/the.transformer" in changed
+    set_repository.main("https://github.com/another/one", tmp_path)
+    assert not [file for file in files if "some-one" in (tmp_path / file.relative_to(ROOT)).read_text(encoding="utf-8")]
     set_repository.main(f"https://github.com/{before}", tmp_path)
     for file in files:
         assert (tmp_path / file.relative_to(ROOT)).read_text(encoding="utf-8") == file.read_text(encoding="utf-8")
