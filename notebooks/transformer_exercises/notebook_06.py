@@ -27,13 +27,13 @@ from transformer_lib.model.transformer import Transformer
 
 question(
     "06.a",
-    right="the dog, but greedy search writes another",
+    right="the dog: greedy search misses it",
     replies={
-        "a dog, and greedy search writes it": "it takes the best word at each step, and ends there. But multiply: is "
+        "a dog: greedy search writes it": "it takes the best word at each step, and ends there. But multiply: is "
         "0.6 × 0.4 more than 0.4 × 0.9?",
-        "the dog, and greedy search writes it": "the dog is the most probable, with 0.36. But it begins with the less "
+        "the dog: greedy search writes it": "the dog is the most probable, with 0.36. But it begins with the less "
         "probable word, and greedy search never takes that.",
-        "the dog, but greedy search writes another": "0.4 × 0.9 = 0.36. Greedy search begins with a, for 0.6, and "
+        "the dog: greedy search misses it": "0.4 × 0.9 = 0.36. Greedy search begins with a, for 0.6, and "
         "gets to 0.24 at best: it does not look ahead.",
     },
 )
@@ -51,11 +51,11 @@ question(
 
 question(
     "06.c",
-    right="at least as probable, and no longer",
+    right="at least as probable and no longer",
     replies={
-        "at least as probable, and no longer": "a wider beam finds what a narrow one cuts. What it finds beyond is "
+        "at least as probable and no longer": "a wider beam finds what a narrow one cuts. What it finds beyond is "
         "often short, since each token costs: more probable does not mean better.",
-        "more probable, and longer": "it does find more, but each further token lowers the probability. What wins "
+        "more probable and longer": "it does find more, but each further token lowers the probability. What wins "
         "without a length penalty is rather short.",
         "less probable: ten share the work": "each of the ten prefixes is extended by all tokens, so more is looked "
         "at. A single sentence can lose by it, but hardly the mean.",
