@@ -22,11 +22,11 @@ question(
 
 question(
     "07.b",
-    right="the verb stays as it is",
+    right="it stays as it is",
     replies={
-        "the verb becomes to lift, or to hold": "so the grammar says, and so the map suggests: auf belongs to hebt. "
+        "it becomes to lift or to hold": "so the grammar says, and so the map suggests: auf belongs to hebt. "
         "But do the training sentences force a model to learn it?",
-        "the verb stays as it is": "in what this model has read, hebt, with a man and a ball, is enough to choose the "
+        "it stays as it is": "in what this model has read, hebt, with a man and a ball, is enough to choose the "
         "verb. It never had to look at auf.",
         "there is no verb any more": "hebt is still there, and it is what the verb comes from, even if it is only "
         "half of the German one.",
