@@ -1080,6 +1080,137 @@ def training_step() -> Figure:
     return figure
 
 
+def greedy_or_beam() -> Figure:
+    """Draw a language of five sentences as a tree, with what greedy search takes and what a beam of 2 keeps."""
+    figure = Figure(
+        "greedy_or_beam",
+        368,
+        322,
+        "Greedy search, and a beam of 2",
+        "A tree that grows from left to right. After <sos> come 'a' with 0.6 and 'the' with 0.4; after 'a', 'dog' with "
+        "0.4, 'cat' with 0.35 and 'pet' with 0.25; after 'the', 'dog' with 0.9 and 'cat' with 0.1. The products are "
+        "0.24, 0.21, 0.15, 0.36 and 0.04. A thick orange line, greedy search, goes by 'a' to 'dog' and ends at 0.24. A "
+        "beam of 2 keeps the blue boxes, 'a' and 'the', then both 'dog'; the better of these is 'the dog' with 0.36.",
+    )
+    tree = {
+        "a": (0.6, {"dog": 0.4, "cat": 0.35, "pet": 0.25}),
+        "the": (0.4, {"dog": 0.9, "cat": 0.1}),
+    }
+    kept, cut, orange = KINDS["feed_forward"], ("#ffffff", PANEL_EDGE), KINDS["attention"][1]
+    for x, words in ((132, "step 1"), (236, "step 2"), (320, "product")):
+        figure.text(x, 32, words, "middle")
+
+    def box(x: float, y: float, word: str, colours: tuple[str, str]) -> Box:
+        drawn = Box(x, y + 13, 50, 26)
+        figure.rectangle(drawn.left, drawn.top, drawn.width, drawn.height, *colours, radius=4)
+        figure.text(x, y, word, "middle", code=True, colour=INK)
+        return drawn
+
+    def branch(start: Box, end: Box, probability: float, greedy: bool) -> None:
+        fork = start.right + 9
+        points = [(start.right, start.middle), (fork, start.middle), (fork, end.middle), (end.left, end.middle)]
+        if start.middle == end.middle:
+            points = points[::3]
+        figure.line(*points, colour=orange if greedy else LINE, width=4 if greedy else 1.5)
+        figure.text(end.left - 4, end.middle - 13, f"{probability:g}", "end", code=True)
+
+    y, root = 66, Box(44, 139, 50, 26)
+    for first, (p, following) in tree.items():
+        last = y + 40 * (len(following) - 1)
+        parent = box(132, (y + last) / 2, first, kept)
+        branch(root, parent, p, first == "a")
+        for word, q in following.items():
+            greedy = first == "a" and word == "dog"
+            child = box(236, y, word, kept if word == "dog" else cut)
+            branch(parent, child, q, greedy)
+            figure.text(320, y, f"{p * q:.2f}", "middle", bold=word == "dog", code=True, colour=INK)
+            y += 40
+    box(44, 126, "<sos>", cut)
+    figure.line((24, 272), (52, 272), colour=orange, width=4)
+    figure.text(64, 272, "greedy search: the best of each step")
+    figure.rectangle(24, 286, 28, 14, *kept, radius=3)
+    figure.text(64, 293, "kept by a beam of 2", colour=FADED)
+    return figure
+
+
+BEAM_VOCAB, BEAM_CELL = 5, 32
+BEAM_CHOSEN = {"AB": (6, 9), "CD": (3, 8)}  # of each sentence's two prefixes, the candidates that go on
+
+
+def batched_beam() -> Figure:
+    """Draw one step of beam search for a batch: rows, candidates, and which rows and memories go on."""
+    figure = Figure(
+        "batched_beam",
+        368,
+        458,
+        "A step of beam search for a batch",
+        "Top: tgt has four rows, the prefixes A and B of sentence 0 and C and D of sentence 1, each beside its "
+        "sentence's memory. Middle: each sentence has one long row of ten candidates, five tokens for each of its two "
+        "prefixes, counted from 0 to 9. Chosen are 6 and 9 for sentence 0, both from B, and 3 and 8 for sentence 1, "
+        "one from C and one from D. Bottom: the new rows. Row and token are 0 + 6 // 5 and 6 % 5: B with token 1. "
+        "0 + 9 // 5 and 9 % 5: B with token 4. 2 + 3 // 5 and 3 % 5: C with token 3. 2 + 8 // 5 and 8 % 5: D with "
+        "token 3. A is gone, and B is there twice, each time with the memory of sentence 0.",
+    )
+    colours = [KINDS["feed_forward"], KINDS["embedding"]]
+
+    def rows(top: float, contents: Sequence[str], notes: Sequence[str]) -> None:
+        for row, (words, note) in enumerate(zip(contents, notes, strict=True)):
+            y, sentence = top + 27 * row, row // 2
+            figure.text(24, y + 12, f"row {row}")
+            figure.rectangle(70, y, 52, 24, *KINDS["data"], radius=3)
+            figure.text(96, y + 12, words, "middle", code=True, colour=INK)
+            figure.rectangle(128, y, 78, 24, *colours[sentence], radius=3)
+            figure.text(167, y + 12, f"memory {sentence}", "middle", colour=INK)
+            figure.text(216, y + 12, note, code="//" in note)
+
+    figure.text(24, 32, "before", size=BODY, bold=True, colour=INK)
+    rows(46, "ABCD", [f"sentence {row // 2}" for row in range(4)])
+    figure.text(24, 178, "candidates", size=BODY, bold=True, colour=INK)
+    figure.text(118, 178, "one long row a sentence")
+    chosen = []
+    for sentence, (prefixes, indices) in enumerate(BEAM_CHOSEN.items()):
+        top = 210 + 58 * sentence
+        for number, prefix in enumerate(prefixes):
+            figure.text(24 + (number + 0.5) * BEAM_VOCAB * BEAM_CELL, top - 10, f"from {prefix}", "middle")
+        for index in range(2 * BEAM_VOCAB):
+            fill, edge = (SEEN, SEEN) if index in indices else colours[sentence]
+            x = 24 + index * BEAM_CELL + (2 if index >= BEAM_VOCAB else -2)
+            figure.rectangle(x + 2, top, BEAM_CELL - 4, 24, fill, edge, radius=3)
+            ink = "#ffffff" if index in indices else INK
+            figure.text(x + BEAM_CELL / 2, top + 12, f"{index}", "middle", code=True, colour=ink)
+        for index in indices:
+            row = f"{2 * sentence} + {index} // {BEAM_VOCAB}"
+            chosen.append((f"{prefixes[index // BEAM_VOCAB]} {index % BEAM_VOCAB}", f"{row}, {index} % {BEAM_VOCAB}"))
+    figure.text(24, 320, "after", size=BODY, bold=True, colour=INK)
+    figure.text(216, 320, "from row, token", colour=FADED)
+    rows(334, *zip(*chosen, strict=True))
+    return figure
+
+
+def silenced_head() -> Figure:
+    """Draw the heads' outputs side by side, one of them zero, on their way through the output projection."""
+    figure = Figure(
+        "silenced_head",
+        368,
+        196,
+        "A head that is switched off",
+        "Four boxes side by side, head 1 to head 4, each d_k numbers wide, together d_model. Head 2's box is dashed "
+        "and empty: its numbers are zero. An arrow leads from all four up to out_proj, and from there on.",
+    )
+    cells = []
+    for head in range(1, 5):
+        silent = head == 2
+        cells.append(cell := Box(24 + 80 * (head - 0.5), 144, 80, 36))
+        colours = ("#ffffff", KINDS["heads"][1]) if silent else KINDS["attention"]
+        figure.rectangle(cell.left, cell.top, cell.width, cell.height, *colours, radius=3, dash=DASHED * silent)
+        figure.text(cell.x, cell.middle, "0 0 … 0" if silent else f"head {head}", "middle", code=silent, colour=INK)
+        figure.text(cell.x, 160, "d_k", "middle", code=True)
+    out = figure.box("linear", 184, 84, 130, 34, "out_proj")
+    figure.arrow((184, cells[0].top), (184, out.bottom))
+    figure.arrow((184, out.top), (184, 26))
+    return figure
+
+
 HYPOTHESIS, REFERENCE = ("a man rides a brown horse .", "a man is riding a brown horse .")
 NGRAM_WIDTH, NGRAM_LINE = 38, 14  # of a word; from one line of n-grams to the next
 MISSED = ("#ffffff", "#b4521a")  # what the reference does not have: an empty frame, dashed
@@ -1607,6 +1738,9 @@ FIGURES: tuple[Callable[[], Figure], ...] = (
     teacher_forcing,
     label_smoothing,
     training_step,
+    greedy_or_beam,
+    batched_beam,
+    silenced_head,
     kv_cache,
     ngrams,
     text_to_ids,

@@ -19,10 +19,61 @@ from transformer_exercises import (
     expect,
     expect_number,
     expect_tensor,
+    question,
 )
 from transformer_lib.inference.search import beam_search, greedy_search
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
+
+question(
+    "06.a",
+    right="the dog: greedy search misses it",
+    replies={
+        "a dog: greedy search writes it": "it takes the best word at each step, and ends there. But multiply: is "
+        "0.6 × 0.4 more than 0.4 × 0.9?",
+        "the dog: greedy search writes it": "the dog is the most probable, with 0.36. But it begins with the less "
+        "probable word, and greedy search never takes that.",
+        "the dog: greedy search misses it": "0.4 × 0.9 = 0.36. Greedy search begins with a, for 0.6, and "
+        "gets to 0.24 at best: it does not look ahead.",
+    },
+)
+
+question(
+    "06.b",
+    right="long ones",
+    replies={
+        "long ones": "lp grows with the length, and a negative number divided by more comes closer to 0. A higher "
+        "score is better, so long translations gain.",
+        "short ones": "that would be so if scores were positive. Try it with log P = −4, and lp = 1 or lp = 2.",
+        "neither: all are divided by the same": "α is the same for all, but lp depends on the length.",
+    },
+)
+
+question(
+    "06.c",
+    right="at least as probable and no longer",
+    replies={
+        "at least as probable and no longer": "a wider beam finds what a narrow one cuts. What it finds beyond is "
+        "often short, since each token costs: more probable does not mean better.",
+        "more probable and longer": "it does find more, but each further token lowers the probability. What wins "
+        "without a length penalty is rather short.",
+        "less probable: ten share the work": "each of the ten prefixes is extended by all tokens, so more is looked "
+        "at. A single sentence can lose by it, but hardly the mean.",
+    },
+)
+
+question(
+    "06.d",
+    right="much less",
+    replies={
+        "about that": "it would be so if all time went into positions. But each step has a fixed price: Python, and "
+        "the launch of each operation.",
+        "much less": "each step has a fixed price, whatever it computes, and a machine does twenty positions at once "
+        "almost as fast as one. At thousands of tokens, the clock comes closer to the cells.",
+        "even more": "reading and appending keys and values takes time as well, so the cache saves less than it "
+        "counts.",
+    },
+)
 
 
 @exercise("06.1")
@@ -437,3 +488,53 @@ def shortest_limit(my_shortest_limit: Callable[[Transformer, Tensor, int, int, f
         )
         expect(found == right, f"max_len={found:g} is enough, but {right} would do. (`<sos>` does not count.)")
     return "one generous search is enough to know: the log-probability of a truncated translation even looks better."
+
+
+# The patient: how its signs would differ from those of the other four
+
+FAULTS = {
+    "one beam": "all sentences of the batch share one beam",
+    "first row": "each row is counted from its sentence's first row, which is not added",
+    "repeat": "from the second step on, memory and mask are in the order 0 1 0 1, but tgt in the order 0 0 1 1",
+    "mask": "the memory follows its row, but the mask stays where it was",
+    "order": "translations are returned in the order in which they end",
+}
+_SIGNS = {
+    "one beam": "next_log_probs would be asked about beam_size rows, however many sentences there are",
+    "first row": "a beam of 1 would go wrong in a batch, too",
+    "mask": "sentences of equal length, which have no padding, would come out right",
+    "order": "each translation would be in the list, beside the wrong sentence, with a beam of 1 as well",
+}
+
+
+def patient(
+    next_log_probs: NextLogProbs,
+    memory: Tensor,
+    memory_mask: Tensor,
+    sos_id: int,
+    eos_id: int,
+    beam_size: int,
+    max_len: int = 50,
+    lp: Callable[[int], float] = lambda length: 1.0,
+) -> list[list[tuple[float, list[int]]]]:
+    """Search with a beam as notebook 06's ``beam`` does, but for one fault. Find it by what it does."""
+
+    def asked(tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+        width = 1 if tgt.shape[1] == 1 else beam_size
+        memory, memory_mask = memory[::width], memory_mask[::width]  # one row a sentence
+        return next_log_probs(tgt, memory.repeat(width, 1, 1), memory_mask.repeat(width, 1, 1, 1))
+
+    return course.own("beam")(asked, memory, memory_mask, sos_id, eos_id, beam_size, max_len, lp)
+
+
+@exercise("06.5")
+def diagnosis(fault: str) -> str:
+    """``fault``: what ails ``patient``, as it is called in ``FAULTS``."""
+    if fault is None or fault is ...:
+        raise Unsolved
+    names = ", ".join(FAULTS)
+    expect(isinstance(fault, str), f"the name of a fault was expected: one of {names}.")
+    found = fault.strip().lower()
+    expect(found in FAULTS, f"{fault!r} is not on the list. These are: {names}.")
+    expect(found == "repeat", f"with {found!r}, {_SIGNS.get(found)}. Is that what you see?")
+    return "it has `memory.repeat(beam_size, 1, 1)` where `repeat_interleave(beam_size, dim=0)` belongs."

@@ -6,7 +6,44 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_exercises import Unsolved, Wrong, call, close, exercise, expect, expect_tensor
+from transformer_exercises import Unsolved, Wrong, call, close, exercise, expect, expect_tensor, question
+
+question(
+    "07.a",
+    right="more",
+    replies={
+        "as much": "that would be so if each head did a job of its own, which no other can do.",
+        "less": "that would be so if they failed at the same tokens, so that most of the damage is counted once. "
+        "There are such layers, but that is not how the decoder's first one behaves.",
+        "more": "with one head gone, the others do some of its work. With all four gone, nobody does: heads are "
+        "redundant.",
+    },
+)
+
+question(
+    "07.b",
+    right="it stays as it is",
+    replies={
+        "it becomes to lift or to hold": "so the grammar says, and so the map suggests: auf belongs to hebt. "
+        "But do the training sentences force a model to learn it?",
+        "it stays as it is": "in what this model has read, hebt, with a man and a ball, is enough to choose the "
+        "verb. It never had to look at auf.",
+        "there is no verb any more": "hebt is still there, and it is what the verb comes from, even if it is only "
+        "half of the German one.",
+    },
+)
+
+question(
+    "07.c",
+    right="the same as before",
+    replies={
+        "it goes down: all vectors know of hinunter": "a fair guess, since three layers of self-attention mix all "
+        "words. But being able to know is not the same as being read for it.",
+        "the stairs are garbled": "both sentences speak of the same stairs, and their vectors there are much alike.",
+        "the same as before": "the vector is another, but what the decoder reads there, the stairs, is the same in "
+        "both. That is what a control is for.",
+    },
+)
 
 
 @exercise("looks_back")

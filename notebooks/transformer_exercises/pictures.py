@@ -62,7 +62,7 @@ def beam_tree(
         column = [path for path in log_probs if len(path) == step]
         column.sort(key=lambda path: (path != winner[: len(path)], rows[path[:-1]], -log_probs[path]))
         rows |= {path: row for row, path in enumerate(column)}
-    pitch = 0.085 * max(map(len, (SOS, *itertools.chain(*log_probs)))) + 0.4  # inches from one column to the next
+    pitch = 0.07 * max(map(len, (SOS, *itertools.chain(*log_probs)))) + 0.27  # inches from one column to the next
     depth = max(rows.values())
     figure, axes = _axes(pitch * (steps + 1) + 0.3, 0.5 * (depth + 1) + 0.9)
     axes.grid(False)

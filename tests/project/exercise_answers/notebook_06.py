@@ -256,6 +256,7 @@ RIGHT = {
         (lambda *given: np.float64(by_trying(*given)),),
         (lambda *given: torch.tensor(by_trying(*given)),),
     ],
+    "06.5": [("repeat",), (" Repeat ",)],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "06.1": [
@@ -387,5 +388,13 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda *arguments: math.inf, "would do"),
         (limit(lambda lengths, share: lengths[int(share * len(lengths))]), "one sentence more"),
         (lambda *arguments: 10**400, "far too large"),
+    ],
+    "06.5": [
+        (("order",), "with a beam of 1"),
+        (("mask",), "equal length"),
+        (("one beam",), "beam_size rows"),
+        (("first row",), "a beam of 1 would go wrong"),
+        (("dropout",), "not on the list"),
+        ((3,), "the name of a fault"),
     ],
 }
