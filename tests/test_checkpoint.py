@@ -45,6 +45,15 @@ def test_loading_a_model_imports_no_compiler():
     assert "transformer_lib.checkpoint" in loaded and not {"torch._dynamo", "sympy"} & {*loaded}
 
 
+def test_a_file_whose_first_letters_are_those_of_a_zip_archive_loads(tmp_path, trained):
+    path, tokenizers = tmp_path / "model.safetensors", {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer}
+    save_model(path, trained.model, tokenizers, {"why": ""})
+    length = int.from_bytes(path.read_bytes()[:8], "little")  # of the header
+    save_model(path, trained.model, tokenizers, {"why": "x" * ((int.from_bytes(b"PK", "little") - length) % 2**16)})
+    assert path.read_bytes()[:2] == b"PK"
+    assert load_model(path).tokenizers["src"].vocab.itos == trained.src_tokenizer.vocab.itos
+
+
 def test_another_process_gives_the_same_translations(model_file, trained, pairs):
     sentences = [pair.src for pair in pairs]
     code = (

@@ -464,6 +464,16 @@ def test_a_shuffling_loader_resumes_to_the_same_numbers(dataset, tiny_config, tm
     assert same_weights(resumed, straight)
 
 
+def test_whose_order_a_resumed_run_may_not_repeat_is_said_once(dataset, tiny_config, tmp_path):
+    batches, lines = list(BucketBatches(dataset, 8)), []
+    recipe = dataclasses.replace(RECIPE, epochs=2)
+    fit(Transformer(tiny_config), batches, dataset, recipe, tmp_path / "a", log=lines.append)
+    assert [line for line in lines if "train_set is a list" in line] == lines[:1]
+    fit(Transformer(tiny_config), dataset, dataset, recipe, tmp_path / "b", log=lines.append)  # its order is known
+    fit(Transformer(tiny_config), batches, dataset, recipe, log=lines.append)  # nothing to resume
+    assert sum("train_set is" in line for line in lines) == 1
+
+
 def test_what_cannot_be_trained_is_refused_and_nothing_is_written(dataset, tiny_config, tmp_path):
     frozen, short = Transformer(tiny_config).requires_grad_(False), dataclasses.replace(tiny_config, max_len=10)
     batches = [*BucketBatches(dataset, 4), {"src": torch.tensor([[2, 999, 3]]), "tgt": torch.tensor([[2, 5, 3]])}]

@@ -72,6 +72,9 @@ def fit(
             raise FileExistsError(f"{output} holds a training run: resume it (--resume), or choose another (--output)")
         if distributed.world_size > 1 and not hasattr(train_set, "batches_for"):
             raise ValueError(f"train_set is a {type(train_set).__name__}, expected a data set that processes can share")
+        if output is not None and not hasattr(train_set, "batches_for"):
+            kind = type(train_set).__name__
+            log(f"train_set is a {kind}: a resumed run repeats its order only if torch's random numbers decide it")
         distributed.copy_from_first(model)
         if recipe.init_bias_from_unigrams:
             model.init_bias_from_unigrams(train_set.ids().bincount(minlength=model.config.vocab_size))
