@@ -147,7 +147,7 @@ def test_they_open_with_title_promise_time_badge_neighbours_and_paths():
         for word, neighbour in (("Previous", where - 1), ("Next", where + 1)):
             if 0 <= neighbour < len(NOTEBOOKS):
                 assert f"{word}: [{titles[neighbour]}]({NOTEBOOKS[neighbour].name})" in neighbours
-        for marked in ("**30 minutes**: ", "**3 hours**: ", "**everything**: ", "You need: "):
+        for marked in ("**30 minutes**: ", "**4 hours**: ", "**everything**: ", "You need: "):
             assert marked in paths, path
         assert source_of(cells[-1]).splitlines()[-1] in neighbours  # it ends with the link to the next one
 
