@@ -254,6 +254,15 @@ def mask_and_dropout(scaled_dot_product_attention: Callable[..., tuple[Tensor, T
     expect(not nothing.isnan().any(), hint)
     expect(not nothing.any(), "a row that may attend to nothing collects something: hide again, after the softmax.")
 
+    one_row = torch.tensor([True, True, False, True, True])  # for all queries
+    trained = query.clone().requires_grad_()
+    try:
+        scaled_dot_product_attention(trained, key, value, one_row)[0].sum().backward()
+    except (IndexError, RuntimeError):
+        raise Wrong(
+            "a mask may have fewer rows than the scores, and scores may not be changed in place: use `masked_fill`."
+        ) from None
+
     alike = torch.zeros(1, 100, 16)  # each weight is 1/100; with these values, the output is the weights
     output, _ = expect_pair(call(scaled_dot_product_attention, alike, alike, torch.eye(100), None, 0.75))
     dropped = (output == 0).double().mean().item()

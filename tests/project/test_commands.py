@@ -31,7 +31,6 @@ BENCHMARKS = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"cont
 NOT_RUN = {
     "transformer-lib download": "takes a network; tests/test_corpora.py downloads from a server of its own",
     "transformer-lib --version": "tests/test_cli.py runs it",
-    "git clone": "takes a network",
     "conda": "takes a network",
     "pip": "takes a network; the workflows install, and tests/project/test_wheel.py does so without one",
     "pipx": "takes a network",

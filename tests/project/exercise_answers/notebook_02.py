@@ -270,6 +270,17 @@ MISTAKES_WITH_HEADS = [
     (course.attention, "a class of modules is expected"),
 ]
 
+
+def without_broadcasting(scores, mask):
+    scores[~mask] = torch.finfo(scores.dtype).min
+    return scores
+
+
+def in_place(weights, mask):
+    weights[~mask.expand_as(weights)] = 0.0
+    return weights
+
+
 RIGHT = {
     "02.1": [
         (stable,),
@@ -411,6 +422,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (masked(before=lambda scores, mask: scores.masked_fill(~mask, -1)), "the lowest number that there is"),
         (masked(before=lambda scores, mask: scores.masked_fill(~mask, -torch.inf)), "is nan"),
         (masked(after=keep), "hide again"),
+        (masked(before=without_broadcasting), "fewer rows"),
+        (masked(after=in_place), "changed in place"),
         (masked(drop=lambda weights, share: weights), "dropout has no effect"),
         (masked(drop=lambda weights, share: F.dropout(weights, 1 - share if share else 0.0)), "not the share to keep"),
         (masked(drop=lambda weights, share: weights * (torch.rand_like(weights) >= share)), "enlarges"),
