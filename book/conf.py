@@ -236,7 +236,9 @@ class Finish(SphinxPostTransform):
         if image["uri"].endswith(".svg"):
             drawing = Path(self.env.srcdir, image["uri"]).read_text(encoding="utf-8")
             return html.unescape(re.search(r"<desc[^>]*>(.*?)</desc>", drawing, re.DOTALL)[1])
-        cell = image.parent.parent
+        cell = image.parent
+        while "cell" not in cell["classes"]:  # a hidden output lies in a box of its own
+            cell = cell.parent
         below = cell.next_node(nodes.paragraph, descend=False, siblings=True)
         if below is not None and isinstance(below[0], nodes.emphasis):
             return below[0].astext()
