@@ -386,6 +386,31 @@ def expect_number(found: Any, expected: float, hint: str, tolerance: float = 1e-
     expect(abs(as_number(found) - expected) <= tolerance * max(1, abs(expected)), hint)
 
 
+def diagnose(fault: Any, right: str, faults: dict[str, str], signs: dict[str, str], patient: str = "") -> None:
+    """Raise ``Wrong`` unless what ails a patient of the clinic is named, with what a wrong guess would have shown.
+
+    Args:
+        fault: the reader's answer, one of the names in ``faults``.
+        right: the name of the patient's fault.
+        faults: from a name to what it means.
+        signs: from each wrong name to what one would see.
+        patient: who it is, such as ``"patient 3: "``, where there are several.
+    """
+    if not isinstance(fault, str):
+        raise Wrong(f"{patient}the name of a fault was expected, such as {next(iter(faults))!r}.")
+    name = {known.lower(): known for known in faults}.get(fault.strip().lower())
+    expect(name, f"{patient}{fault!r} is not on the list: {', '.join(faults)}.")
+    if name != right:
+        raise Wrong(f"{patient}with {name!r}, {signs[name]}. Is that what you measure?")
+
+
+def disguised(faulty: type) -> type:
+    """Give a patient's class its parent's names, which is what ``print(model)`` and ``type(model)`` show."""
+    base = faulty.__bases__[0]
+    faulty.__name__, faulty.__qualname__, faulty.__module__ = base.__name__, base.__qualname__, base.__module__
+    return faulty
+
+
 def as_number(found: Any) -> float:
     """Return a number of Python's, NumPy's or PyTorch's as a float.
 

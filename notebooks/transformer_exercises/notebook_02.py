@@ -18,6 +18,8 @@ from transformer_exercises import (
     build,
     call,
     close,
+    diagnose,
+    disguised,
     exercise,
     expect,
     expect_number,
@@ -496,20 +498,12 @@ FAULTS = {
     "values from keys": "k_proj makes the values, too",
     "no W_O": "the heads' outputs are joined, and returned as they are",
 }
-FAULT_OF_THE_PATIENT = "root of d_model"
 SIGNS = {
     "no root": "one head would differ from yours, too, and more heads would choose more sharply, not less",
     "softmax over queries": "the rows of the weights would not sum to one",
     "values from keys": "the weights would be equal to yours, and only the output would differ",
     "no W_O": "the weights would be equal to yours; the output would differ, even with one head",
 }
-
-
-def disguised(faulty: type) -> type:
-    """Give a class its parent's names, which is what ``print(module)`` and ``type(module)`` show."""
-    base = faulty.__bases__[0]
-    faulty.__name__, faulty.__qualname__, faulty.__module__ = base.__name__, base.__qualname__, base.__module__
-    return faulty
 
 
 @disguised
@@ -526,22 +520,10 @@ class Patient(MultiHeadAttention):
         return self.out_proj(self.join_heads(heads)), weights
 
 
-def diagnose(fault: Any, right: str, faults: dict[str, str], signs: dict[str, str]) -> None:
-    """Raise ``Wrong`` unless a patient's fault is named, with what a wrong one would have shown."""
-    if not isinstance(fault, str):
-        raise Wrong("the name of a fault was expected, such as " + repr(next(iter(faults))) + ".")
-    name = fault.strip().lower()
-    names = {one.lower(): one for one in faults}
-    expect(name in names, f"{fault!r} is not on the list of faults: {', '.join(faults)}.")
-    name = names[name]
-    if name != right:
-        raise Wrong(f"with {name!r}, {signs[name]}. Is that what you measure?")
-
-
 @exercise("02.6")
 def patient_of_the_clinic(fault: str) -> str:
     """``fault``: the name of the patient's fault in ``FAULTS``."""
-    diagnose(fault, FAULT_OF_THE_PATIENT, FAULTS, SIGNS)
+    diagnose(fault, "root of d_model", FAULTS, SIGNS)
     return (
         "a head's keys have d_model / num_heads entries, and √d_k is the root of *that*. Divided by √d_model, the "
         "scores of four heads are half as large as they should be, and every head looks everywhere a little."

@@ -17,12 +17,14 @@ from transformer_exercises import (
     as_list,
     call,
     close,
+    diagnose,
+    disguised,
     exercise,
     expect,
     expect_tensor,
     question,
 )
-from transformer_exercises.notebook_02 import diagnose, disguised, wrong_scores
+from transformer_exercises.notebook_02 import wrong_scores
 from transformer_lib.model.attention import MultiHeadAttention
 
 question(

@@ -23,6 +23,7 @@ from transformer_exercises import (
     call,
     close,
     course,
+    diagnose,
     exercise,
     expect,
     expect_number,
@@ -694,10 +695,7 @@ def patient(
 @exercise("05.7")
 def diagnosis(fault: str) -> str:
     """``fault``: the name of the patient's in ``FAULTS``."""
-    expect(isinstance(fault, str), "the name of a fault was expected, such as 'no clipping'.")
-    name = fault.strip().lower()
-    expect(name in FAULTS, f"{fault!r} is not on the list of faults. `FAULTS` has the names.")
-    expect(name == "slow schedule", f"with {name!r}, {_SIGNS.get(name)}. Is that what you measure?")
+    diagnose(fault, "slow schedule", FAULTS, _SIGNS)
     return (
         "`schedule.step()` stands outside the loop over the batches. With a single batch, an epoch is a step, so the "
         "test of eight sentences cannot see it."

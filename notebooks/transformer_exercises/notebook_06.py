@@ -15,6 +15,7 @@ from transformer_exercises import (
     call,
     close,
     course,
+    diagnose,
     exercise,
     expect,
     expect_number,
@@ -530,11 +531,5 @@ def patient(
 @exercise("06.5")
 def diagnosis(fault: str) -> str:
     """``fault``: what ails ``patient``, as it is called in ``FAULTS``."""
-    if fault is None or fault is ...:
-        raise Unsolved
-    names = ", ".join(FAULTS)
-    expect(isinstance(fault, str), f"the name of a fault was expected: one of {names}.")
-    found = fault.strip().lower()
-    expect(found in FAULTS, f"{fault!r} is not on the list. These are: {names}.")
-    expect(found == "repeat", f"with {found!r}, {_SIGNS.get(found)}. Is that what you see?")
+    diagnose(fault, "repeat", FAULTS, _SIGNS)
     return "it has `memory.repeat(beam_size, 1, 1)` where `repeat_interleave(beam_size, dim=0)` belongs."

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from transformer_exercises import Wrong, as_list, as_number, call, exercise, expect
+from transformer_exercises import Wrong, as_list, as_number, call, diagnose, disguised, exercise, expect
 from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.inference.search import Hypothesis, greedy_search
 from transformer_lib.model.attention import MultiHeadAttention
@@ -106,14 +106,7 @@ class Patient:
 # the faults: each class takes the place of the library's class that it inherits from
 
 
-def _disguised(faulty: type) -> type:
-    """Give a class its parent's names, which is what ``print(model)`` and ``type(model)`` show."""
-    base = faulty.__bases__[0]
-    faulty.__name__, faulty.__qualname__, faulty.__module__ = base.__name__, base.__qualname__, base.__module__
-    return faulty
-
-
-@_disguised
+@disguised
 class _LeakingMask(Transformer):
     def decode(self, tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
         length = tgt.shape[1]
@@ -122,27 +115,27 @@ class _LeakingMask(Transformer):
         return self.output(self.decoder(self.tgt_embedding(tgt), memory, mask, memory_mask)[0])
 
 
-@_disguised
+@disguised
 class _NoShift(Transformer):
     def logits_and_targets(self, src: Tensor, tgt: Tensor) -> tuple[Tensor, Tensor]:
         return self(src, tgt), tgt
 
 
-@_disguised
+@disguised
 class _MaskUpsideDown(Transformer):
     def encode(self, src: Tensor) -> tuple[Tensor, Tensor]:
         mask = (src == self.config.pad_id)[:, None, None, :]
         return self.encoder(self.src_embedding(src), mask)[0], mask
 
 
-@_disguised
+@disguised
 class _PositionsAlongTheBatch(InputEmbedding):
     def forward(self, ids: Tensor) -> Tensor:
         x = self.tokens(ids)
         return self.dropout(x + self.positions(x.size(0))[:, None])
 
 
-@_disguised
+@disguised
 class _HeadsWithoutTranspose(MultiHeadAttention):
     def split_heads(self, x: Tensor) -> Tensor:
         return x.view(x.shape[0], self.num_heads, x.shape[1], -1)
@@ -301,12 +294,8 @@ def _diagnose(answers: dict[int, Any]) -> str:
     lines = []
     for number, answer in answers.items():
         case = _CASES[number]
-        if not isinstance(answer, str):
-            raise Wrong(f"patient {number}: the name of a fault was expected, such as 'no eval'.")
-        name = answer.strip().lower()
-        expect(name in FAULTS, f"patient {number}: {answer!r} is not on the list of faults. `FAULTS` has the names.")
-        expect(name == case.fault, f"patient {number}: with {name!r}, {_SIGNS[name]}. Is that what you measure?")
-        lines.append(f"patient {number}: {FAULTS[name]}\n    has       {case.line}\n    expected  {case.right}")
+        diagnose(answer, case.fault, FAULTS, _SIGNS, f"patient {number}: ")
+        lines.append(f"patient {number}: {FAULTS[case.fault]}\n    has       {case.line}\n    expected  {case.right}")
     return "here are the lines.\n\n" + "\n".join(lines)
 
 

@@ -583,7 +583,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda count: tuple(one.float() for one in sorting(count)), "whole numbers"),
     ],
     "04.5": [
-        ("one encoder layer", "1,054,208 parameters would be missing: two encoder layers. Is that what you count?"),
+        ("one encoder layer", "1,054,208 parameters would be missing: two encoder layers. Is that what you measure?"),
         ("tied output", "1,508,608"),
         ("no cross-attention", "791,040"),
         ("no feed-forward", "790,272"),
