@@ -137,3 +137,13 @@ def test_what_has_no_counterpart_is_named(tokenizers, tmp_path):
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(FileExistsError, match="holds something"):
         to_hugging_face(make_translator(tokenizers, **TIED), tmp_path)
+
+
+def test_a_failure_leaves_nothing(tokenizers, tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("transformer_lib.interop.hugging_face.save_file", fail)  # the last that is written
+    with pytest.raises(OSError, match="no space left"):
+        to_hugging_face(make_translator(tokenizers, **TIED), tmp_path / "theirs")
+    assert not list((tmp_path / "theirs").iterdir())

@@ -1,7 +1,9 @@
 """To CTranslate2, an engine that serves translation models without PyTorch; ``book/cookbook.md`` translates with it."""
 
+import contextlib
 import copy
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -32,7 +34,6 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
 
     model, config = translator.model, translator.model.config
     check_parts(model)
-    folder = new_folder(folder)
 
     model = copy.deepcopy(model).to("cpu", torch.float32)  # quantizing changes weights in place
     stacks, sizes = to_torch(model), (config.num_layers, config.num_heads)
@@ -62,13 +63,11 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
     spec.config.add_attribute("lower", translator.src_tokenizer.lower)
     spec.validate()
     spec.optimize(quantization)
-    with tempfile.TemporaryDirectory(dir=folder) as temporary:  # what comes out of it is whole
-        spec.save(temporary)
+    with new_folder(folder) as temporary:
+        spec.save(str(temporary))
         for side, tokenizer in (("src", translator.src_tokenizer), ("tgt", translator.tgt_tokenizer)):
             if isinstance(tokenizer, SubwordTokenizer):
-                Path(temporary, f"{side}.model").write_bytes(tokenizer.model)
-        for file in Path(temporary).iterdir():
-            file.rename(folder / file.name)
+                (temporary / f"{side}.model").write_bytes(tokenizer.model)
 
 
 def check_parts(model: Transformer) -> None:
@@ -79,13 +78,20 @@ def check_parts(model: Transformer) -> None:
         raise TypeError(f"model is a {type(model).__name__}, expected a Transformer, no subclass and no part replaced")
 
 
-def new_folder(folder: str | Path) -> Path:
-    """Make a folder, which may exist if it is empty; otherwise, raise a FileExistsError."""
+@contextlib.contextmanager
+def new_folder(folder: str | Path) -> Iterator[Path]:
+    """Yield where to write what a new or empty folder is to hold: all of it in the end, or after an error nothing.
+
+    Raises a FileExistsError if the folder holds something.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise FileExistsError(f"{folder} holds something, expected a new or empty folder")
-    return folder
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        yield Path(temporary)
+        for file in Path(temporary).iterdir():
+            file.rename(folder / file.name)
 
 
 def _fill_layer(spec, layer: nn.Module) -> None:

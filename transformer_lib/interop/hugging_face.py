@@ -42,19 +42,19 @@ def to_hugging_face(translator: Translator, folder: str | Path) -> None:
         if (actual := getattr(config, name)) != value:
             raise ValueError(f"the model has {name}={actual!r}, expected {value!r}, as in {architecture}")
 
-    folder = new_folder(folder)
     ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.sos_id, "eos_token_id": tokenizer.eos_id}
     ids |= {"decoder_start_token_id": tokenizer.sos_id, "forced_eos_token_id": None}
     search = {"num_beams": translator.beam_size, "suppress_tokens": [tokenizer.pad_id, tokenizer.sos_id]}
-    GenerationConfig(**ids, **search, max_length=config.max_len).save_pretrained(folder)
     sizes = {"layers": config.num_layers, "attention_heads": config.num_heads, "ffn_dim": config.d_ff}
     sizes = {f"{side}_{name}": size for side in _NORM2 for name, size in sizes.items()}
     sizes |= {"vocab_size": config.src_vocab_size, "d_model": config.d_model, "max_position_embeddings": config.max_len}
     inner = dict.fromkeys(("attention_dropout", "activation_dropout"), config.dropout * config.inner_dropout)
     options = {"activation_function": config.activation, "scale_embedding": True, "dropout": config.dropout, **inner}
-    their_config(architectures=[architecture], **sizes, **options, **ids).save_pretrained(folder)
-    _their_tokenizer(tokenizer, config.max_len).save_pretrained(folder)
-    save_file(_their_weights(translator.model), folder / "model.safetensors", {"format": "pt"})
+    with new_folder(folder) as temporary:
+        their_config(architectures=[architecture], **sizes, **options, **ids).save_pretrained(temporary)
+        GenerationConfig(**ids, **search, max_length=config.max_len).save_pretrained(temporary)
+        _their_tokenizer(tokenizer, config.max_len).save_pretrained(temporary)
+        save_file(_their_weights(translator.model), temporary / "model.safetensors", {"format": "pt"})
 
 
 def _their_weights(model: Transformer) -> dict[str, torch.Tensor]:

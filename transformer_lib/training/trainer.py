@@ -30,7 +30,7 @@ def fit(
     resume: bool = False,
     notes: dict[str, Any] | None = None,
     tokenizers: dict[str, WordTokenizer] | None = None,
-    on_epoch: Callable[[History, nn.Module], bool | None] = lambda history, model: None,
+    on_epoch: Callable[[History, nn.Module], bool | None] | None = None,
     log: Callable[[str], None] = print,
 ) -> History:
     """Train for ``recipe.epochs`` epochs and leave the model with the weights (or their average) that validated best.
@@ -129,7 +129,7 @@ def fit(
                     f"train loss {train_loss:.3f}  val loss {val_loss:.3f}  "
                     f"val perplexity {perplexity(val_loss):.2f}" + ("  (best)" if is_best else "")
                 )
-                if on_epoch(history, evaluated):
+                if on_epoch is not None and on_epoch(history, evaluated):
                     break
         finally:
             model.load_state_dict(best.state_dict())
