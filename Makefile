@@ -24,18 +24,6 @@ endif
 export TRANSFORMER_LIB_DATA
 endif
 
-# Run notebooks in place, one after another, from a folder two levels down; say which one is running, and how long it took.
-# Stop at the first that fails, and show what it said; warnings of those that pass are left out.
-define RUN_EACH
-@cd $(1) && began=$$(date +%s) && for notebook in $(2); do \
-	name=$${notebook%.ipynb}; started=$$(date +%s); \
-	printf '%-32s running …  ' "$$name"; \
-	messages=$$($(3) ../../$(NBCONVERT) --to notebook --inplace --execute "$$notebook" 2>&1) || \
-		{ printf 'failed\n%s\n\n%s failed: its message is above\n' "$$messages" "$(1)/$$notebook"; exit 1; }; \
-	printf '%4d s\n' $$(($$(date +%s) - started)); \
-done && printf '%-32s            %4d s\n' "in all" $$(($$(date +%s) - began))
-endef
-
 .PHONY: help notebooks book check test test-all lab train bench bench-gpu lint outputs repository clean
 
 help:
@@ -54,17 +42,46 @@ help:
 	@echo "make repository URL=https://github.com/OWNER/NAME   put your repository's address wherever it is named"
 	@echo "make clean       remove build/ and .venv/"
 
+# uv installs ten times as fast as pip, where it is there; `make UV= …` does without it.
+UV ?= $(shell command -v uv)
+INSTALL = $(if $(UV),$(UV) pip install --python $(BIN)/python,$(BIN)/python -m pip install) --constraint constraints.txt
+# PyPI's PyTorch for Linux brings CUDA: 3 GB. Where no NVIDIA GPU is seen, PyTorch's own build for CPUs is taken, a
+# tenth of that. `make TORCH=pypi …` takes PyPI's, `make TORCH=cpu …` the other, whatever is seen.
+TORCH ?= $(if $(filter Linux,$(shell uname)),$(if $(shell command -v nvidia-smi),pypi,cpu),pypi)
+
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10) and 'Python 3.10 or newer is needed: make PYTHON=python3.12 …')"
+	@echo "setting up .venv, once: about DOWNLOADED come over the network, and INSTALLED go onto the disk"
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[notebooks,book,test]"
+ifeq ($(TORCH),cpu)
+	PIP_RETRIES=1 $(INSTALL) --no-deps --index-url https://download.pytorch.org/whl/cpu torch || \
+		echo "PyTorch's build for CPUs is out of reach: PyPI's takes its place, with CUDA"
+endif
+	$(INSTALL) --editable ".[notebooks,book,test]"
 	@touch $@
 
-# The notebooks run as copies in build/, so that neither they nor the models they train get mixed up with yours.
+# The notebooks run as copies in build/, so that neither they nor the models they train get mixed up with yours: two at a
+# time, of one thread each, the longest first; 06 to 08 take the model that 05 trains.
+LONGEST := $(patsubst %,notebooks/%.ipynb,13_the_recipe 05_training 15_the_clinic 00_quick_tour)
+RUNS = $(patsubst notebooks/%.ipynb,$(1)/%.run,$(2))
+
 notebooks: $(READY)
 	@mkdir -p build/notebooks && rm -rf build/notebooks/runs && cp $(SERIES) build/notebooks
-	$(call RUN_EACH,build/notebooks,$(SERIES:notebooks/%=%),TRANSFORMER_LIB_CORPUS=sample)
+	@echo "running $(words $(SERIES)) notebooks on the sample corpus, two at a time …"
+	@began=$$(date +%s); OMP_NUM_THREADS=1 TRANSFORMER_LIB_CORPUS=sample $(MAKE) --no-print-directory --jobs 2 \
+		$(call RUNS,build/notebooks,$(LONGEST) $(filter-out $(LONGEST),$(SERIES))) && \
+		printf '%-32s %4d s\n' "in all" $$(($$(date +%s) - began))
 	@$(MAKE) --no-print-directory book NOTEBOOKS=build/notebooks BOOK=build/notebooks/book
+	@echo "or run them yourself: make lab, and begin with 00_quick_tour"
+
+$(patsubst %,build/notebooks/%.run,06_translating 07_looking_inside 08_bleu): build/notebooks/05_training.run
+
+# Run a notebook in place, and say how long it took; if it fails, show what it said.
+build/%.run:
+	@started=$$(date +%s); \
+	messages=$$($(NBCONVERT) --to notebook --inplace --execute build/$*.ipynb 2>&1) || \
+		{ printf '%s\n\n%s failed: its message is above\n' "$$messages" build/$*.ipynb; exit 1; }; \
+	printf '%-32s %4d s\n' $(*F) $$(($$(date +%s) - started))
 
 # Sphinx reads a copy: the book's own pages at the top, notebooks and drawings beneath, with the originals' times.
 book: $(READY)
@@ -76,7 +93,7 @@ book: $(READY)
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir book $(BOOK)-source $(BOOK) \
 		|| (rm -rf $(BOOK) && false)  # or the next build would skip the pages that have not changed
 	@$(BIN)/python book/translator/write_weights.py $(BOOK)/translator
-	@echo $(BOOK)/index.html
+	@echo "the book is ready: open $(BOOK)/index.html"
 
 # Two processes of one thread each: with more threads, the two would wait for each other's.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
@@ -85,11 +102,13 @@ NOTEBOOKS_AND_TESTS := --nbval-lax notebooks tests
 
 check: $(READY)
 	$(PYTEST) --ignore tests/project tests
+	@echo "the library works. Before a pull request: make test"
 
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(PYTEST) $(NOTEBOOKS_AND_TESTS)
+	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(PYTEST) --durations 10 --durations-min 1 $(NOTEBOOKS_AND_TESTS)
+	@echo "everything works here. To read and run the notebooks: make lab"
 
 test-all: $(READY)
 	$(BIN)/ruff check .
@@ -103,6 +122,7 @@ lab: $(READY)
 train: $(READY)
 	$(TRAIN_SMALL)
 	$(BIN)/transformer-lib translate --model $(MODEL) --beam-size 4 --attention build/attention.png "Der Mann hebt den roten Ball auf."
+	@echo "what it looked at: build/attention.png. Your own sentence: $(BIN)/transformer-lib translate --model $(MODEL) \"…\""
 
 bench: $(READY) book
 	$(BIN)/python benchmarks/translation.py --output build/translation.json
@@ -111,6 +131,7 @@ bench: $(READY) book
 	$(BIN)/python benchmarks/fast.py --output build/fast.json
 	@if command -v node > /dev/null; then set -x; $(BIN)/python benchmarks/translator_page.py --output build/translator_page.json; \
 		else echo "the book's page Try it is left out: that takes node"; fi
+	@echo "the figures are in build/*.json; book/results.md says what they were elsewhere"
 
 bench-gpu: $(READY)
 	$(BIN)/python benchmarks/gpu.py
@@ -118,15 +139,17 @@ bench-gpu: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	@echo "next: make test"
 
 outputs: $(READY)
 	@$(BIN)/python -c 'import transformer_lib; transformer_lib.load_corpus("multi30k")["train"]'  # or sample takes its place
 	@mkdir -p build/outputs/solutions build/outputs/runs
 	@find build/outputs/runs -mindepth 1 -maxdepth 1 ! -name mine -exec rm -r {} +  # notebook 05's model, for 06 to 08
 	@for notebook in $(ALL:notebooks/%=%); do cp "notebooks/$$notebook" "build/outputs/$$notebook" || exit; done
-	$(call RUN_EACH,build/outputs,$(ALL:notebooks/%=%))
-	cd build/outputs && ../../$(NBCONVERT) --inplace --coalesce-streams $(CLEAN) $(ALL:notebooks/%=%)  # drops progress bars
+	@$(MAKE) --no-print-directory --jobs 1 $(call RUNS,build/outputs,$(ALL))
+	$(NBCONVERT) --inplace --coalesce-streams $(CLEAN) $(ALL:notebooks/%=build/outputs/%)  # drops progress bars
 	@for notebook in $(ALL:notebooks/%=%); do cp "build/outputs/$$notebook" "notebooks/$$notebook" || exit; done
+	@echo "stored in notebooks/: see what changed with git diff --stat, then make test"
 
 repository: $(READY)
 	@$(BIN)/python notebooks/set_repository.py "$$URL"
