@@ -225,7 +225,7 @@ print(*(box.__module__ for box in boxes), type(boxes[1](8, 2, 16).feed_forward).
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    assert "PositionwiseFeedForward: yours\nPostLNEncoderLayer: yours\nDecoder: the course’s own\n" in run.stdout, run
+    assert "PositionwiseFeedForward: yours\nPostLNEncoderLayer: yours\nDecoder: the course’s own, for" in run.stdout, run
     assert run.stdout.splitlines()[-1] == "written written transformer_exercises.course.notebook_04 written"
 
 
@@ -234,12 +234,20 @@ def test_where_nothing_right_is_kept_the_courses_own_is_found(tmp_path, capsys):
     assert kept(tmp_path / "nowhere", name) is course.own(name)
     keep(tmp_path, course.own(name))
     assert not file.exists()
-    for text in ("class", "", "nonsense", f"{name} = None", FEED_FORWARD.replace("F.relu", ""), "from torch import nn"):
+    for text, why in (
+        ("class", "SyntaxError"),
+        ("", "none"),
+        ("nonsense", "NameError"),
+        (f"{name} = None", "none"),
+        (FEED_FORWARD.replace("F.relu", ""), "ReLU"),
+        ("from torch import nn", "none"),
+    ):
         file.write_text(text, encoding="utf-8")
+        capsys.readouterr()
         assert kept(tmp_path, name) is course.own(name)
+        assert re.search(rf"^{name}: .*{re.escape(why)}", capsys.readouterr().out)  # in a line, and nothing else
         keep(tmp_path, run_cell(FEED_FORWARD, tmp_path / "cell")[name])  # what cannot be read is no obstacle
         assert kept(tmp_path, name).__module__ == "written"
-    assert "right" not in capsys.readouterr().out
 
 
 def load_listings():
