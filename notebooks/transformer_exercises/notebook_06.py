@@ -258,8 +258,8 @@ def candidates(beam_step: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor, 
         except Wrong as stopped:
             expect(
                 number == 2 * beam_size,
-                f"with {vocab} tokens and a beam of {beam_size}, the first step has {number} candidates: take all where "
-                f"there are fewer than 2 · beam_size. {stopped}",
+                f"with {vocab} tokens and a beam of {beam_size}, the first step has {number} candidates: take all "
+                f"where they are fewer than 2 · beam_size. {stopped}",
             )
             raise
         three = isinstance(answer, tuple | list) and len(answer) == 3 and all(isinstance(one, Tensor) for one in answer)

@@ -182,7 +182,7 @@ def too_short(brevity_penalty: Callable[[int, int], float]) -> str:
         ):
             expect(not _near(found, wrong) or _near(found, min(1, math.exp(1 - ratio))), f"c = {c}, r = {r}: {hint}")
         expect_number(found, min(1, math.exp(1 - ratio)), f"c = {c}, r = {r}: e^(1 − *r*/*c*), or 1 if *c* ≥ *r*.")
-    _expect_zero("c = 0, r = 8: the smaller *c*, the closer BP comes to 0. Where it is 0, BP is 0.", brevity_penalty, 0, 8)
+    _expect_zero("c = 0, r = 8: BP goes to 0 with *c*. Where that is 0, so is BP.", brevity_penalty, 0, 8)
     return "half the length leaves 37 % of the score, and twice the length costs nothing here."
 
 

@@ -242,8 +242,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda c, r: 1, "too *short* is punished"),
         (lambda c, r: 0.4, "or 1 if"),
         (lambda c, r: "1", "a number was expected"),
-        (lambda c, r: min(1, math.exp(1 - r / c)), "Where it is 0"),
-        (lambda c, r: min(1, math.exp(1 - r / max(c, 1))), "Where it is 0"),
+        (lambda c, r: min(1, math.exp(1 - r / c)), "goes to 0 with *c*"),
+        (lambda c, r: min(1, math.exp(1 - r / max(c, 1))), "goes to 0 with *c*"),
     ],
     "corpus_bleu": [
         (of_a_set(corpus_bleu(scale=1)), "as a fraction"),
