@@ -307,6 +307,11 @@ def with_a_deque(model, train_batches, val_batches, optimizer, schedule, epochs,
     return np.array(losses).T
 
 
+def training_that_is_not_flat(model, train_batches, *rest):
+    for src, tgt in train_batches:
+        F.cross_entropy(model(src, tgt[:, :-1]), tgt[:, 1:])
+
+
 RIGHT = {
     "token_loss": [(course.token_loss,), (by_hand,), (entropy(),)],
     "train_one_epoch": [(course.train_one_epoch,), (loop(),), (loop(returned=torch.tensor),)],
@@ -381,6 +386,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (training(split=whole), "without a shift"),
         (training(split=backwards), "the wrong way"),
         (training(split=lambda tgt: (tgt[:, :-1], tgt)), "but the *first*"),
+        (training_that_is_not_flat, "in one row"),
         (training(leave_out=["backward"]), "no weight has changed"),
         (training(order=["backward", "zero_grad", "clip", "step", "schedule"]), "no weight has changed"),
         (training(order=BEFORE_THE_OPTIMISER), "before the optimiser does"),
