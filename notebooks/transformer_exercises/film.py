@@ -8,8 +8,12 @@ import torch
 from transformer_lib.inference.translator import Translation
 from transformer_lib.notebook.attention_viewer import readable
 
-_CELL, _LABELS, _LETTER = 16, 76, 6.2  # pixels: a cell's side, the room for the words of rows, a letter's width
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 320, 150, 34, 24  # pixels of the curve, and of what stands left of it and below
+_CELL, _LABELS, _LETTER = 16, 76, 5.8  # pixels: a cell's side, the room for the words of rows, a letter's width
+_WIDTH, _HEIGHT = 360, 150  # pixels of the curve
+_LEFT, _RIGHT, _BOTTOM = 34, 64, 36  # and of what stands beside it and below
+_LEGEND = (
+    "Cross-attention: rows are tokens being written, columns source tokens looked at; a full cell is a weight of 1."
+)
 _SCRIPT = """
 for (const film of document.querySelectorAll(".training-film:not([data-ready])")) {
   film.dataset.ready = "";
@@ -61,7 +65,7 @@ class Film:
         return (
             '<div class="training-film mathjax_ignore tex2jax_ignore" data-lm-suppress-shortcuts="true" '
             f'style="max-width: 100%">\n<label style="display: none">epoch {slider}</label>\n{self._curve()}\n{epochs}'
-            f"</div>\n<script>\n(() => {{{_SCRIPT}}})();\n</script>\n"
+            f"<p><small>{_LEGEND}</small></p>\n</div>\n<script>\n(() => {{{_SCRIPT}}})();\n</script>\n"
         )
 
     def _epoch(self, number: int) -> str:
@@ -73,14 +77,17 @@ class Film:
     def _curve(self) -> str:
         """Return both losses as lines, with a point on each at every epoch."""
         last, highest = len(self.translations), max(map(max, self.losses.values()))
+        axes = f"M{_LEFT} 4V{_HEIGHT}H{_WIDTH - _RIGHT}"
         parts = [
-            f'<path d="M{_LEFT} 4V{_HEIGHT}H{_WIDTH}" fill="none" stroke="currentColor" stroke-opacity="0.5"/>',
+            f'<path d="{axes}" fill="none" stroke="currentColor" stroke-opacity="0.5"/>',
             _text(_LEFT - 4, 12, f"{highest:.1f}", "end"),
             _text(_LEFT - 4, _HEIGHT, "0", "end"),
-            _text((_LEFT + _WIDTH) / 2, _HEIGHT + _BOTTOM - 4, "epoch", "middle"),
+            _text(_LEFT - 4, _HEIGHT / 2, "loss", "end"),
+            _text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT + _BOTTOM - 4, "epoch", "middle"),
         ]
+        xs = [_LEFT + (_WIDTH - _LEFT - _RIGHT) * (number + 0.5) / last for number in range(last)]
+        parts += [_text(x, _HEIGHT + 14, str(number), "middle") for number, x in enumerate(xs, start=1)]
         for (name, values), colour, dash in zip(self.losses.items(), ("#3f7fc1", "#d9822b"), ("", "5 3"), strict=True):
-            xs = [_LEFT + (_WIDTH - _LEFT - 12) * (number + 0.5) / last for number in range(last)]
             ys = [_HEIGHT - (_HEIGHT - 8) * value / highest for value in values]
             line = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(xs, ys, strict=True))
             parts.append(
@@ -90,7 +97,7 @@ class Film:
                 f'<circle data-epoch="{number}" cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}"/>'
                 for number, (x, y) in enumerate(zip(xs, ys, strict=True), start=1)
             ]
-            parts.append(_text(xs[0] + 8, ys[0] + (-4 if name == "training" else 14), name, "start", colour))
+            parts.append(_text(xs[-1] + 9, ys[-1] + 4, name, "start", colour))
         return _svg(_WIDTH, _HEIGHT + _BOTTOM, "training and validation loss against epoch", parts)
 
 
