@@ -190,6 +190,7 @@ def test_what_is_right_goes_on_and_the_courses_own_in_place_of_all_else(capsys):
         write(careless)
 
 
+IMPORTS = "import torch.nn.functional as F\nfrom torch import nn\n"
 FEED_FORWARD = """
 class PositionwiseFeedForward(nn.Module):
     def __init__(self, d_model, d_ff, dropout=0.0):
@@ -239,7 +240,8 @@ def test_where_nothing_right_is_kept_the_courses_own_is_found(tmp_path, capsys):
         ("", "none"),
         ("nonsense", "NameError"),
         (f"{name} = None", "none"),
-        (FEED_FORWARD.replace("F.relu", ""), "ReLU"),
+        (FEED_FORWARD, "NameError"),  # it imports nothing
+        (f"{IMPORTS}{FEED_FORWARD.replace('F.relu', '')}", "ReLU"),
         ("from torch import nn", "none"),
     ):
         file.write_text(text, encoding="utf-8")
