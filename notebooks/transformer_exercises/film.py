@@ -130,5 +130,5 @@ def _text(x: float, y: float, text: str, anchor: str, colour: str = "currentColo
 
 def _svg(width: float, height: float, described: str, parts: Sequence[str]) -> str:
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}"'
-    style = "max-width: 100%; height: auto; font-family: sans-serif"
+    style = "display: block; max-width: 100%; height: auto; font-family: sans-serif"
     return f'<svg {size} style="{style}" role="img" aria-label="{described}">{"".join(parts)}</svg>'
