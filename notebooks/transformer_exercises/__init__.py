@@ -185,15 +185,22 @@ def keep(folder: str | Path, *written: Any) -> None:
 
 
 def kept(folder: str | Path, name: str) -> Any:
-    """Return what a reader wrote under a name and ``keep`` wrote down, if it is right; else the course's own."""
-    file = Path(folder) / "written.py"
+    """Return what a reader wrote under a name and ``keep`` wrote down, if it is right; else the course's own.
+
+    A printed line says which of the two it is, and why it is not the reader's.
+    """
+    written, why_not = None, "none of yours is kept"
     try:
-        written = getattr(_module(file), name)
-        is_right = bool(check(name, written))
-    except Exception:  # there is no such file, or it needs something that is not in it
-        is_right = False
-    print(f"{name}: {'yours' if is_right and not course.has(written) else 'the course’s own'}")
-    return written if is_right else course.own(name)
+        written = getattr(_module(Path(folder) / "written.py"), name, None)
+        if written is not None and not course.has(written):
+            verdict = check(name, written)
+            why_not = "" if verdict else f"yours is not right: {verdict.message}"
+    except FileNotFoundError:
+        pass
+    except Exception as error:  # it needs something that is not in it, for example
+        why_not = f"what is kept cannot be run: {type(error).__name__}: {error}"
+    print(f"{name}: {f'the course’s own, for {why_not}' if why_not else 'yours'}")
+    return course.own(name) if why_not else written
 
 
 def _module(file: Path) -> Any:

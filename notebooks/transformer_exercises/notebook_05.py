@@ -5,6 +5,7 @@ What its patient has stands here in the open, too: read ``patient`` when you hav
 
 import copy
 import math
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
@@ -420,7 +421,11 @@ def mean_surprise(token_loss: Callable[[Tensor, Tensor, int, float], Tensor]) ->
     rows = logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0].neg()  # the surprise at each token
     real = targets != 1
     right = rows[real].mean()
-    found = call(token_loss, logits.clone().requires_grad_(), targets.clone(), 1)
+    try:
+        found = call(token_loss, logits.clone().requires_grad_(), targets.clone(), 1)
+    except Wrong as stopped:
+        _expect_shapes_of_loss(stopped)
+        raise
     expect(isinstance(found, Tensor) and found.numel() == 1, "one number was expected, as a tensor.")
     probabilities = logits.softmax(-1)
     twice = F.cross_entropy(probabilities.flatten(0, 1), targets.flatten(), ignore_index=1)
@@ -452,7 +457,7 @@ class Bilinear(nn.Module):
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """Return logits, ``[batch, tgt_len, 9]``."""
         state = {"src_len": src.shape[1], "training": self.training, "learns": torch.is_grad_enabled()}
-        self.calls.append(SimpleNamespace(**state, table=self.table.weight.detach().clone()))
+        self.calls.append(SimpleNamespace(**state, given=tgt.clone(), table=self.table.weight.detach().clone()))
         return 3 * (self.table(tgt) + self.source(src[:, :1]))
 
 
@@ -528,7 +533,7 @@ def loop(train_one_epoch: Callable[..., float]) -> str:
     model, right = copy.deepcopy(first), copy.deepcopy(first)
     optimizer = SGD(model.parameters(), lr=0.5)
     schedule = LambdaLR(optimizer, lambda taken: 1 / (taken + 1))
-    found = as_number(_quietly(train_one_epoch, model.eval(), batches, optimizer, schedule, 1))
+    found = as_number(_trained(train_one_epoch, model.eval(), batches, optimizer, schedule, 1))
     expect(model.calls, "the model is never called.")
     expect(all(one.training for one in model.calls), "the model is not in training mode, in which dropout is on.")
     loss = _mean(_epoch(right, batches))
@@ -542,11 +547,57 @@ def loop(train_one_epoch: Callable[..., float]) -> str:
     return "every weight is where a loop by hand puts it. Twelve lines: nearly all training code you will meet is this."
 
 
-def _quietly(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a reader's function without PyTorch's warning of a schedule that steps too early: the hint says it."""
+def _trained(function: Callable[..., Any], model: Bilinear, *arguments: Any) -> Any:
+    """Call a reader's training without PyTorch's warning of a schedule that steps too early: the hint says it.
+
+    Raises:
+        Wrong: it raises something, or gives the decoder the whole target, or all but its first token.
+    """
+    batches = [batch for argument in arguments if isinstance(argument, list) for batch in argument]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return call(function, *arguments)
+        try:
+            found = call(function, model, *arguments)
+        except Wrong as stopped:
+            _expect_shifted(model, batches)
+            _expect_shapes_of_loss(stopped)
+            raise
+    _expect_shifted(model, batches)
+    return found
+
+
+def _expect_shifted(model: Bilinear, batches: list) -> None:
+    for given in (one.given for one in model.calls):
+        expect(
+            not any(given.equal(tgt) for _, tgt in batches),
+            "the decoder is given the whole target, without a shift: leave out its last token, and, in what is wanted, "
+            "its first.",
+        )
+        expect(
+            not any(given.equal(tgt[:, 1:]) for _, tgt in batches),
+            "the shift goes the wrong way: *given* are all tokens but the last, from `<sos>` on, and *wanted* all but "
+            "the first.",
+        )
+
+
+def _expect_shapes_of_loss(stopped: Wrong) -> None:
+    """Look at what PyTorch's loss was given, if it is where a reader's code stopped.
+
+    Raises:
+        Wrong: the shapes do not fit.
+    """
+    for frame, _ in traceback.walk_tb(stopped.__cause__.__traceback__ if stopped.__cause__ else None):
+        if frame.f_code.co_name in ("cross_entropy", "nll_loss"):
+            logits, wanted = (list(getattr(frame.f_locals[name], "shape", ())) for name in ("input", "target"))
+            got = f"PyTorch's loss was given logits {logits} and targets {wanted}"
+            expect(
+                (len(logits), len(wanted)) == (2, 1),
+                f"{got}, and wants all positions in one row, [positions, vocab_size] and [positions]: `flatten` both.",
+            )
+            expect(
+                logits[0] == wanted[0],
+                f"{got}. There must be as many: given are all tokens but the last, and wanted all but the *first*.",
+            )
 
 
 def _expect_no_wrong_way(table: Tensor, first: nn.Module, batches: list) -> None:
@@ -579,11 +630,12 @@ def blank_page(my_training: Callable[..., Any]) -> str:
     model, right = copy.deepcopy(first), copy.deepcopy(first)
     optimizer = SGD(model.parameters(), lr=0.5)
     schedule = LambdaLR(optimizer, lambda taken: 1 / (taken + 1))
-    found = _quietly(my_training, model.eval(), train, val, optimizer, schedule, epochs, 1)
-    tables, losses = [], []
+    found = _trained(my_training, model.eval(), train, val, optimizer, schedule, epochs, 1)
+    tables, losses, unshifted = [], [], []
     for epoch in range(epochs):
         trained = _epoch(right, train, taken=epoch * len(train))
         losses.append((trained, [(loss.item(), tokens) for loss, tokens in _losses(right, val)]))
+        unshifted.append(_mean([(loss.item(), tokens) for loss, tokens in _losses(right, val, shifts=False)]))
         tables.append(right.table.weight.detach().clone())
 
     training, validation = ([one for one in model.calls if one.src_len == length] for length in (3, 4))
@@ -622,6 +674,10 @@ def blank_page(my_training: Callable[..., Any]) -> str:
         expect(
             isinstance(numbers, list | tuple) and len(numbers) == epochs,
             f"the {name} losses: a list of {epochs} numbers was expected, one an epoch.",
+        )
+        expect(
+            name != "validation" or not _near(as_number(numbers[0]), unshifted[0]),
+            "the validation loss asks for the token that is given: shift the target there, too.",
         )
         for number, of_batches in zip(numbers, of_epochs, strict=True):
             found_loss, by_batch = as_number(number), sum(loss for loss, _ in of_batches) / len(of_batches)

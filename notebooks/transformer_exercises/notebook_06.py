@@ -245,14 +245,23 @@ def _lists(found: Any) -> list[list[int]]:
 def candidates(beam_step: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]]) -> str:
     """``beam_step(log_probs, step, beam_size)``: the best candidates' log-probabilities, rows and tokens."""
     generator, vocab = torch.Generator().manual_seed(0), 9
-    for sentences, width, beam_size in ((1, 2, 2), (3, 1, 2), (3, 3, 3), (4, 2, 2)):
+    for sentences, width, beam_size in ((1, 2, 2), (3, 1, 2), (3, 3, 3), (4, 2, 2), (2, 1, 6)):
         log_probs = -2 * torch.rand(sentences, width, generator=generator)
         step = (2 * torch.randn(sentences, width, vocab, generator=generator)).log_softmax(-1)
         whole = log_probs[:, :, None] + step
-        best, index = whole.flatten(1).topk(2 * beam_size)
+        number = min(2 * beam_size, width * vocab)
+        best, index = whole.flatten(1).topk(number)
         parent, token = index // vocab, index % vocab
         rows = torch.arange(sentences)[:, None] * width + parent
-        answer = call(beam_step, log_probs.clone(), step.clone(), beam_size)
+        try:
+            answer = call(beam_step, log_probs.clone(), step.clone(), beam_size)
+        except Wrong as stopped:
+            expect(
+                number == 2 * beam_size,
+                f"with {vocab} tokens and a beam of {beam_size}, the first step has {number} candidates: take all "
+                f"where they are fewer than 2 · beam_size. {stopped}",
+            )
+            raise
         three = isinstance(answer, tuple | list) and len(answer) == 3 and all(isinstance(one, Tensor) for one in answer)
         expect(three, "three tensors were expected: log-probabilities, rows and tokens.")
         shape = list(answer[0].shape)
@@ -265,7 +274,7 @@ def candidates(beam_step: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor, 
             "that is a choice for each prefix. All candidates of a sentence compete, in one row: `flatten(1)`.",
         )
         expect(len(shape) != 1, "that is one choice for all sentences: each has a beam of its own, `flatten(1)`.")
-        last = step.flatten(1).topk(2 * beam_size).values
+        last = step.flatten(1).topk(number).values
         expect(
             width == 1 or not close(answer[0], last),
             "that ranks candidates by their last token: add the log-probability of the prefix.",

@@ -182,6 +182,7 @@ def too_short(brevity_penalty: Callable[[int, int], float]) -> str:
         ):
             expect(not _near(found, wrong) or _near(found, min(1, math.exp(1 - ratio))), f"c = {c}, r = {r}: {hint}")
         expect_number(found, min(1, math.exp(1 - ratio)), f"c = {c}, r = {r}: e^(1 − *r*/*c*), or 1 if *c* ≥ *r*.")
+    _expect_zero("c = 0, r = 8: BP goes to 0 with *c*. Where that is 0, so is BP.", brevity_penalty, 0, 8)
     return "half the length leaves 37 % of the score, and twice the length costs nothing here."
 
 
@@ -196,12 +197,23 @@ def bleu_of_a_test_set(corpus_bleu: Callable[[list[Tokens], list[Tokens]], float
         for hint, wrong in _wrong_scores(metric, hypotheses, references).items():
             expect(abs(wrong - right) < 0.05 or not _near(found, wrong, 1e-4), hint)
         expect_number(found, right, f"for {len(references)} sentences of the check's, it is {right:.2f}.", 1e-4)
+    _expect_zero(
+        "nothing in 'two dogs .' has four tokens, and no 3-gram matches: BLEU is 0.",
+        corpus_bleu,
+        [["two", "dogs", "."]],
+        [["two", "dogs", "play", "."]],
+    )
+    _expect_zero("a translation can be empty: then *c* is 0, and BLEU is 0.", corpus_bleu, [[]], [["two", "dogs", "."]])
+    return "sacreBLEU says the same, even of an empty translation."
+
+
+def _expect_zero(why: str, function: Callable[..., Any], *arguments: Any) -> None:
+    """Expect 0 where the formula, as it stands, divides by 0 or takes the logarithm of 0."""
     try:
-        nothing = call(corpus_bleu, [["two", "dogs", "."]], [["two", "dogs", "play", "."]])
+        found = call(function, *arguments)
     except Wrong as stopped:
-        raise Wrong(f"where no 3-gram matches, BLEU is 0, but {stopped}") from None
-    expect_number(nothing, 0, "nothing in 'two dogs .' has four tokens, and no 3-gram matches: BLEU is 0.")
-    return "sacreBLEU says the same."
+        raise Wrong(f"{why} But {stopped}") from None
+    expect_number(found, 0, why)
 
 
 @exercise("08.2")
@@ -271,11 +283,13 @@ def several_references(my_bleu: Callable[[list[Tokens], list[list[Tokens]]], flo
         expect_number(
             found, right, f"with {number} reference{'s' * (number > 1)} per sentence, it is {right:.2f}.", 1e-4
         )
-    try:
-        nothing = call(my_bleu, [["two", "dogs", "play", "."]], [[["two", "dogs", "are", "playing", "."]]])
-    except Wrong as stopped:
-        raise Wrong(f"where no 3-gram matches, BLEU is 0, but {stopped}") from None
-    expect_number(nothing, 0, "no 3-gram matches in 'two dogs play .' for 'two dogs are playing .': BLEU is 0.")
+    _expect_zero(
+        "no 3-gram matches in 'two dogs play .' for 'two dogs are playing .': BLEU is 0.",
+        my_bleu,
+        [["two", "dogs", "play", "."]],
+        [[["two", "dogs", "are", "playing", "."]]],
+    )
+    _expect_zero("a translation can be empty: then *c* is 0, and BLEU is 0.", my_bleu, [[]], [[["two", "dogs", "."]]])
     return "that is sacreBLEU with `tokenize='none', smooth_method='none'`, for any number of references."
 
 
@@ -363,6 +377,9 @@ def narrower(times_as_many: float, plus_minus_of_250: float) -> str:
 _REFERENCE = "a man in a red shirt is playing the guitar on the street ."
 
 
+_STILL_RIGHT = ("", "on the street", "the guitar on the street")  # and the rest of the sentence behind the full stop
+
+
 @exercise("08.5")
 def nonsense(my_nonsense: str) -> str:
     """``my_nonsense``: the reference's words in another order, with BLEU above 85."""
@@ -376,6 +393,10 @@ def nonsense(my_nonsense: str) -> str:
     expect(found != reference, "that is the reference itself.")
     value = bleu.by_definition([found], [reference])
     expect(value > 85, f"BLEU is {value:.1f}. Each place where you cut costs n-grams: cut fewer times.")
+    expect(
+        " ".join(found[: found.index(".")]) not in _STILL_RIGHT,
+        "read it aloud: it still says the same, and a reader would let it pass. Cut inside of a phrase.",
+    )
     return "one cut breaks one 2-gram, two 3-grams and three 4-grams. BLEU does not ask where in the sentence they are."
 
 

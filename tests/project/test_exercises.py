@@ -190,6 +190,7 @@ def test_what_is_right_goes_on_and_the_courses_own_in_place_of_all_else(capsys):
         write(careless)
 
 
+IMPORTS = "import torch.nn.functional as F\nfrom torch import nn\n"
 FEED_FORWARD = """
 class PositionwiseFeedForward(nn.Module):
     def __init__(self, d_model, d_ff, dropout=0.0):
@@ -225,7 +226,7 @@ print(*(box.__module__ for box in boxes), type(boxes[1](8, 2, 16).feed_forward).
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    assert "PositionwiseFeedForward: yours\nPostLNEncoderLayer: yours\nDecoder: the course’s own\n" in run.stdout, run
+    assert "PositionwiseFeedForward: yours\nPostLNEncoderLayer: yours\nDecoder: the course’s own" in run.stdout, run
     assert run.stdout.splitlines()[-1] == "written written transformer_exercises.course.notebook_04 written"
 
 
@@ -234,12 +235,21 @@ def test_where_nothing_right_is_kept_the_courses_own_is_found(tmp_path, capsys):
     assert kept(tmp_path / "nowhere", name) is course.own(name)
     keep(tmp_path, course.own(name))
     assert not file.exists()
-    for text in ("class", "", "nonsense", f"{name} = None", FEED_FORWARD.replace("F.relu", ""), "from torch import nn"):
+    for text, why in (
+        ("class", "SyntaxError"),
+        ("", "none"),
+        ("nonsense", "NameError"),
+        (f"{name} = None", "none"),
+        (FEED_FORWARD, "NameError"),  # it imports nothing
+        (f"{IMPORTS}{FEED_FORWARD.replace('F.relu', '')}", "ReLU"),
+        ("from torch import nn", "none"),
+    ):
         file.write_text(text, encoding="utf-8")
+        capsys.readouterr()
         assert kept(tmp_path, name) is course.own(name)
+        assert re.search(rf"^{name}: .*{re.escape(why)}", capsys.readouterr().out)  # in a line, and nothing else
         keep(tmp_path, run_cell(FEED_FORWARD, tmp_path / "cell")[name])  # what cannot be read is no obstacle
         assert kept(tmp_path, name).__module__ == "written"
-    assert "right" not in capsys.readouterr().out
 
 
 def load_listings():

@@ -32,7 +32,8 @@ def greedy_batch(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50
 def beam_step(log_probs, step, beam_size):
     sentences, width, vocab = step.shape
     candidates = (log_probs[:, :, None] + step).flatten(1)  # [sentences, width · vocab]: of whole prefixes
-    best, index = candidates.topk(2 * beam_size)  # one topk: a prefix may have several, or none
+    number = min(2 * beam_size, candidates.shape[1])  # all, where a small vocabulary has no more
+    best, index = candidates.topk(number)  # one topk: a prefix may have several, or none
     first_row = torch.arange(sentences, device=step.device)[:, None] * width  # of each sentence, in tgt
     return best, first_row + index // vocab, index % vocab
 

@@ -14,7 +14,9 @@ def clipped_matches(hypothesis, reference, n):
 
 
 def brevity_penalty(c, r):
-    return min(1.0, math.exp(1 - r / c))  # never above 1: what is too long is punished by its precisions
+    if c >= r:
+        return 1.0  # what is too long is punished by its precisions
+    return math.exp(1 - r / c) if c else 0.0  # c is 0 where nothing was written
 
 
 def corpus_bleu(hypotheses, references):

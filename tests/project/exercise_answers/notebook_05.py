@@ -183,19 +183,39 @@ def entropy(prepare=lambda logits: logits, ignored=lambda pad_id: pad_id, **opti
     return loss
 
 
+def not_flat(logits, targets, pad_id, label_smoothing=0.0):
+    return F.cross_entropy(logits, targets, ignore_index=pad_id, label_smoothing=label_smoothing)
+
+
 def sentence_by_sentence(logits, targets, pad_id, label_smoothing=0.0):
     pairs = zip(logits, targets, strict=True)
     return torch.stack([course.token_loss(x[None], y[None], pad_id, label_smoothing) for x, y in pairs]).mean()
 
 
-def loop(leave_out=(), order=(), shift=1, mode=True, by_batch=False, sign=1, returned=lambda loss: loss):
+def shifted(tgt):
+    return tgt[:, :-1], tgt[:, 1:]
+
+
+def unshifted(tgt):
+    return tgt[:, :-1], tgt[:, :-1]
+
+
+def whole(tgt):
+    return tgt, tgt
+
+
+def backwards(tgt):
+    return tgt[:, 1:], tgt[:, :-1]
+
+
+def loop(leave_out=(), order=(), split=shifted, mode=True, by_batch=False, sign=1, returned=lambda loss: loss):
     def epoch(model, batches, optimizer, schedule, pad_id, label_smoothing=0.0, half=False):
         if mode is not None:
             model.train(mode)
         losses, counts = [], []
         for src, tgt in batches:
-            wanted = tgt[:, 1:] if shift else tgt[:, :-1]
-            loss = course.token_loss(model(src, tgt[:, :-1]), wanted, pad_id, label_smoothing)
+            given, wanted = split(tgt)
+            loss = course.token_loss(model(src, given), wanted, pad_id, label_smoothing)
             steps = {
                 "zero_grad": optimizer.zero_grad,
                 "backward": (sign * loss).backward,
@@ -220,11 +240,11 @@ def nothing_is_called(model, batches, optimizer, schedule, pad_id):
 BEFORE_THE_OPTIMISER = ["zero_grad", "backward", "clip", "schedule", "step"]
 
 
-def measure(model, batches, pad_id, by_batch=False, shift=1, ignored=None):
+def measure(model, batches, pad_id, by_batch=False, split=shifted, ignored=None):
     losses, counts = [], []
     for src, tgt in batches:
-        wanted = tgt[:, 1:] if shift else tgt[:, :-1]
-        loss = course.token_loss(model(src, tgt[:, :-1]), wanted, pad_id if ignored is None else ignored)
+        given, wanted = split(tgt)
+        loss = course.token_loss(model(src, given), wanted, pad_id if ignored is None else ignored)
         losses.append(loss.item())
         counts.append(1 if by_batch else (wanted != pad_id).sum().item())
     return sum(loss * count for loss, count in zip(losses, counts, strict=True)) / sum(counts)
@@ -287,6 +307,11 @@ def with_a_deque(model, train_batches, val_batches, optimizer, schedule, epochs,
     return np.array(losses).T
 
 
+def training_that_is_not_flat(model, train_batches, *rest):
+    for src, tgt in train_batches:
+        F.cross_entropy(model(src, tgt[:, :-1]), tgt[:, 1:])
+
+
 RIGHT = {
     "token_loss": [(course.token_loss,), (by_hand,), (entropy(),)],
     "train_one_epoch": [(course.train_one_epoch,), (loop(),), (loop(returned=torch.tensor),)],
@@ -332,11 +357,19 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (entropy(label_smoothing=0.0), "does not arrive"),
         (entropy(prepare=lambda logits: -logits), "-log of the wanted"),
         (entropy(reduction="none"), "one number"),
+        (not_flat, "in one row"),
+        (lambda logits, targets, *rest: F.cross_entropy(logits.flatten(0, 1), targets), "in one row"),
+        (lambda logits, targets, *rest: logits.gather(-1, targets), "stopped with"),
     ],
     "train_one_epoch": [
         (loop(leave_out=["zero_grad"]), "zero_grad"),
         (loop(leave_out=["clip"]), "clipped"),
-        (loop(shift=0), "shift the target"),
+        (loop(split=unshifted), "shift the target"),
+        (loop(split=whole), "without a shift"),
+        (loop(split=backwards), "the wrong way"),
+        (loop(split=lambda tgt: (tgt, tgt[:, 1:])), "without a shift"),
+        (loop(split=lambda tgt: (tgt[:, :-1], tgt)), "but the *first*"),
+        (loop(split=lambda tgt: (tgt[:, :-1], 1 / 0)), "ZeroDivisionError"),
         (loop(leave_out=["backward"]), "no weight has changed"),
         (loop(leave_out=["schedule"]), "step after each batch"),
         (loop(sign=-1), "gradient descent's"),
@@ -349,7 +382,11 @@ WRONG = {  # answers that people give, and what the hint must speak of
     "my_training": [
         (training(leave_out=["zero_grad"]), "zero_grad"),
         (training(leave_out=["clip"]), "clipped"),
-        (training(shift=0), "shift the target"),
+        (training(split=unshifted), "shift the target"),
+        (training(split=whole), "without a shift"),
+        (training(split=backwards), "the wrong way"),
+        (training(split=lambda tgt: (tgt[:, :-1], tgt)), "but the *first*"),
+        (training_that_is_not_flat, "in one row"),
         (training(leave_out=["backward"]), "no weight has changed"),
         (training(order=["backward", "zero_grad", "clip", "step", "schedule"]), "no weight has changed"),
         (training(order=BEFORE_THE_OPTIMISER), "before the optimiser does"),
@@ -368,6 +405,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (training(by_batch=True), "the training loss is a mean over batches"),
         (training(measures={"by_batch": True}), "the validation loss is a mean over batches"),
         (training(measures={"ignored": -100}), "the validation loss is no mean"),
+        (training(measures={"split": unshifted}), "the validation loss asks for"),
+        (training(measures={"split": backwards}), "the wrong way"),
         (training(returned=lambda train_losses, val_losses: val_losses), "two lists"),
         (training(returned=lambda train_losses, val_losses: (train_losses, val_losses[-1])), "one an epoch"),
         (training(returned=lambda train_losses, val_losses: (val_losses, train_losses)), "the training loss is"),

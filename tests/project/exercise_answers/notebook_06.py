@@ -93,7 +93,8 @@ def beam_step(
 
     def step_of(log_probs, step, beam_size):
         vocab = step.shape[-1]
-        best, index = add(log_probs, step).reshape(len(step), -1).topk(times * beam_size)
+        candidates = add(log_probs, step).reshape(len(step), -1)
+        best, index = candidates.topk(min(times * beam_size, candidates.shape[1]))
         first = torch.arange(len(step))[:, None] * step.shape[1]
         return change(best, index // vocab, index % vocab, first)
 
@@ -113,6 +114,12 @@ def sorted_lists(log_probs, step, beam_size):
 def a_choice_for_each_prefix(log_probs, step, beam_size):
     best, token = (log_probs[:, :, None] + step).topk(2 * beam_size)
     return best, torch.zeros_like(token), token
+
+
+def more_than_there_are(log_probs, step, beam_size):
+    best, index = (log_probs[:, :, None] + step).flatten(1).topk(2 * beam_size)
+    first = torch.arange(len(step))[:, None] * step.shape[1]
+    return best, first + index // step.shape[-1], index % step.shape[-1]
 
 
 def one_choice_for_all(log_probs, step, beam_size):
@@ -338,6 +345,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (beam_step(change=lambda best, parent, token, first: (best, first + parent + 1, token)), "a row is"),
         (beam_step(change=lambda best, parent, token, first: (best, first + parent, token + 1)), "a token is"),
         (lambda *given: beam_step()(*given)[0], "three tensors"),
+        (more_than_there_are, "the first step has 9 candidates"),
+        (lambda log_probs, step, beam_size: step @ log_probs, "stopped with"),
     ],
     "beam": [
         (beam(ended=lambda token, eos_id, last: token == eos_id), "is lost"),

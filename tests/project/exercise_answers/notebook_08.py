@@ -42,7 +42,11 @@ def closest(lengths, length):
 
 
 def corpus_bleu(
-    choose=closest, mean=lambda p: math.prod(p) ** 0.25, penalty=lambda ratio: min(1, math.exp(1 - ratio)), scale=100
+    choose=closest,
+    mean=lambda p: math.prod(p) ** 0.25,
+    penalty=lambda ratio: min(1, math.exp(1 - ratio)),
+    scale=100,
+    least=1,
 ):
     def score(hypotheses, references):
         pairs = list(zip(hypotheses, references, strict=True))
@@ -50,7 +54,7 @@ def corpus_bleu(
         for order in range(1, 5):
             sums = np.sum([matches()(h, many, order) for h, many in pairs], axis=0)
             precisions.append(sums[0] / max(1, sums[1]))
-        length = sum(map(len, hypotheses))
+        length = max(least, sum(map(len, hypotheses)))
         wanted = sum(choose([len(tokens) for tokens in many], len(h)) for h, many in pairs)
         return scale * penalty(wanted / length) * mean(precisions)
 
@@ -170,8 +174,8 @@ RIGHT = {
     "clipped_matches": [(course.clipped_matches,), (with_lists,), (of_one(matches),)],
     "brevity_penalty": [
         (course.brevity_penalty,),
-        (lambda c, r: 1 if c >= r else np.exp(1 - r / c),),
-        (lambda c, r: torch.tensor(1 - r / c).clamp(max=0).exp(),),
+        (lambda c, r: 1 if c >= r else 0 if c == 0 else np.exp(1 - r / c),),
+        (lambda c, r: (1 - r / torch.tensor(c)).clamp(max=0).exp(),),
     ],
     "corpus_bleu": [(course.corpus_bleu,), (of_a_set(corpus_bleu()),), (bleu.by_definition,)],
     "08.2": [
@@ -182,8 +186,8 @@ RIGHT = {
     "08.3": [(FAULTS,), ({letter.lower(): fault.title() for letter, fault in FAULTS.items()},)],
     "08.4": [(4, 3.2), (Fraction(4), np.float32(3.2)), (torch.tensor(4), torch.tensor(3.2))],
     "08.5": [
-        ("on the street . a man in a red shirt is playing the guitar",),
-        (["the", "guitar", "on", "the", "street", ".", "a", "man", "in", "a", "red", "shirt", "is", "playing"],),
+        ("a red shirt is playing the guitar on the street . a man in",),
+        (["guitar", "on", "the", "street", ".", "a", "man", "in", "a", "red", "shirt", "is", "playing", "the"],),
     ],
     "08.6": [
         (corpus_bleu(),),
@@ -238,6 +242,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda c, r: 1, "too *short* is punished"),
         (lambda c, r: 0.4, "or 1 if"),
         (lambda c, r: "1", "a number was expected"),
+        (lambda c, r: min(1, math.exp(1 - r / c)), "goes to 0 with *c*"),
+        (lambda c, r: min(1, math.exp(1 - r / max(c, 1))), "goes to 0 with *c*"),
     ],
     "corpus_bleu": [
         (of_a_set(corpus_bleu(scale=1)), "as a fraction"),
@@ -246,7 +252,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (of_a_set(corpus_bleu(mean=lambda p: sum(p) / 4)), "geometric one"),
         (of_a_set(corpus_bleu(mean=math.prod)), "exponent is 1/4"),
         (of_a_set(corpus_bleu(penalty=lambda ratio: 1)), "penalty is missing"),
-        (of_a_set(with_logarithms), "where no 3-gram matches"),
+        (of_a_set(with_logarithms), "no 3-gram matches"),
+        (of_a_set(corpus_bleu(least=0)), "can be empty"),
         (of_a_set(corpus_bleu(mean=lambda p: math.prod(one or 1 for one in p) ** 0.25)), "BLEU is 0"),
         (lambda hypotheses, references: course.corpus_bleu(references, hypotheses), "sentences of the check's"),
     ],
@@ -290,6 +297,10 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ("a man in a red shirt is playing the guitar on the street .", "the reference itself"),
         ("street the on guitar the playing is shirt red a in man a .", "cut fewer times"),
         ("on the street a man in a red shirt is playing the guitar", "missing: ."),
+        ("on the street a man in a red shirt is playing the guitar .", "cut fewer times"),
+        ("on the street . a man in a red shirt is playing the guitar", "let it pass"),
+        ("the guitar on the street . a man in a red shirt is playing", "let it pass"),
+        (". a man in a red shirt is playing the guitar on the street", "let it pass"),
         ("on the street . a man in a red shirt is not playing the guitar", "too many: not"),
         (7, "a string was expected"),
     ],
@@ -309,6 +320,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (corpus_bleu(choose=lambda lengths, own: min(lengths, key=lambda n: (abs(n - own), -n))), "equally close"),
         (corpus_bleu(mean=lambda p: math.prod(one or 1 for one in p) ** 0.25), "no 3-gram matches in"),
         (with_logarithms, "stopped with ValueError"),
+        (corpus_bleu(least=0), "stopped with ZeroDivisionError"),
         (lambda hypotheses, references: "37", "a number was expected"),
         (lambda hypotheses, references: 50.0, "with 1 reference per sentence"),
         (lambda hypotheses, references: math.nan, "this is nan"),
