@@ -60,7 +60,7 @@ def clinic():
                 if needed or ast.unparse(node).startswith(("probe =", "src, tgt =")):
                     exec(compile(ast.Module([node], []), NOTEBOOK.name, "exec"), names)
     names["patients"] = {}
-    for number in range(11):
+    for number in (0, *notebook_15._CASES):
         patient = names["patients"][number] = Patient(number, german, english)
         if number in ON_WEIGHTS:
             patient.model.load_state_dict(names["patients"][0].model.state_dict())
@@ -125,6 +125,7 @@ def test_two_readings_of_one_test_tell_faults_apart(clinic):
         ("mask upside down", "source_test", (0, 1)),
         ("positions along the batch", "source_test", (0,)),
         ("heads without transpose", "padding_test", (0, 1)),
+        ("no transpose back", "padding_test", (0, 1)),
     ):
         for place in places:
             healthy, patient = (reading(clinic, test, number)[place] for number in (0, NUMBER[fault]))
@@ -134,6 +135,15 @@ def test_two_readings_of_one_test_tell_faults_apart(clinic):
 @pytest.mark.slow
 def test_two_layers_pass_a_leak_of_one_position_on_by_two(clinic):
     assert clinic.future_test(clinic.patients[NUMBER["leak"]]) == "·····xxx"
+
+
+@pytest.mark.slow
+def test_heads_that_are_not_put_back_mix_words_and_heads_cut_from_the_sequence_do_not(clinic):
+    """The first need no training to show it, as the notebook says."""
+    untrained = Patient(NUMBER["no transpose back"], clinic.german, clinic.english)
+    assert clinic.future_test(untrained) == "xxxxxxxx"
+    assert min(map(abs, clinic.padding_test(untrained))) > 0.01
+    assert clinic.future_test(clinic.patients[NUMBER["heads without transpose"]]) == "·······x"
 
 
 class _NoCausalMask(Transformer):
