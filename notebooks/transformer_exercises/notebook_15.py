@@ -1,9 +1,10 @@
-"""Notebook 15: ten Transformers with one fault each, and the checks of their diagnoses.
+"""Notebook 15: eleven Transformers with one fault each, and the checks of their diagnoses.
 
-What the notebook hides stands here in the open: read on when you have named all ten.
+What the notebook hides stands here in the open: read on when you have named all eleven.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -31,6 +32,7 @@ FAULTS = {
     "no positions": "nothing is added to the word vectors",
     "positions along the batch": "what is added depends on the sentence's row in the batch, not on the word's place",
     "heads without transpose": "the heads cut up the sequence, not the vectors",
+    "no transpose back": "the heads' outputs are joined as they lie, all words of a head after each other",
     "one norm": "all sub-layers of a layer share one LayerNorm",
     "no root of d_model": "the tied table starts at N(0, 1), and is not multiplied by √d_model",
     "learning rate": "it is ten times too high",
@@ -41,7 +43,7 @@ FAULTS = {
 
 _SIGNS = {
     "leak": "the answers of one or two positions before the last would feel the last word",
-    "no causal mask": "every answer, even the first, would feel the last word",
+    "no causal mask": "every answer, even the first, would feel the last word, and padding would change nothing",
     "no shift": "what is wanted would begin with <sos>",
     "padding in the loss": "more padding on the target's side would change the loss, on the source's side it would not",
     "no source mask": "more padding on the source's side would change the loss, on the target's side it would not, "
@@ -51,7 +53,10 @@ _SIGNS = {
     "no positions": "the order of the source's words would make no difference, a neighbour's source would, "
     "and company none",
     "positions along the batch": "a sentence would get other answers alone than in company",
-    "heads without transpose": "more padding on either side would change the loss, without any padding in the loss",
+    "heads without transpose": "more padding on either side would change the loss, "
+    "without any padding in the loss, and no answer would feel a later word",
+    "no transpose back": "answers before the last would feel the last word, "
+    "and more padding on either side would change the loss",
     "one norm": "there would be fewer parameters than the formula says",
     "no root of d_model": "the loss of the untrained model would be far above ln V",
     "learning rate": "the untrained model would be in order, and with a third of the rate it would learn",
@@ -66,7 +71,7 @@ class Patient:
     """A Transformer with its loss and its search, as somebody brings it to the clinic.
 
     Args:
-        number: 1 to 10; 0 is healthy.
+        number: 1 to 11; 0 is healthy.
         src_tokenizer, tgt_tokenizer: with one joint vocabulary, for the model ties all its embeddings.
         changes: to fields of the ``small`` preset, such as ``dropout=0.0``.
 
@@ -97,9 +102,7 @@ class Patient:
         for start in range(0, len(sentences), 32):
             ids = [torch.tensor(src_tokenizer.encode(sentence)) for sentence in sentences[start : start + 32]]
             src = pad_sequence(ids, batch_first=True, padding_value=src_tokenizer.pad_id).to(device)
-            found += self._search(
-                self.model, src, tgt_tokenizer.sos_id, tgt_tokenizer.eos_id, max_len=30, use_cache=False
-            )
+            found += self._search(self.model, src, tgt_tokenizer.sos_id, tgt_tokenizer.eos_id, max_len=30)
         return [tgt_tokenizer.join(tgt_tokenizer.decode(hypothesis.ids)) for hypothesis in found]
 
 
@@ -136,12 +139,15 @@ class _PositionsAlongTheBatch(InputEmbedding):
 
 
 @disguised
-class _HeadsWithoutTranspose(MultiHeadAttention):
-    def split_heads(self, x: Tensor) -> Tensor:
-        return x.view(x.shape[0], self.num_heads, x.shape[1], -1)
-
+class _NoTransposeBack(MultiHeadAttention):
     def join_heads(self, x: Tensor) -> Tensor:
         return x.reshape(x.shape[0], x.shape[2], -1)
+
+
+@disguised
+class _HeadsWithoutTranspose(_NoTransposeBack):
+    def split_heads(self, x: Tensor) -> Tensor:
+        return x.view(x.shape[0], self.num_heads, x.shape[1], -1)
 
 
 def _leak(patient: Patient) -> None:
@@ -165,10 +171,10 @@ def _positions_along_the_batch(patient: Patient) -> None:
         module.__class__ = _PositionsAlongTheBatch
 
 
-def _heads_without_transpose(patient: Patient) -> None:
+def _replace_attention(patient: Patient, kind: type[MultiHeadAttention]) -> None:
     for module in patient.model.modules():
         if isinstance(module, MultiHeadAttention):
-            module.__class__ = _HeadsWithoutTranspose
+            module.__class__ = kind
 
 
 def _one_norm(patient: Patient) -> None:
@@ -190,9 +196,7 @@ def _no_eval(patient: Patient) -> None:
 
 
 @torch.inference_mode()
-def _search_of_ones_own(
-    model: Transformer, src: Tensor, sos_id: int, eos_id: int, max_len: int, use_cache: bool = False
-) -> list[Hypothesis]:
+def _search_of_ones_own(model: Transformer, src: Tensor, sos_id: int, eos_id: int, max_len: int) -> list[Hypothesis]:
     """Search greedily, in whatever mode the model is."""
     memory, mask = model.encode(src)
     tgt = torch.full((len(src), 1), sos_id, device=src.device)
@@ -209,7 +213,7 @@ def _hasty_beam(patient: Patient) -> None:
 
 @torch.inference_mode()
 def _first_that_ends(
-    model: Transformer, src: Tensor, sos_id: int, eos_id: int, max_len: int, use_cache: bool = False, beam_size: int = 8
+    model: Transformer, src: Tensor, sos_id: int, eos_id: int, max_len: int, beam_size: int = 8
 ) -> list[Hypothesis]:
     """Search with a beam, sentence by sentence."""
     found = []
@@ -268,7 +272,7 @@ _CASES = {
     ),
     6: _Case(
         "heads without transpose",
-        _heads_without_transpose,
+        partial(_replace_attention, kind=_HeadsWithoutTranspose),
         "return x.view(x.shape[0], self.num_heads, x.shape[1], -1)",
         "return x.view(x.shape[0], x.shape[1], self.num_heads, -1).transpose(1, 2)",
     ),
@@ -285,6 +289,12 @@ _CASES = {
         _hasty_beam,
         "while not (ended := [one for one in beam if one.ids[-1] == eos_id])",
         "go on until `beam_size` hypotheses have ended and none that is open can win",
+    ),
+    11: _Case(
+        "no transpose back",
+        partial(_replace_attention, kind=_NoTransposeBack),
+        "return x.reshape(x.shape[0], x.shape[2], -1)",
+        "return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], -1), for x is [batch, heads, seq_len, d_k]",
     ),
 }
 
@@ -370,3 +380,9 @@ def inconspicuous(patient_7: str, patient_8: str) -> str:
 def translates_badly(patient_9: str, patient_10: str) -> str:
     """``patient_9, patient_10``: the names of their faults in ``FAULTS``."""
     return _diagnose({9: patient_9, 10: patient_10})
+
+
+@exercise("15.6")
+def not_trained_yet(patient_11: str) -> str:
+    """``patient_11``: the name of its fault in ``FAULTS``."""
+    return _diagnose({11: patient_11})

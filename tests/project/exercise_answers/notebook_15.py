@@ -1,4 +1,4 @@
-"""Answers to the exercises of notebook 15: the padding test, and the names of ten faults."""
+"""Answers to the exercises of notebook 15: the padding test, and the names of eleven faults."""
 
 import torch
 
@@ -46,6 +46,7 @@ RIGHT = {
     "15.3": [("mask upside down", "positions along the batch", "heads without transpose")],
     "15.4": [("one norm", "no root of d_model")],
     "15.5": [("no eval", "hasty beam")],
+    "15.6": [("no transpose back",)],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "15.1": [
@@ -82,5 +83,11 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (("hasty beam", "no eval"), "the same each time"),
         (("no eval", "no eval"), "patient 10: with 'no eval', the same sentence"),
         (("no eval", "no length penalty"), "less probable to the model than the greedy one"),
+    ],
+    "15.6": [
+        (("no causal mask",), "padding would change nothing"),
+        (("leak",), "the answers of one or two positions"),
+        (("heads without transpose",), "no answer would feel a later word"),
+        (("padding in the loss",), "on the source's side it would not"),
     ],
 }
