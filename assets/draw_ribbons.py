@@ -30,7 +30,7 @@ RIBBONS = 46, 200  # the ys of their upper and their lower ends
 FULL = 19  # how wide a ribbon is that all the attention flows through
 LEAST = 0.05  # less is not drawn
 FONT_SIZE = 14
-PAUSE = 0.55  # seconds from word to word
+START, PAUSE = 0.4, 0.55  # seconds until the first word, and from word to word
 
 
 def look(translator: Translator) -> tuple[str, list[list[float]]]:
@@ -91,7 +91,12 @@ def draw(english: str, attention: list[list[float]]) -> str:
             for j in range(len(source))
             if widths[i][j]
         ]
-        steps += [f'<g style="--at: {1 + i * PAUSE:.2f}s">', *ribbons, text(word, below[i], ENGLISH_LINE, INK), "</g>"]
+        steps += [
+            f'<g style="--at: {START + i * PAUSE:.2f}s">',
+            *ribbons,
+            text(word, below[i], ENGLISH_LINE, INK),
+            "</g>",
+        ]
     card = (
         f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="12" fill="{CARD}" stroke="{CARD_EDGE}"/>'
     )
