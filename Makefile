@@ -88,7 +88,7 @@ book: $(READY)
 	@echo "building the book …"
 	@mkdir -p $(BOOK)-source && rm -rf $(BOOK)-source/*.md $(BOOK)-source/assets $(BOOK)-source/notebooks
 	@mkdir -p $(BOOK)-source/assets $(BOOK)-source/notebooks && cp -p book/*.md $(BOOK)-source
-	@cp -pR assets/figures assets/*.png $(BOOK)-source/assets
+	@cp -pR assets/figures assets/*.svg $(BOOK)-source/assets
 	@cp -pR $(NOTEBOOKS)/[0-9]*.ipynb $(wildcard notebooks/solutions) $(BOOK)-source/notebooks
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir book $(BOOK)-source $(BOOK) \
 		|| (rm -rf $(BOOK) && false)  # or the next build would skip the pages that have not changed

@@ -21,16 +21,24 @@ INSTALL = re.compile(r"(?m)^(    # .* makes this file; .*\n)?    %pip install --
 WHEEL = """\
     # In the library's folder, `pip wheel --no-deps .` makes this file; in Colab, upload it before you run this cell.
     %pip install --quiet transformer_step_by_step-*.whl"""
-# what the README says as long as the repository has no address, and what it says then
+# What the README says as long as the repository has no address, and what it says then. The second part is for GitHub:
+# Colab opens notebooks from there alone, and a workflow publishes the book.
 README = (
     (
         "In the library's folder, with Python 3.10 or newer:",
         "In a clone (`git clone {url} transformer`, then `cd transformer`), with Python 3.10 or newer:",
     ),
     ("`pip install path/to/this/folder`.", '`pip install "transformer-step-by-step @ git+{url}"`.'),
+)
+README_ON_GITHUB = (
     (
-        "In Colab, upload a notebook; its first cell says how the library comes along.",
-        "In Colab, open a notebook by its badge.",
+        "In your browser: `make book`, then open `build/book/try_it.html`.",
+        "[In your browser](https://{owner}.github.io/{repository}/try_it.html), where there is nothing to install.",
+    ),
+    (
+        "In Colab: upload a notebook; its first cell says how the library comes along.",
+        f"In Colab: [![Open in Colab]({COLAB}/assets/colab-badge.svg)]"
+        f"({COLAB}/github/{{owner}}/{{repository}}/blob/main/notebooks/00_quick_tour.ipynb)",
     ),
 )
 
@@ -54,9 +62,11 @@ def main(url: str, root: Path = ROOT) -> None:
     new = "" if name == UNNAMED else f"https://{host}/{name}"
     if new and host != "github.com":
         print("Colab opens notebooks from GitHub only, so there are no badges")
+    elif new:
+        print("the README leads to the book on GitHub Pages; to publish it: Settings, Pages, Source: GitHub Actions")
     old = "/".join(address((root / "pyproject.toml").read_text(encoding="utf-8")))
     _change(root / "pyproject.toml", lambda text: text.replace(f"https://{old}", f"https://{host}/{name}"))
-    _change(root / "README.md", lambda text: _readme(text, new))
+    _change(root / "README.md", lambda text: with_address(text, new))
     for path in sorted((root / "notebooks").rglob("*.ipynb")):
         badge = f"{COLAB}/github/{name}/blob/main/{path.relative_to(root).as_posix()}" if host == "github.com" else ""
         _change(path, lambda text, badge=badge: _notebook(text, new, badge if new else ""))
@@ -69,12 +79,16 @@ def _change(path: Path, change: Callable[[str], str]) -> None:
         print(path.name)
 
 
-def _readme(text: str, url: str) -> str:
+def with_address(readme: str, url: str) -> str:
     """Return the README with the address in its sentences, or without it if ``url`` is empty."""
-    for unnamed, named in README:
-        with_any = re.escape(named).replace(re.escape("{url}"), URL.pattern)
-        text = re.sub(f"{with_any}|{re.escape(unnamed)}", named.format(url=url) if url else unnamed, text)
-    return text
+    host, name = URL.fullmatch(url).groups() if url else ("", "/")
+    owner, repository = name.split("/")
+    for sentences, is_named in ((README, bool(url)), (README_ON_GITHUB, host == "github.com")):
+        for unnamed, named in sentences:
+            new = named.format(url=url, owner=owner, repository=repository) if is_named else unnamed
+            with_any = re.sub(r"\\{\w+\\}", r"[^\\s\"`)]+", re.escape(named))
+            readme = re.sub(f"{with_any}|{re.escape(unnamed)}", lambda _, new=new: new, readme)
+    return readme
 
 
 def _notebook(text: str, url: str, badge: str) -> str:

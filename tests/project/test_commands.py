@@ -296,7 +296,7 @@ def test_the_readme_s_three_lines_print_what_they_say():
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(code, {})
-    assert printed.getvalue().strip() == code.rpartition("  # ")[2].strip()
+    assert printed.getvalue().strip() == code.rpartition("# ")[2].strip()
 
 
 def test_the_picture_of_the_house_has_its_rooms_and_their_sizes():

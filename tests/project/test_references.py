@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 
+from test_notebooks import set_repository
+
 import transformer_lib
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,3 +41,18 @@ def test_links_of_the_pages_lead_to_files():
         text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
         for target in re.findall(r"\]\(([^)\s#]+)(?:#[^)]*)?\)", text):
             assert "://" in target or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_readme_is_short_and_leads_to_colab_and_to_the_book_where_they_can_be_found():
+    readme = set_repository.with_address((ROOT / "README.md").read_text(encoding="utf-8"), "")
+    on_github = set_repository.with_address(readme, "https://github.com/some-one/the.transformer")
+    elsewhere = set_repository.with_address(on_github, "https://codeberg.org/another/one")
+    links = [set(re.findall(r"\]\((https://\S+?)\)", text)) for text in (readme, on_github, elsewhere)]
+    assert links[1] - links[0] == {
+        "https://some-one.github.io/the.transformer/try_it.html",
+        "https://colab.research.google.com/assets/colab-badge.svg",
+        "https://colab.research.google.com/github/some-one/the.transformer/blob/main/notebooks/00_quick_tour.ipynb",
+    }
+    assert links[2] == links[0] and elsewhere.count("https://codeberg.org/another/one") == 2
+    assert set_repository.with_address(elsewhere, "") == readme
+    assert max(len(text.split()) for text in (readme, on_github, elsewhere)) <= 900

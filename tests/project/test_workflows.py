@@ -1,4 +1,4 @@
-"""The workflows on GitHub do what README and Makefile say, in versions that pyproject.toml allows, with few rights."""
+"""The workflows on GitHub do what pages and Makefile say, in versions that pyproject.toml allows, with few rights."""
 
 import itertools
 import re
@@ -96,12 +96,12 @@ def test_every_test_runs_each_night():
     assert ["make", "test-all"] in [words for job in nightly["jobs"].values() for words in commands(job)]
 
 
-def test_other_systems_run_what_the_readme_says_and_the_tests_that_make_test_runs():
+def test_other_systems_run_what_the_page_on_installing_says_and_the_tests_that_make_test_runs():
     job = parsed(ROOT / ".github" / "workflows" / "tests.yml")["jobs"]["systems"]
     without_torch = [words for words in commands(job) if words[-1] != "torch"]
     install, test = (" ".join(words[1:]) for words in without_torch)
-    readme = (ROOT / "README.md").read_text("utf-8").replace('"', "")
-    assert f".venv/bin/python {install}\n" in readme and f".venv\\Scripts\\python {install}\n" in readme
+    page = (ROOT / "book" / "install.md").read_text("utf-8").replace('"', "")
+    assert f".venv/bin/python {install}\n" in page and f".venv\\Scripts\\python {install}\n" in page
     makefile = (ROOT / "Makefile").read_text("utf-8")
     for part in test.removeprefix("-m pytest ").split(" --nbval-lax "):
         assert part in makefile
