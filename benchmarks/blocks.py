@@ -98,7 +98,7 @@ class RotaryGroupedAttention(GroupedAttention, RotaryAttention):
 
 
 def with_parts(model, parts):
-    """Exchange parts of a model with sinusoidal positions, and draw its initial weights anew."""
+    """Exchange parts of a model with sinusoidal positions, and draw the weights of its layers anew."""
     d_model, d_ff = model.config.d_model, model.config.d_ff
     dropout = model.config.dropout if model.config.inner_dropout else 0.0
     attention = d_model, model.config.num_heads, dropout
@@ -116,10 +116,12 @@ def with_parts(model, parts):
         for layer in model.decoder.layers:
             kind = RotaryGroupedAttention if "rotary" in parts else GroupedAttention
             layer.self_attn, layer.cross_attn = kind(*attention), GroupedAttention(*attention)
-    model._initialise()
+    for matrix in (*model.encoder.parameters(), *model.decoder.parameters()):
+        if matrix.dim() > 1:
+            nn.init.xavier_uniform_(matrix)
     if "rotary" in parts:
         for embedding in (model.src_embedding, model.tgt_embedding):
-            nn.init.zeros_(embedding.positions.table)
+            embedding.positions.table.zero_()
     return model
 
 

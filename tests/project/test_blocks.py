@@ -166,3 +166,9 @@ def test_what_has_a_result_is_not_run_again(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["blocks.py", *options[:-4], "--epochs", "3", "--output", str(file)])
     with pytest.raises(SystemExit):  # runs of other lengths cannot be compared
         blocks.main()
+
+
+def test_rotary_positions_take_the_place_of_sinusoids_and_never_stand_beside_learned_ones():
+    model = Transformer(TransformerConfig.preset(blocks.PRESET, 20, 20, positions="learned"))
+    with pytest.raises(RuntimeError):  # zeros that are trained would be positions again
+        blocks.with_parts(model, ("rotary",))
