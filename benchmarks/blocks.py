@@ -2,8 +2,8 @@
 
 Every row is trained from scratch on Multi30k with each seed and the same recipe, and scored greedily on the validation
 split. "2017" has the paper's parts, pre-LN: LayerNorm, ReLU, sinusoids, and keys and values of its own for every head.
-Each other row exchanges one part, the last one all four. A difference is *seen* where no seed of a row comes between
-those of "2017". (With three seeds each, chance alone does that in one of ten comparisons.)
+Each other row exchanges one part, the last one all four. A difference is *seen* where all seeds of a row lie on one
+side of those of "2017". (With three seeds each, chance alone does that in one of ten comparisons.)
 
 Results go to ``benchmarks/results/blocks.json``, of which notebook 11 makes its table, or to ``--output``. What has a
 result is not run again, so an interrupted benchmark goes on with the run that it was in:
