@@ -185,3 +185,134 @@ def test_one_step_at_a_time_computes_in_the_models_own_precision():
     steps = torch.cat([cache.step(TGT[:, i : i + 1]) for i in range(TGT.shape[1])], dim=1)
     assert steps.dtype == torch.bfloat16
     torch.testing.assert_close(steps, model(SRC, TGT), rtol=0.1, atol=0.1)
+
+
+def turn(x, start):
+    """Rotary positions, the first of which is ``start`` (Su et al. 2021)."""
+    angle = torch.arange(start, start + x.shape[-2])[:, None] * torch.tensor([1.0, 0.1])  # [seq_len, d_k / 2]
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(-2)
+
+
+class Rotary(MultiHeadAttention):
+    def attend(self, q, k, v, mask=None, need_weights=False):
+        return super().attend(turn(q, k.shape[2] - q.shape[2]), turn(k, 0), v, mask, need_weights)
+
+
+class RotaryFromZero(MultiHeadAttention):
+    """As most people write it first: right for whole sentences, wrong for a query that comes alone."""
+
+    def attend(self, q, k, v, mask=None, need_weights=False):
+        return super().attend(turn(q, 0), turn(k, 0), v, mask, need_weights)
+
+
+class Grouped(MultiHeadAttention):
+    """Two heads of queries share one of keys and values (Ainslie et al. 2023)."""
+
+    def __init__(self, d_model, num_heads):
+        super().__init__(d_model, num_heads)
+        self.k_proj, self.v_proj = nn.Linear(d_model, d_model // 2), nn.Linear(d_model, d_model // 2)
+
+    def split_heads(self, x):
+        return x.unflatten(-1, (-1, 4)).transpose(1, 2)
+
+    def attend(self, q, k, v, mask=None, need_weights=False):
+        return super().attend(q, k.repeat_interleave(2, dim=1), v.repeat_interleave(2, dim=1), mask, need_weights)
+
+
+class RotaryGrouped(Grouped, Rotary):
+    pass
+
+
+class LastNine(MultiHeadAttention):
+    """A window, which hides nothing in the first half of the positions, wherever it counts from."""
+
+    def attend(self, q, k, v, mask=None, need_weights=False):
+        near = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
+        return super().attend(q, k, v, (near < 9) & (True if mask is None else mask), need_weights)
+
+
+class Sharper(MultiHeadAttention):
+    """The longer the text, the sharper the softmax."""
+
+    def attend(self, q, k, v, mask=None, need_weights=False):
+        return super().attend(q * torch.tensor(k.shape[2]).log(), k, v, mask, need_weights)
+
+
+class Centred(MultiHeadAttention):
+    """Looks at all queries together, the later ones included."""
+
+    def attend(self, q, k, v, mask=None, need_weights=False):
+        return super().attend(q - q.mean(dim=2, keepdim=True), k, v, mask, need_weights)
+
+
+class NeedsAMask(MultiHeadAttention):
+    def attend(self, q, k, v, mask=None, need_weights=False):
+        weights = (q @ k.mT / 2).masked_fill(~mask, -torch.inf).softmax(dim=-1)
+        return weights @ v, weights if need_weights else None
+
+
+class NaNs(MultiHeadAttention):
+    def attend(self, q, k, v, mask=None, need_weights=False):
+        return super().attend(q, k, v * torch.nan, mask, need_weights)
+
+
+def build_with(attention, where):
+    model = build()
+    for layer in model.decoder.layers:
+        setattr(layer, where, attention(16, 4))
+    shake(model)
+    return model.eval()
+
+
+@pytest.mark.parametrize("where", ["self_attn", "cross_attn"])
+@pytest.mark.parametrize(
+    "attention", [Rotary, RotaryFromZero, Grouped, RotaryGrouped, LastNine, Sharper, Centred, NeedsAMask]
+)
+def test_whatever_attention_a_reader_writes_a_search_finds_the_same_with_a_cache_as_without(attention, where):
+    model = build_with(attention, where)
+    plain, default = (greedy_search(model, SRC, 2, 3, use_cache=use_cache) for use_cache in (False, True))
+    assert [one.ids for one in default] == [one.ids for one in plain]
+    assert [one.log_prob for one in default] == pytest.approx([one.log_prob for one in plain], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("attention", "cached"),
+    [
+        (Rotary, {"self_attn"}),  # in cross-attention, the hypotheses of a beam would take each other's positions
+        (RotaryFromZero, set()),
+        (Grouped, {"self_attn", "cross_attn"}),
+        (RotaryGrouped, {"self_attn"}),
+        (LastNine, set()),
+        (Sharper, {"cross_attn"}),  # where the number of keys is the same in every step
+        (Centred, set()),
+        (NeedsAMask, set()),
+        (NaNs, set()),
+    ],
+)  # fmt: skip
+def test_a_readers_attention_is_cached_where_a_trial_finds_no_difference(attention, cached):
+    assert {where for where in ("self_attn", "cross_attn") if can_cache(build_with(attention, where))} == cached
+
+
+def test_one_attention_in_both_places_is_tried_in_both():
+    model = build_with(Rotary, "self_attn")
+    model.decoder.layers[0].cross_attn = model.decoder.layers[0].self_attn
+    assert not can_cache(model)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("attention", [Rotary, Grouped, RotaryGrouped])
+def test_rotary_and_grouped_attention_step_by_step_give_what_all_steps_at_once_give(attention):
+    model = build_with(attention, "self_attn")
+    cache = CachedDecoder(model, *model.encode(SRC))
+    steps = [cache.step(TGT[:, i : i + 1]) for i in range(4)]
+    torch.testing.assert_close(torch.cat(steps, dim=1), model(SRC, TGT))
+    kept = cache.layers[0].self_attn.keys
+    assert kept.shape == (2, 4 if attention is Rotary else 2, 4, 4)  # what grouped queries share is kept once
+
+
+def test_a_trial_draws_none_of_the_random_numbers_that_a_training_run_goes_by():
+    model = build_with(Rotary, "self_attn")
+    before = torch.get_rng_state()
+    can_cache(model)
+    assert torch.get_rng_state().equal(before)

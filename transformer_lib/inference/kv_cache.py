@@ -13,6 +13,7 @@ from transformer_lib.fast.dropout import Dropout
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.decoder import Decoder, DecoderLayer
 from transformer_lib.model.embeddings import POSITIONS, InputEmbedding, TokenEmbedding
+from transformer_lib.model.masks import causal_mask
 from transformer_lib.model.sublayers import PositionwiseFeedForward
 from transformer_lib.model.transformer import Transformer
 
@@ -26,6 +27,8 @@ class CachedAttention(nn.Module):
 
     Those of self-attention, ``[rows, heads, length, d_k]``, grow by one position a step. Those of cross-attention come
     from the memory, ``[sentences, heads, src_len, d_k]``, and the rows of a beam share their sentence's.
+    An ``attend`` of your own gets all keys and the newest query, whose position is ``k.shape[2] - q.shape[2]``; without
+    a cache, that is the first query's, 0. (Notebook 11, section 6.)
     """
 
     def __init__(self, attention: MultiHeadAttention):
@@ -102,12 +105,34 @@ class CachedDecoder:
 
 
 def can_cache(model: nn.Module) -> bool:
-    """Return whether caching is exact: nothing in a model's decoder was overridden, replaced or given a hook.
+    """Return whether caching is exact: nothing in a decoder was overridden, replaced or given a hook that forbids it.
 
-    A subclass of ``PositionwiseFeedForward`` is trusted to keep to its name: each position by itself.
+    A subclass of ``PositionwiseFeedForward`` is trusted to keep to its name: each position by itself. One of
+    ``MultiHeadAttention`` is tried out.
     """
     if getattr(model.decode, "__func__", None) is not Transformer.decode:
         return False
     modules = [module for part in (model.tgt_embedding, model.decoder, model.output) for module in part.modules()]
     changed = any(m._forward_hooks or m._forward_pre_hooks or {"forward", "attend"} & {*vars(m)} for m in modules)
-    return not changed and all(type(m) in _EXACT or isinstance(m, PositionwiseFeedForward) for m in modules)
+    known = (type(m) in _EXACT or isinstance(m, PositionwiseFeedForward | MultiHeadAttention) for m in modules)
+    own = [(name, m) for name, m in model.decoder.named_modules(remove_duplicate=False) if type(m) not in _EXACT]
+    tried = (_is_exact(m, "self_attn" in name, model) for name, m in own if isinstance(m, MultiHeadAttention))
+    return not changed and all(known) and all(tried)
+
+
+@torch.no_grad()
+def _is_exact(attention: MultiHeadAttention, over_itself: bool, model: Transformer) -> bool:
+    """Try whether a random position gets the same alone, over what is kept, as among all that the model can have."""
+    x = torch.randn(1, model.config.max_len, model.config.d_model, generator=torch.Generator().manual_seed(0))
+    try:
+        x = x.to(next(attention.parameters()))
+        together, _ = attention(x, x, x, causal_mask(x.shape[1], x.device) if over_itself else None)
+        for i in (x.shape[1] // 2, x.shape[1] - 1):
+            cached, newest = CachedAttention(attention), x[:, i : i + 1]
+            cached.append(x[:, :i] if over_itself else x)
+            alone, _ = cached(newest, *[newest if over_itself else None] * 2, None, False)
+            if not (alone[:, 0] - together[:, i]).norm() <= torch.finfo(x.dtype).eps ** 0.5 * together[:, i].norm():
+                return False
+    except Exception:  # it needs what a step has not: a mask, for example
+        return False
+    return True
