@@ -11,7 +11,7 @@ from pathlib import Path
 from transformer_lib.notebook import plots
 from transformer_lib.notebook.attention_viewer import html_table
 
-Pair = Sequence[float]
+Vector = Sequence[float]
 _HINT = "Scripts do not run here. Run the notebook in Jupyter or Colab to drag the query."
 
 
@@ -29,7 +29,7 @@ class DragTheQuery:
         hidden: the word that the mask hides once it is switched on.
     """
 
-    def __init__(self, query: Pair, keys: Mapping[str, Pair], values: Sequence[Pair], d_k: int, hidden: str):
+    def __init__(self, query: Vector, keys: Mapping[str, Vector], values: Sequence[Vector], d_k: int, hidden: str):
         self.query, self.keys, self.values, self.d_k, self.hidden = query, keys, values, d_k, hidden
         self.dots = [query[0] * x + query[1] * y for x, y in keys.values()]
         powers = [math.exp(dot / math.sqrt(d_k)) for dot in self.dots]
