@@ -19,7 +19,7 @@ function start(host) {
   root.innerHTML = `<style>
       svg { max-width: 100%; font: 13px system-ui, sans-serif } b, .word { font-weight: 600 }
       label { display: inline-block; margin-right: 1.5em } .results text:not(.start) { text-anchor: end }
-      .handle { cursor: grab; touch-action: none } .handle:focus-visible { outline: 3px solid ${BLUE} }
+      .handle { cursor: grab } .handle:focus-visible { outline: 3px solid ${BLUE} }
     </style>
     <label><input type="checkbox" class="scale" checked>divide by √d_k = ${+Math.sqrt(d_k).toFixed(3)}</label>
     <label><input type="checkbox" class="mask">mask: hide ${words[hidden]}</label><br>
@@ -73,6 +73,8 @@ function start(host) {
   }
 
   const handle = find(".handle");
+  // a finger on it does not scroll the page
+  handle.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false });
   handle.addEventListener("pointerdown", (event) => handle.setPointerCapture(event.pointerId));
   handle.addEventListener("pointermove", (event) => {
     if (!handle.hasPointerCapture(event.pointerId)) return;
