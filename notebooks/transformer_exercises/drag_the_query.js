@@ -37,10 +37,10 @@ function start(host) {
     const average = [0, 1].map((axis) => values.reduce((sum, value, i) => sum + weights[i] * value[axis], 0));
 
     find(".drawn").innerHTML = `<path stroke="#8888" d="M-160 0H160M0 150V-150"/>
-      <text x="130" y="16">noun</text><text x="6" y="-140">verb</text>
+      <text x="130" y="16">noun</text><text x="-34" y="-140">verb</text>
       ${keys.map((key, i) => `<g opacity="${masked[i] ? 0.25 : 1}">${arrow(key, BLUE, 2 + 4 * weights[i])}
-        <text class="word" x="${27 * key[0]}" y="${-27 * key[1]}"
-        text-anchor="${key[0] > 0 ? "start" : "end"}">${words[i]}</text></g>`).join("")}
+        <text class="word" x="${UNIT * key[0]}" y="${-UNIT * key[1] + (key[1] < 0 ? 19 : -8)}"
+        text-anchor="middle">${words[i]}</text></g>`).join("")}
       ${arrow(query, ORANGE, 3)}`;
     find(".handle").setAttribute("transform", `translate(${UNIT * query[0]} ${-UNIT * query[1]})`);
     find(".handle").setAttribute("aria-valuenow", Math.round((Math.atan2(query[1], query[0]) * 180) / Math.PI));
