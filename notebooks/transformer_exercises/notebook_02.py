@@ -33,8 +33,8 @@ question(
     "02.a",
     right="plus 100: the same; times 20: one winner",
     replies={
-        "all four are the same": "adding 100 multiplies every power, and so the "
-        "sum, by the same number. Doubling the scores squares the powers, and a square does not cancel.",
+        "all four are the same": "adding 100 multiplies every power, and so the sum, by the same number, and that "
+        "cancels. Times 20 takes each power to its 20th, and the largest leaves the others far behind.",
         "plus 100: one winner; times 20: the same": "it is the other way round. Whoever is 1 behind has e times less, "
         "at a height of 2 as at a height of 102.",
         "plus 100: the same; times 20: one winner": "softmax sees differences only. Plus 100 leaves them as they are, "
@@ -86,7 +86,8 @@ def stable_softmax(my_softmax: Callable[[Tensor], Tensor]) -> str:
         )
     expect_tensor(found, large.softmax(-1), "each row needs its own largest score taken away.")
     cube = torch.arange(24.0).reshape(2, 3, 4).sin()
-    expect_tensor(call(my_softmax, cube.clone()), cube.softmax(-1), "it is right for two axes, but not for three.")
+    hint = "it is right for two axes, not for three: the last is `dim=-1`."
+    expect_tensor(call(my_softmax, cube.clone()), cube.softmax(-1), hint)
     return "PyTorch does the same: the largest score becomes 0, and e⁰ is 1."
 
 
@@ -168,6 +169,7 @@ def wrong_scores(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Tensor]
         "you have not divided by √d_k.": scores,
         "you have divided by d_k, not by its root.": scores / d_k,
         "divided, not multiplied, by √d_k.": scores * d_k**0.5,
+        f"√2 is for keys of two numbers, as in section 3; these have {d_k}: `query.shape[-1]`.": scores / 2**0.5,
         **{
             f"√d_k is the root of the *length of a key*, {d_k} here, not of {size}, another size.": scores / size**0.5
             for size in other_sizes
@@ -213,6 +215,9 @@ def three_lines(attention: Callable[..., tuple[Tensor, Tensor]]) -> str:
         several = call(attention, queries.clone(), keys.clone(), values.clone())
     except Wrong:
         several = (None, None)
+    over_queries = (queries @ keys.mT / 4).softmax(1) @ values
+    hint = "right for one sentence, but in a batch, axis 1 holds the queries: softmax goes over the last, `dim=-1`."
+    expect(not close(several[0], over_queries), hint)
     right = F.scaled_dot_product_attention(queries, keys, values)
     hint = "right for one sentence, but not for a batch: `.T` turns all axes round, `transpose(-2, -1)` the last two."
     expect(close(several[0], right), hint)
@@ -416,6 +421,7 @@ def multi_head_mistakes(theirs: nn.MultiheadAttention, *inputs: Tensor) -> dict[
         "√d_k is the root of a head's width, d_model / num_heads, not of d_model.": out(join(attend(split, 0.5))),
         "the scores are not divided by √d_k.": out(join(attend(split, 2.0))),
         "softmax goes over the keys, the last axis.": out(join(scores.softmax(-2) @ split(v))),
+        "softmax goes over the keys, the last axis; axis 1 holds the heads.": out(join(scores.softmax(1) @ split(v))),
         "out_proj is missing, the W^O that mixes what the heads found.": join(heads),
         "this is a single head, as wide as all: split queries, keys and values.": out(
             F.scaled_dot_product_attention(q, k, v)

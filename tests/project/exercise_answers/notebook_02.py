@@ -234,9 +234,12 @@ def longer_queries(factor):
     return lambda q, *more: course.scaled_dot_product_attention(factor * q, *more)
 
 
-def over_queries(q, k, v, mask, dropout):
-    weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-2)
-    return weights @ v, weights
+def softmax_over(axis):
+    def attend(q, k, v, mask, dropout):
+        weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(axis)
+        return weights @ v, weights
+
+    return attend
 
 
 def renamed(self):
@@ -256,7 +259,8 @@ MISTAKES_WITH_HEADS = [
     (multi_head(split=taking_turns, join=lambda heads: heads.permute(0, 2, 3, 1).flatten(2)), "side by side"),
     (multi_head(attend=longer_queries(0.5)), "not of d_model"),
     (multi_head(attend=longer_queries(2.0)), "are not divided"),
-    (multi_head(attend=over_queries), "over the keys"),
+    (multi_head(attend=softmax_over(-2)), "over the keys"),
+    (multi_head(attend=softmax_over(1)), "axis 1 holds the heads"),
     (multi_head(last=lambda self, joined: joined), "out_proj is missing"),
     (multi_head(split=lambda self, x: x[:, None]), "a single head"),
     (multi_head(values=lambda self, value, k: k), "by v_proj"),
@@ -330,6 +334,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda scores: scores.exp(), "divide by the sum"),
         (lambda scores: (scores - scores.max()).softmax(-1) * (scores.min() > -9), "its own largest"),
         (lambda scores: stable(scores.flatten(1)).reshape(scores.shape), "not for three"),
+        (lambda scores: scores.softmax(dim=1), "the last is `dim=-1`"),
         (lambda scores: scores, "e to the power"),
     ],
     "02.2": [
@@ -378,7 +383,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (attention(scale=lambda query: math.sqrt(query.shape[-1])), "not multiplied"),
         (attention(scale=lambda query: 1 / math.sqrt(query.shape[-2])), "length of a key"),
         (lambda query, key, value: ((scores := query @ key.mT / 4) @ value, scores), "need a softmax"),
+        (attention(scale=lambda query: 1 / math.sqrt(2)), "√2 is for keys of two numbers"),
         (attention(dim=-2), "over the keys"),
+        (attention(dim=1), "axis 1 holds the queries"),
         (attention(back=lambda output, weights: (weights, output)), "yours are exchanged"),
         (attention(back=lambda output, weights: output), "two things are returned"),
         (lambda query, key, value: (value[:4], query), "the four steps"),
@@ -410,6 +417,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
     ],
     "scaled_dot_product_attention": [
         (masked(root=1), "have not divided"),
+        (masked(root=math.sqrt(2)), "√2 is for keys of two numbers"),
         (masked(dim=-2), "over the keys"),
         (lambda *given: (masked()(*given)[0] + 1, 0), "what `attention` computes"),
         (lambda *given: (masked()(*given)[0], given[0] @ given[1].mT), "out of the softmax"),
