@@ -36,8 +36,10 @@ from transformer_exercises import course
 _MOST_ENTRIES = 1_000_000
 _CHECKS: dict[str, Callable[..., str | None]] = {}
 _REPLIES: dict[str, dict[str, str]] = {}
-_MEANINGS = {  # words of errors that beginners meet, and what is behind them
-    "must be Tensor, not tuple": "What a box returned is several things: take them apart, as in `y, weights = …`.",
+_MEANINGS = {  # what errors that beginners meet say, as a pattern, and what is behind them
+    "Tensor, not tuple|'Tensor' and 'tuple'|'tuple' object has": (
+        "A box returned several things at once: take them apart, as in `y, weights = …`."
+    ),
     "Boolean value of Tensor": "`and`, `or` and `not` want one truth value: for tensors, write `&`, `|` and `~`.",
     "Fan in and fan out": "Xavier's values are for parameters with more than one axis: biases and norms have one.",
 }
@@ -312,7 +314,7 @@ def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     except Exception as error:
         if "ellipsis" in str(error):
             raise Unsolved from error
-        meanings = [meaning for words, meaning in _MEANINGS.items() if words in str(error)]
+        meanings = [meaning for said, meaning in _MEANINGS.items() if re.search(said, str(error))]
         stopped = _sentence(f"your code stopped with {type(error).__name__}: {error}")
         raise Wrong(" ".join([stopped, *meanings])) from error
     if found is None or found is ...:

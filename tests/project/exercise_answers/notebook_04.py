@@ -312,6 +312,13 @@ LAYER_DROPOUT = (  # in the wrong place: of all three layers
 POST_LN = (  # of both encoder layers
     *LAYER_DROPOUT,
     ("y, weights = self.self_attn(x, x, x, mask)", "y = weights = self.self_attn(x, x, x, mask)", "take them apart"),
+    (
+        "y, weights = self.self_attn(x, x, x, mask)",
+        "y = weights = self.self_attn(x, x, x, mask)",
+        "x + self.dropout(y)",
+        "x + y",
+        "take them apart",
+    ),
     ("self.self_attn(x, x, x, mask)", "self.self_attn(x, x, x)", "the mask does not reach"),
     (
         "x = self.norm1(x + self.dropout(y))",
@@ -628,7 +635,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
             "[EncoderLayer(*sizes)] * config.num_layers",
             "weights of its own",
         ),
-        ("num_heads, dropout, True", "num_heads, 0.1, True", "encoder does not drop"),
+        ("config.d_ff, dropout, True", "config.d_ff, 0.1, True", "encoder does not drop"),
         ("max_len, d_model), dropout)", "max_len, d_model), 0.0)", "src_embedding does not drop"),
         ("Encoder([", "Untold([", "encoder returns two things"),
         ("x, _, _ = self.decoder(", "x = self.decoder(", "take them apart"),
