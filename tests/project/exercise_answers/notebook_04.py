@@ -303,7 +303,7 @@ LAYER_DROPOUT = (  # in the wrong place: of all three layers
     ("self.norm1(x + self.dropout(y))", "self.norm1(x + y)", "what each sub-layer returns"),
     ("self.dropout(self.feed_forward(", "(self.feed_forward(", "what each sub-layer returns"),
     ("self.norm1(x + self.dropout(y))", "self.norm1(self.dropout(x + y))", "drops x, too"),
-    ("self.norm1(x + self.dropout(y))", "self.dropout(self.norm1(x + y))", "what each sub-layer returns"),
+    ("self.norm1(x + self.dropout(y))", "self.dropout(self.norm1(x + y))", "drops x, too"),
     ("self.dropout(self.feed_forward(x))", "self.feed_forward(self.dropout(x))", "what each sub-layer returns"),
     ("self.dropout = nn.Dropout(dropout)", "self.dropout = nn.Dropout(0.1)", "what each sub-layer returns"),
     ("d_model, num_heads, dropout)", "d_model, num_heads)", "self_attn takes dropout"),
