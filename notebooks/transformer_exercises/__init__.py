@@ -36,6 +36,13 @@ from transformer_exercises import course
 _MOST_ENTRIES = 1_000_000
 _CHECKS: dict[str, Callable[..., str | None]] = {}
 _REPLIES: dict[str, dict[str, str]] = {}
+_MEANINGS = {  # what errors that beginners meet say, as a pattern, and what is behind them
+    "Tensor, not tuple|'Tensor' and 'tuple'|'tuple' object has": (
+        "A box returned several things at once: take them apart, as in `y, weights = …`."
+    ),
+    "Boolean value of Tensor": "`and`, `or` and `not` want one truth value: for tensors, write `&`, `|` and `~`.",
+    "Fan in and fan out": "Xavier's values are for parameters with more than one axis: biases and norms have one.",
+}
 
 
 class Wrong(Exception):
@@ -94,10 +101,11 @@ def check(name: str, *answer: Any) -> Verdict:
     except Unsolved:
         return Verdict(name, "not solved yet", "replace the dots by your answer, and run the cell again.")
     except Wrong as hint:
-        return Verdict(name, "not yet", str(hint))
+        return Verdict(name, "not yet", _sentence(str(hint)))
     except Exception as error:
         what = "the answer has another form than the exercise asks for"
-        return Verdict(name, "not yet", f"{what}: the check stopped with {type(error).__name__}: {error}")
+        hint = f"{what}: the check stopped with {type(error).__name__}: {error}"
+        return Verdict(name, "not yet", _sentence(hint))
 
 
 @dataclass(frozen=True, repr=False)
@@ -313,7 +321,9 @@ def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     except Exception as error:
         if "ellipsis" in str(error):
             raise Unsolved from error
-        raise Wrong(f"your code stopped with {type(error).__name__}: {error}") from error
+        meanings = [meaning for said, meaning in _MEANINGS.items() if re.search(said, str(error))]
+        stopped = _sentence(f"your code stopped with {type(error).__name__}: {error}")
+        raise Wrong(" ".join([stopped, *meanings])) from error
     if found is None or found is ...:
         raise Unsolved
     return found
@@ -468,6 +478,12 @@ def close(found: Any, expected: Tensor, tolerance: float = 1e-4) -> bool:
     return torch.allclose(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
+def _sentence(text: str) -> str:
+    """Return a text with a full stop, which an error's words mostly lack."""
+    return text if text.rstrip(")'\"`").endswith((".", "?", "…")) else f"{text}."
+
+
 def _short(value: Any) -> str:
-    text = repr(value)
-    return f"a {type(value).__name__}, {text if len(text) < 80 else text[:77] + '…'}"
+    kind, text = type(value).__name__, repr(value)
+    article = "an" if kind[0] in "aeiouAEIOU" else "a"
+    return f"{article} {kind}, {text if len(text) < 80 else text[:77] + '…'}"

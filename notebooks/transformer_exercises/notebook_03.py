@@ -154,8 +154,14 @@ def hide_both(target_mask: Callable[[Tensor, int], Tensor]) -> str:
     ids = torch.tensor([[7, 8, 9, 1], [7, 1, 1, 1], [7, 8, 9, 6]])
     words = (ids != 1)[:, None, None, :].expand(3, 1, 4, 4)
     earlier = rows_and_columns(4).tril().expand(3, 1, 4, 4)
-    may = words & earlier
-    found = _on_cpu(call(target_mask, ids.clone(), 1))
+    may, six = words & earlier, torch.tensor([[7, 8, 9, 6, 5, 4]])
+    try:
+        found = _on_cpu(call(target_mask, ids.clone(), 1))
+    except Wrong:
+        of_one_sentence = call(target_mask, six, 1)
+        hint = "ids is [batch, seq_len]: the causal mask is as long as a sentence, `ids.shape[1]`, not as the batch."
+        expect(getattr(of_one_sentence, "shape", None) != (1, 1, 1, 6), hint)
+        raise
     if isinstance(found, Tensor) and found.dtype == torch.bool and found.shape == may.shape:
         for hint, wrong in {
             "it is upside down: True means *may attend*.": ~may,
@@ -170,7 +176,6 @@ def hide_both(target_mask: Callable[[Tensor, int], Tensor]) -> str:
         }.items():
             expect(not found.equal(wrong), hint)
     expect_tensor(found, may, "compare the rows one by one: row i is what word i may see.")
-    six = torch.tensor([[7, 8, 9, 6, 5, 4]])
     hint = "it is right for four tokens, but not for six."
     expect_tensor(call(target_mask, six, 1), rows_and_columns(6).tril()[None, None], hint)
     other = torch.tensor([[[[True, False, False], [True, True, False], [True, True, False]]]])

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -222,17 +224,46 @@ def weights_of(theirs: nn.Module) -> dict[str, Tensor]:
 
 def expect_steady(module: nn.Module, *inputs: Tensor) -> None:
     """Raise ``Wrong`` if dropout is at work in evaluation mode, too."""
-    first, second = (call(module.eval(), *inputs) for _ in range(2))
-    first, second = (found[0] if isinstance(found, tuple) else found for found in (first, second))
-    steady = not isinstance(first, Tensor) or close(first, second)
+    found, again = (first(call(module.eval(), *inputs)) for _ in range(2))
+    steady = not isinstance(found, Tensor) or close(found, again)
     expect(steady, "in evaluation mode, it computes something else each time: is dropout still on?")
 
 
-def expect_dropout(module: nn.Module, *inputs: Tensor) -> None:
-    """Raise ``Wrong`` unless dropout is at work in training."""
-    trained, steady = (call(module.train(mode), *inputs) for mode in (True, False))
-    trained, steady = (found[0] if isinstance(found, tuple) else found for found in (trained, steady))
+ALL = 1 - 2**-24  # dropout that leaves nothing: what then comes out shows where it is. (1 - p must not be 0.)
+
+
+def first(found: Any) -> Any:
+    """Return the first of several things, such as vectors without the maps."""
+    return found[0] if isinstance(found, tuple) else found
+
+
+def expect_dropout(module: nn.Module, right: Tensor, hint: str, *inputs: Tensor) -> None:
+    """Raise ``Wrong`` unless a module that was made with the dropout ``ALL`` computes this in training."""
+    trained, steady = (first(call(module.train(mode), *inputs)) for mode in (True, False))
     expect(not close(trained, steady), "dropout is nowhere at work in training mode.")
+    expect(close(trained, right), hint)
+
+
+def expect_layer_dropout(module: nn.Module, weights: dict[str, Tensor], right: Tensor, *inputs: Tensor) -> None:
+    """Raise ``Wrong`` unless a layer, made with the dropout ``ALL``, drops what its sub-layers return, and in them.
+
+    Args:
+        module: the layer.
+        weights: that it has.
+        right: what is left of ``x`` if all sub-layers return zeros.
+        inputs: ``x`` and, for a decoder's layer, the memory.
+    """
+    trained = first(call(module.train(), *inputs))
+    nothing_of_x = isinstance(trained, Tensor) and close(trained[:, :1].expand_as(trained), trained)
+    expect(not nothing_of_x, "dropout is for what a sub-layer returns, before it is added: yours drops x, too.")
+    hint = "dropout is for what each sub-layer returns, before it is added to x (section 5.4 of the paper)."
+    expect_dropout(module, right, hint, *inputs)
+    x, memory = inputs[0], inputs[-1]
+    for name, sources in {"self_attn": (x, x), "cross_attn": (memory, memory), "feed_forward": ()}.items():
+        bias = weights.get(f"{name}.out_proj.bias", weights.get(f"{name}.linear2.bias"))
+        if bias is not None:
+            found = first(call(getattr(module, name).train(), x, *sources))
+            expect(close(found, bias.expand_as(x)), f"{name} takes dropout, too: pass the layer's on to it.")
 
 
 @exercise("TokenEmbedding")
@@ -300,14 +331,16 @@ def input_embedding(InputEmbedding: type[nn.Module]) -> str:
 
     tokens, positions, ids = nn.Embedding(7, 16), Positions(), torch.tensor([[3, 5, 3, 0, 1], [0, 6, 1, 1, 1]])
     weights = {"tokens.weight": tokens.weight, "positions.table": positions.table}
-    module = load(build(InputEmbedding, tokens, positions, 0.5), {name: w.clone() for name, w in weights.items()})
+    weights = {name: weight.clone() for name, weight in weights.items()}
+    module = load(build(InputEmbedding, tokens, positions, 0.5), weights)
     with torch.no_grad():
         expect_steady(module, ids)
         found, right = call(module, ids), tokens(ids) + positions(5)
         expect(not close(found, tokens(ids)), "the positions are missing: without them, nobody knows the order.")
         expect(not close(found, right + 3 * tokens(ids)), "tokens has multiplied by √d_model already.")
         expect_tensor(found, right, "the token's vector plus its position's, in every sentence.")
-        expect_dropout(module, ids)
+        module = load(build(InputEmbedding, tokens, positions, ALL), weights)
+        expect_dropout(module, 0 * right, "dropout comes last: it is for the sum of token and position.", ids)
     return "what a token is, and where it is, in one vector of d_model numbers."
 
 
@@ -325,7 +358,9 @@ def feed_forward(PositionwiseFeedForward: type[nn.Module]) -> str:
         expect(not close(found, right.relu()), "the ReLU comes between the two layers, not after them.")
         expect(not close(found, x + right), "adding x is the wrapper's work: this is the box inside it.")
         expect_tensor(found, right, "widen with linear1, ReLU, narrow with linear2.")
-        expect_dropout(module, x)
+        module = load(build(PositionwiseFeedForward, 16, 32, ALL), weights)
+        hint = "dropout is for the hidden numbers: between the two layers."
+        expect_dropout(module, weights["linear2.bias"].expand_as(x), hint, x)
     return "as in `nn.TransformerEncoderLayer`. With the paper's sizes, two thirds of a layer's parameters are here."
 
 
@@ -368,7 +403,8 @@ def expect_encoder_layer(kind: type[nn.Module], norm_first: bool, *more: bool) -
     x = torch.randn(2, 5, 16)
     ignored = torch.tensor([[False] * 5, [False, False, False, True, True]])
     theirs = nn.TransformerEncoderLayer(16, 4, 32, 0.0, batch_first=True, norm_first=norm_first)
-    module = load(build(kind, 16, 4, 32, 0.5, *more), weights_of(theirs))
+    weights = weights_of(theirs)
+    module = load(build(kind, 16, 4, 32, 0.5, *more), weights)
     with torch.no_grad():
         expect_steady(module, x)
         found = call(module, x, ~ignored[:, None, None, :])
@@ -387,7 +423,8 @@ def expect_encoder_layer(kind: type[nn.Module], norm_first: bool, *more: bool) -
         expect(
             shape == [2, 4, 5, 5], f"the weights have the shape {shape}, expected a map for each head: [2, 4, 5, 5]."
         )
-        expect_dropout(module, x)
+        left = x if norm_first else theirs.norm2(theirs.norm1(x))
+        expect_layer_dropout(load(build(kind, 16, 4, 32, ALL, *more), weights), weights, left, x)
 
 
 @exercise("PostLNEncoderLayer")
@@ -408,66 +445,76 @@ def encoder_layer(EncoderLayer: type[nn.Module]) -> str:
 def decoder_variants(
     theirs: nn.TransformerDecoderLayer, x: Tensor, memory: Tensor, future: Tensor, ignored: Tensor
 ) -> dict[str, Tensor]:
-    """Return what a decoder layer computes in wrong ways, by hint; post-LN."""
+    """Return what a decoder layer computes in wrong ways, by hint; post-LN or pre-LN, as ``theirs`` is."""
+    norm1, norm2, norm3 = theirs.norm1, theirs.norm2, theirs.norm3
 
     def attend(y: Tensor, mask: Tensor | None = future) -> Tensor:
         return theirs.self_attn(y, y, y, attn_mask=mask)[0]
 
-    def cross(q: Tensor, kv: Tensor, padding: Tensor | None = ignored) -> Tensor:
-        return theirs.multihead_attn(q, kv, kv, key_padding_mask=padding)[0]
+    def cross(q: Tensor, kv: Tensor, padding: Tensor | None = ignored, mask: Tensor | None = None) -> Tensor:
+        return theirs.multihead_attn(q, kv, kv, key_padding_mask=padding, attn_mask=mask)[0]
 
     def feed(y: Tensor) -> Tensor:
-        return theirs.norm3(y + theirs.linear2(theirs.linear1(y).relu()))
+        return theirs.linear2(theirs.linear1(y).relu())
 
-    y = theirs.norm1(x + attend(x))
-    unmasked = theirs.norm1(x + attend(x, None))
-    return {
-        "self-attention sees later positions: where is tgt_mask?": (
-            feed(theirs.norm2(unmasked + cross(unmasked, memory)))
-        ),
+    def wrap(x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        return x + sublayer(norm(x)) if theirs.norm_first else norm(x + sublayer(x))
+
+    y, unmasked = wrap(x, norm1, attend), wrap(x, norm1, lambda y: attend(y, None))
+    between = {  # what self-attention and cross-attention make of x
+        "self-attention sees later positions: where is tgt_mask?": wrap(unmasked, norm2, lambda q: cross(q, memory)),
         "cross-attention sees padding: its keys are the memory's, and so is its mask.": (
-            feed(theirs.norm2(y + cross(y, memory, None)))
+            wrap(y, norm2, lambda q: cross(q, memory, None))
         ),
-        "cross-attention is missing: between the two others, the target looks at the memory.": feed(y),
-        "cross-attention has a residual connection, too.": feed(theirs.norm2(cross(y, memory))),
-        "the second norm is norm2: each has its own gain and bias.": feed(theirs.norm1(y + cross(y, memory))),
+        "cross-attention is missing: between the two others, the target looks at the memory.": y,
+        "cross-attention has a residual connection, too.": (
+            cross(norm2(y), memory) if theirs.norm_first else norm2(cross(y, memory))
+        ),
+        "the second norm is norm2: each has its own gain and bias.": wrap(y, norm1, lambda q: cross(q, memory)),
         "cross-attention: queries from the target, keys and values from the memory. You took the target for both.": (
-            feed(theirs.norm2(y + cross(y, y, None)))
+            wrap(y, norm2, lambda q: cross(q, q, None))
         ),
     }
+    if theirs.norm_first:
+        hint = "pre-LN: norm2 is for the target; the memory has had a norm, the encoder's last."
+        between[hint] = wrap(y, norm2, lambda q: cross(q, norm2(memory)))
+    if memory.shape == x.shape:  # with other lengths, these would stop with an error
+        hint = "cross-attention: queries from the target, keys and values from the memory. You have exchanged them."
+        between[hint] = wrap(y, norm2, lambda q: cross(memory, q))
+        hint = "cross-attention takes memory_mask: tgt_mask is for self-attention."
+        between[hint] = wrap(y, norm2, lambda q: cross(q, memory, None, future))
+    return {hint: wrap(so_far, norm3, feed) for hint, so_far in between.items()}
 
 
 @exercise("DecoderLayer")
 def decoder_layer(DecoderLayer: type[nn.Module]) -> str:
     """Compute what ``nn.TransformerDecoderLayer`` does, post-LN and pre-LN."""
     torch.manual_seed(0)
-    x, memory = torch.randn(2, 4, 16), torch.randn(2, 5, 16)
-    ignored = torch.tensor([[False] * 5, [False, False, False, True, True]])
-    future = torch.ones(4, 4, dtype=torch.bool).triu(1)
+    x, future = torch.randn(2, 4, 16), torch.ones(4, 4, dtype=torch.bool).triu(1)
+    memories = torch.randn(2, 4, 16), torch.randn(2, 5, 16)  # first as long as the target: nothing stops then
+    paddings = torch.zeros(2, 4, dtype=torch.bool), torch.tensor([[False] * 5, [False, False, False, True, True]])
     for norm_first in (False, True):
         theirs = nn.TransformerDecoderLayer(16, 4, 32, 0.0, batch_first=True, norm_first=norm_first)
-        module = load(build(DecoderLayer, 16, 4, 32, 0.5, norm_first), weights_of(theirs))
+        weights = weights_of(theirs)
+        module = load(build(DecoderLayer, 16, 4, 32, 0.5, norm_first), weights)
+        where = "pre-LN: norm1, norm2 and norm3 before" if norm_first else "post-LN: norm1, norm2 and norm3 after"
         with torch.no_grad():
-            expect_steady(module, x, memory)
-            found = call(module, x, memory, ~future[None, None], ~ignored[:, None, None, :])
-            three = isinstance(found, tuple) and len(found) == 3
-            expect(three, "three things are returned: vectors, the weights of self-attention, and of cross-attention.")
-            right = theirs(x, memory, tgt_mask=future, memory_key_padding_mask=ignored)
-            variants = decoder_variants(theirs, x, memory, future, ignored)
-            if norm_first:
-                y = x + theirs.self_attn(*[theirs.norm1(x)] * 3, attn_mask=future)[0]
-                q, kv = theirs.norm2(y), theirs.norm2(memory)
-                y = y + theirs.multihead_attn(q, kv, kv, key_padding_mask=ignored)[0]
-                y = y + theirs.linear2(theirs.linear1(theirs.norm3(y)).relu())
-                variants = {"pre-LN: norm2 is for the target; the memory has had a norm, the encoder's last.": y}
-            for hint, wrong in variants.items():
-                expect(not close(found[0], wrong), hint)
-            where = "pre-LN: norm1, norm2 and norm3 before" if norm_first else "post-LN: norm1, norm2 and norm3 after"
-            expect_tensor(found[0], right, f"{where} self-attention, cross-attention and feed-forward.")
+            expect_steady(module, x, memories[0])
+            for memory, ignored in zip(memories, paddings, strict=True):
+                found = call(module, x, memory, ~future[None, None], ~ignored[:, None, None, :])
+                three = isinstance(found, tuple) and len(found) == 3
+                hint = "three things are returned: vectors, the weights of self-attention, and of cross-attention."
+                expect(three, hint)
+                right = theirs(x, memory, tgt_mask=future, memory_key_padding_mask=ignored)
+                for hint, wrong in decoder_variants(theirs, x, memory, future, ignored).items():
+                    expect(close(wrong, right) or not close(found[0], wrong), hint)
+                expect_tensor(found[0], right, f"{where} self-attention, cross-attention and feed-forward.")
             shapes = [list(getattr(weights, "shape", [])) for weights in found[1:]]
             wanted = [[2, 4, 4, 4], [2, 4, 4, 5]]  # self-attention's, cross-attention's
             expect(shapes == wanted, f"the weights have the shapes {shapes}, expected {wanted}.")
-            expect_dropout(module, x, memory)
+            left = x if norm_first else theirs.norm3(theirs.norm2(theirs.norm1(x)))
+            module = load(build(DecoderLayer, 16, 4, 32, ALL, norm_first), weights)
+            expect_layer_dropout(module, weights, left, x, memory)
     return "equal to `nn.TransformerDecoderLayer`, post-LN and pre-LN. Cross-attention is the only door to the source."
 
 
@@ -478,6 +525,7 @@ def decoder(Decoder: type[nn.Module]) -> str:
     x, memory = torch.randn(2, 4, 16), torch.randn(2, 5, 16)
     ignored = torch.tensor([[False] * 5, [False, False, False, True, True]])
     future = torch.ones(4, 4, dtype=torch.bool).triu(1)
+    tgt_mask, memory_mask = ~future[None, None], ~ignored[:, None, None, :]
     norm = nn.LayerNorm(16).requires_grad_(False)
     norm.weight.uniform_(0.5, 2)
     theirs = nn.TransformerDecoder(
@@ -490,7 +538,13 @@ def decoder(Decoder: type[nn.Module]) -> str:
     found = len(list(module.parameters())) > len(list(norm.parameters()))
     expect(found, "parameters() finds no layers in a plain list, and nothing would train them: nn.ModuleList.")
     with torch.no_grad():
-        found = call(module, x, memory, ~future[None, None], ~ignored[:, None, None, :])
+        exchanged, masks = x, (memory_mask[..., :4], tgt_mask)
+        for layer in layers:
+            exchanged, *_ = layer(exchanged, x, *masks)
+        found = first(call(module, x, x, *reversed(masks)))  # a memory as long as the target: nothing stops then
+        expect(not close(found, norm(exchanged)), "the masks are exchanged: a layer takes tgt_mask, then memory_mask.")
+        expect(not close(found, norm(x)), "a layer's first result is the new x: the memory stays what it is.")
+        found = call(module, x, memory, tgt_mask, memory_mask)
         three = isinstance(found, tuple) and len(found) == 3
         expect(
             three, "three things are returned: vectors, a list of self-attention's maps, a list of cross-attention's."
@@ -502,7 +556,7 @@ def decoder(Decoder: type[nn.Module]) -> str:
         right = theirs(x, memory, tgt_mask=future, memory_key_padding_mask=ignored)
         expect(not close(norm(found[0]), right), "the norm is missing: it comes once, after the last layer.")
         expect(
-            not close(found[0], norm(layers[1](x, memory, ~future, ~ignored[:, None, None, :])[0])),
+            not close(found[0], norm(layers[1](x, memory, tgt_mask, memory_mask)[0])),
             "each layer reads what the one before has written: x changes on the way.",
         )
         expect_tensor(found[0], right, "x goes from layer to layer; memory and masks are the same for all of them.")
@@ -543,8 +597,34 @@ def expect_encoder_decoder(model: nn.Module, reference: nn.Module, sizes: tuple[
 SIZES = {"d_model": 32, "num_heads": 4, "d_ff": 64, "num_layers": 2, "dropout": 0.1, "max_len": 20}
 
 
-def expect_whole_model(model: nn.Module, config: TransformerConfig) -> None:
+def expect_stacks(model: nn.Module, d_model: int) -> None:
+    """Raise ``Wrong`` unless a model's encoder and decoder return vectors and maps, as those of notebook 04 do."""
+    x = torch.randn(3, 4, d_model)
+    with torch.no_grad():
+        for name, inputs, more in (("encoder", (x,), "its maps"), ("decoder", (x, x), "two lists of maps")):
+            found, count = call(getattr(model, name).eval(), *inputs), len(inputs) + 1
+            hint = f"{name} returns {('two', 'three')[count - 2]} things in section 4: the vectors, and {more}."
+            expect(isinstance(found, tuple) and len(found) == count, hint)
+
+
+def expect_model_dropout(kind: type[nn.Module], config: TransformerConfig, weights: dict[str, Tensor]) -> None:
+    """Raise ``Wrong`` unless a model drops where the paper does: of both embeddings' sums, and in each layer."""
+    config = replace(config, dropout=ALL)
+    model, right = load(build(kind, config), weights).train(), course.own("Transformer")(config).train()
+    right.load_state_dict(weights)
+    ids, x = torch.tensor([[2, 8, 9, 3], [2, 7, 3, 1]]), torch.randn(2, 4, config.d_model)
+    parts = {"src_embedding": (ids,), "tgt_embedding": (ids,), "encoder": (x,), "decoder": (x, x)}
+    for name, inputs in {**parts, "encode": (ids,), "forward": (ids, ids)}.items():
+        if hasattr(model, name):
+            with torch.no_grad():
+                found, expected = (first(call(getattr(one, name), *inputs)) for one in (model, right))
+            hint = "config.dropout goes to both embeddings and to every layer, and nothing else is dropped."
+            expect(close(found, expected, 1e-3), f"{name} does not drop in training what it should: {hint}")
+
+
+def expect_whole_model(kind: type[nn.Module], config: TransformerConfig) -> None:
     """Raise ``Wrong`` unless a model of this configuration has the library's parts, and computes what it does."""
+    model = build(kind, config)
     reference = library.Transformer(config).eval()
     with torch.no_grad():
         for parameter in reference.parameters():
@@ -557,11 +637,14 @@ def expect_whole_model(model: nn.Module, config: TransformerConfig) -> None:
     hint = f"there are {tensors} tensors of weights, expected {expected}: has each layer, each side its own?"
     expect(differing or config.tie_embeddings or tensors == expected, hint)
     load(model, weights)
-    expect_encoder_decoder(model, reference, (config.src_vocab_size, config.tgt_vocab_size))
+    expect_stacks(model, config.d_model)
     src, tgt = torch.tensor([[2, 8, 9, 3], [2, 7, 3, 1]]), torch.tensor([[2, 5, 6], [2, 9, 1]])
     with torch.no_grad():
         read = call(model.encode, src)
-        expect(isinstance(read, tuple) and len(read) == 2, "encode returns two things: the memory, and its mask.")
+    pair = isinstance(read, tuple) and len(read) == 2 and isinstance(read[0], Tensor)
+    expect(pair, "encode returns two things: the memory, one tensor without the encoder's maps, and its mask.")
+    expect_encoder_decoder(model, reference, (config.src_vocab_size, config.tgt_vocab_size))
+    with torch.no_grad():
         expect_tensor(read[0], reference.encode(src)[0], "encode: embed the source, then the encoder.", 1e-3)
         expect_tensor(read[1], src[:, None, None, :] != 1, "the memory's mask is the source's padding mask.")
         logits, right = call(model.decode, tgt, *read), reference.decode(tgt, *reference.encode(src))
@@ -569,6 +652,7 @@ def expect_whole_model(model: nn.Module, config: TransformerConfig) -> None:
             getattr(logits, "shape", None) != (2, 3, 32), "decode ends with the output layer, from vectors to logits."
         )
         expect_tensor(logits, right, "decode: embed the target, the decoder with both masks, the output layer.", 1e-3)
+    expect_model_dropout(kind, config, weights)
 
 
 @exercise("Wiring")
@@ -577,9 +661,8 @@ def wiring(Wiring: type[nn.Module]) -> str:
     for norm_first, positions in ((False, "learned"), (True, "sinusoidal")):
         torch.manual_seed(0)
         config = TransformerConfig(30, 40, **SIZES, norm_first=norm_first, positions=positions)
-        model = build(Wiring, config)
-        expect_methods(model, config)
-        expect_whole_model(model, config)
+        expect_methods(build(Wiring, config), config)
+        expect_whole_model(Wiring, config)
     return "every box is in its place: the logits are those of the library, which notebook 10 compares with PyTorch's."
 
 
@@ -620,7 +703,7 @@ def transformer(Transformer: type[nn.Module]) -> str:
             expect(len(tables) == 1, f"with tie_embeddings there is one table, but here are {len(tables)}.")
             hint = "the table starts with N(0, 1 / d_model), that is std=d_model**-0.5, drawn after Xavier's values."
             expect(0.9 < tables[0].std().item() * math.sqrt(32) < 1.1, hint)
-        expect_whole_model(model, config)
+        expect_whole_model(Transformer, config)
     return "small initial values and, where it is asked for, one table in three places: ready to be trained."
 
 
@@ -630,12 +713,19 @@ def blank_page(MyTransformer: type[nn.Module]) -> str:
     torch.manual_seed(0)
     saved = load_model(SHIPPED_MODEL)
     config, german, english = saved.model.config, saved.tokenizers["src"], saved.tokenizers["tgt"]
-    model = load(build(MyTransformer, config), saved.model.state_dict())
+    weights = saved.model.state_dict()
+    model = load(build(MyTransformer, config), weights)
+    expect_stacks(model, config.d_model)
+    count, expected = (sum(weight.numel() for weight in one.parameters()) for one in (model, saved.model))
+    hint = f"it has {count:,} parameters, expected {expected:,}"
+    expect(count <= expected, f"{hint}: one table serves both embeddings and the output (`self.output.weight = …`).")
+    expect(count >= expected, f"{hint}: has each layer weights of its own?")
     expect_encoder_decoder(model, saved.model, (config.src_vocab_size, config.tgt_vocab_size))
+    expect_model_dropout(MyTransformer, config, weights)
     src = torch.tensor([german.encode("Ein Hund läuft durch den Schnee.")])
     tgt = torch.tensor([[english.sos_id]])
     with torch.no_grad():
         while tgt.shape[1] < 30 and tgt[0, -1] != english.eos_id:
             tgt = torch.cat([tgt, call(model, src, tgt)[:, -1:].argmax(-1)], dim=1)
     text = english.join(english.decode(tgt[0].tolist()))
-    return f"all {sum(weight.numel() for weight in model.parameters()):,} weights found their place. Yours says: {text}"
+    return f"all {count:,} weights found their place. Yours says: {text}"

@@ -230,7 +230,7 @@ def sparse(my_sparse_mask: Callable[[int], Tensor]) -> str:
     """``my_sparse_mask(n)``: about 2 · √n keys for each query, such that two layers connect everybody."""
     for n in (16, 64, 50, 100, 7):
         mask = call(my_sparse_mask, n)
-        expect(isinstance(mask, Tensor), f"a tensor was expected, but your code returned a {type(mask).__name__}.")
+        expect(isinstance(mask, Tensor), f"a tensor was expected, but what came back is of type {type(mask).__name__}.")
         expect(mask.shape == (n, n), f"for n = {n}, the shape is {list(mask.shape)}, expected {[n, n]}.")
         expect(mask.dtype == torch.bool, f"the type is {mask.dtype}, expected torch.bool: True means *may attend*.")
         budget = 2 * math.ceil(math.sqrt(n))

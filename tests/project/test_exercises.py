@@ -71,6 +71,7 @@ def test_wrong_answers_get_a_hint_that_helps():
             verdict = check(name, *(answer if isinstance(answer, tuple) else (answer,)))
             assert not verdict and verdict.state == "not yet", verdict
             assert hint in verdict.message, verdict
+            assert re.search(r"[.?…][)'\"`]*$", verdict.message), f"a hint is a sentence: {verdict}"
             messages += verdict.message
         assert not {hint for hint in hints(name) if hint not in messages}, f"{name}: no wrong answer gets these hints"
 

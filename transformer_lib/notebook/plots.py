@@ -46,7 +46,7 @@ _styled = plt.rc_context(STYLE)  # as a decorator: whatever a function draws is 
 @_styled
 def attention_map(weights: Tensor, columns: Labels, rows: Labels, title: str = "") -> Figure:
     """Draw one head's attention, ``[query_len, key_len]``: each row shows where one query looks."""
-    return _grid(weights[None], columns, rows, [title], "what is looked at", "what looks")
+    return _grid(weights[None], columns, rows, [title], "tokens looked at", "token that looks")
 
 
 @_styled
@@ -125,7 +125,7 @@ def positions(table: Tensor, title: str = "") -> Figure:
     values = table.detach().float().cpu().numpy()
     limit = float(abs(values).max())
     figure, axes = _axes(7, 3.6, grid=False)
-    image = axes.imshow(values, aspect="auto", interpolation="none", cmap="RdBu_r", vmin=-limit, vmax=limit)
+    image = axes.imshow(values, aspect="auto", interpolation="none", cmap=_SIGNS, vmin=-limit, vmax=limit)
     axes.set(xlabel="dimension", ylabel="position", title=title)
     figure.colorbar(image, ax=axes, label="value")
     return figure

@@ -16,7 +16,7 @@ def with_lines(name, *changes):
     for old, new in changes:
         assert old in source, (name, old)
         source = source.replace(old, new)
-    names = {**vars(course), "F": F}
+    names = {**vars(course), "F": F, "Untold": Untold, "UntoldDecoder": UntoldDecoder}
     exec(source, names)
     return names[name]
 
@@ -27,6 +27,18 @@ def wrong(name, *changes_and_hints):
     for *texts, hint in changes_and_hints:
         answers.append((with_lines(name, *zip(texts[::2], texts[1::2], strict=True)), hint))
     return answers
+
+
+class Untold(course.Encoder):
+    """One that keeps its maps to itself."""
+
+    def forward(self, x, mask=None):
+        return super().forward(x, mask)[0]
+
+
+class UntoldDecoder(course.Decoder):
+    def forward(self, x, memory, tgt_mask=None, memory_mask=None):
+        return super().forward(x, memory, tgt_mask, memory_mask)[0]
 
 
 class TableByHand(nn.Module):
@@ -287,7 +299,26 @@ RIGHT = {
     ],
     "04.5": [("one decoder layer",), (" One decoder layer",)],
 }
+LAYER_DROPOUT = (  # in the wrong place: of all three layers
+    ("self.norm1(x + self.dropout(y))", "self.norm1(x + y)", "what each sub-layer returns"),
+    ("self.dropout(self.feed_forward(", "(self.feed_forward(", "what each sub-layer returns"),
+    ("self.norm1(x + self.dropout(y))", "self.norm1(self.dropout(x + y))", "drops x, too"),
+    ("self.norm1(x + self.dropout(y))", "self.dropout(self.norm1(x + y))", "drops x, too"),
+    ("self.dropout(self.feed_forward(x))", "self.feed_forward(self.dropout(x))", "what each sub-layer returns"),
+    ("self.dropout = nn.Dropout(dropout)", "self.dropout = nn.Dropout(0.1)", "what each sub-layer returns"),
+    ("d_model, num_heads, dropout)", "d_model, num_heads)", "self_attn takes dropout"),
+    ("(d_model, d_ff, dropout)", "(d_model, d_ff)", "feed_forward takes dropout"),
+)
 POST_LN = (  # of both encoder layers
+    *LAYER_DROPOUT,
+    ("y, weights = self.self_attn(x, x, x, mask)", "y = weights = self.self_attn(x, x, x, mask)", "take them apart"),
+    (
+        "y, weights = self.self_attn(x, x, x, mask)",
+        "y = weights = self.self_attn(x, x, x, mask)",
+        "x + self.dropout(y)",
+        "x + y",
+        "take them apart",
+    ),
     ("self.self_attn(x, x, x, mask)", "self.self_attn(x, x, x)", "the mask does not reach"),
     (
         "x = self.norm1(x + self.dropout(y))",
@@ -321,6 +352,22 @@ POST_LN = (  # of both encoder layers
     ("self.dropout(self.feed_forward(x))", "F.dropout(self.feed_forward(x))", "is dropout still on"),
 )
 WIRING = (
+    (
+        "InputEmbedding(tokens, positions(config.max_len, config.d_model), config.dropout)",
+        "InputEmbedding(tokens, positions(config.max_len, config.d_model), 0.1)",
+        "src_embedding does not drop",
+    ),
+    ("config.d_ff, config.dropout, config.norm_first", "config.d_ff, 0.1, config.norm_first", "encoder does not drop"),
+    (
+        "return memory, mask ",
+        "return F.dropout(memory, self.config.dropout, self.training), mask ",
+        "encode does not drop",
+    ),
+    ("self.output(x)", "self.output(F.dropout(x, self.config.dropout, self.training))", "forward does not drop"),
+    ("memory, _ = ", "memory = ", "one tensor without the encoder's maps"),
+    ("x, _, _ = self.decoder(", "x = self.decoder(", "take them apart"),
+    ("stack(Encoder, EncoderLayer)", "stack(Untold, EncoderLayer)", "encoder returns two things"),
+    ("stack(Decoder, DecoderLayer)", "stack(UntoldDecoder, DecoderLayer)", "decoder returns three things"),
     ("self.encoder(self.src_embedding(src), mask)", "self.encoder(self.src_embedding(src))", "both encoder and cross"),
     ("memory, mask, memory_mask)", "memory, mask)", "both encoder and cross"),
     ("memory, mask, memory_mask)", "memory, memory_mask=memory_mask)", "where is target_mask"),
@@ -426,6 +473,15 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ("self.tokens(ids) +", "self.tokens(ids) -", "plus its position's"),
         ("self.dropout(vectors)", "vectors", "dropout is nowhere at work"),
         ("self.dropout(vectors)", "F.dropout(vectors)", "is dropout still on"),
+        ("self.tokens(ids) +", "self.dropout(self.tokens(ids)) +", "self.dropout(vectors)", "vectors", "comes last"),
+        (
+            "+ self.positions(ids.shape[1])",
+            "+ self.dropout(self.positions(ids.shape[1]))",
+            "self.dropout(vectors)",
+            "vectors",
+            "comes last",
+        ),
+        ("nn.Dropout(dropout)", "nn.Dropout(0.1)", "comes last"),
     ),
     "PositionwiseFeedForward": wrong(
         "PositionwiseFeedForward",
@@ -442,6 +498,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (".relu()", ".sigmoid()", "widen with linear1"),
         ("self.dropout(inner)", "inner", "dropout is nowhere at work"),
         ("self.dropout(inner)", "F.dropout(inner)", "is dropout still on"),
+        ("self.linear2(self.dropout(inner))", "self.dropout(self.linear2(inner))", "between the two layers"),
+        ("self.linear1(x)", "self.linear1(self.dropout(x))", "self.dropout(inner)", "inner", "between the two layers"),
         ("nn.Linear(d_model, d_ff)", "nn.Linear(d_ff, d_model)", "linear1.weight has the shape"),
     ),
     "PostLNEncoderLayer": wrong("PostLNEncoderLayer", *POST_LN),
@@ -468,15 +526,38 @@ WRONG = {  # answers that people give, and what the hint must speak of
     ),
     "DecoderLayer": wrong(
         "DecoderLayer",
+        *LAYER_DROPOUT[:-2],
+        (
+            "self.self_attn = MultiHeadAttention(d_model, num_heads, dropout)",
+            "self.self_attn = MultiHeadAttention(d_model, num_heads)",
+            "self_attn takes dropout",
+        ),
+        (
+            "self.cross_attn = MultiHeadAttention(d_model, num_heads, dropout)",
+            "self.cross_attn = MultiHeadAttention(d_model, num_heads)",
+            "cross_attn takes dropout",
+        ),
+        ("(d_model, d_ff, dropout)", "(d_model, d_ff)", "feed_forward takes dropout"),
+        ("self.norm2(x + self.dropout(y))", "self.norm2(x + y)", "what each sub-layer returns"),
+        (
+            "self.cross_attn(x, memory, memory, memory_mask)",
+            "self.cross_attn(memory, x, x, memory_mask)",
+            "You have exchanged them",
+        ),
+        (
+            "self.cross_attn(y, memory, memory, memory_mask)",
+            "self.cross_attn(memory, y, y, memory_mask)",
+            "You have exchanged them",
+        ),
         ("self.self_attn(x, x, x, tgt_mask)", "self.self_attn(x, x, x)", "where is tgt_mask"),
         ("self.cross_attn(x, memory, memory, memory_mask)", "self.cross_attn(x, memory, memory)", "sees padding"),
         (
             "self.cross_attn(x, memory, memory, memory_mask)",
             "self.cross_attn(x, memory, memory, tgt_mask)",
-            "stopped with",
+            "tgt_mask is for self-attention",
         ),
         ("self.cross_attn(x, memory, memory, memory_mask)", "self.cross_attn(x, x, x)", "You took the target for both"),
-        ("self.cross_attn(x, memory, memory, memory_mask)", "self.cross_attn(memory, x, x)", "stopped with"),
+        ("self.cross_attn(x, memory, memory, memory_mask)", "self.cross_attn(memory, x, x)", "You have exchanged them"),
         ("            x = self.norm2(x + self.dropout(y))\n", "", "cross-attention is missing"),
         ("x = self.norm2(x + self.dropout(y))", "x = self.norm2(self.dropout(y))", "residual connection, too"),
         ("x = self.norm2(x + self.dropout(y))", "x = self.norm1(x + self.dropout(y))", "the second norm is norm2"),
@@ -518,8 +599,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
             "each layer reads what the one before has written",
         ),
         ("layer(x, memory, tgt_mask, memory_mask)", "layer(x, memory)", "memory and masks are the same"),
-        ("layer(x, memory, tgt_mask, memory_mask)", "layer(x, memory, memory_mask, tgt_mask)", "stopped with"),
-        ("x, self_weights, cross_weights = layer", "memory, self_weights, cross_weights = layer", "stopped with"),
+        ("layer(x, memory, tgt_mask, memory_mask)", "layer(x, memory, memory_mask, tgt_mask)", "exchanged"),
+        ("x, self_weights, cross_weights = layer", "memory, self_weights, cross_weights = layer", "is the new x"),
     ),
     "Wiring": wrong("Wiring", *WIRING),
     "Transformer": [
@@ -533,12 +614,31 @@ WRONG = {  # answers that people give, and what the hint must speak of
             ("self.output.weight = self.src_embedding.tokens.table.weight", "pass", "here are 2"),
             ("nn.init.normal_(self.output.weight, std=config.d_model**-0.5)", "pass", "std=d_model**-0.5"),
             ("std=config.d_model**-0.5", "std=config.d_model**0.5", "std=d_model**-0.5"),
-            ("if parameter.dim() > 1:", "if True:", "stopped with ValueError"),
+            ("if parameter.dim() > 1:", "if True:", "more than one axis"),
         ),
         (course.Encoder, "stopped with TypeError"),
     ],
     "MyTransformer": wrong(
         "MyTransformer",
+        (
+            "        self.output.weight = tokens.table.weight\n",
+            "",
+            "6,006,688 parameters, expected 4,982,688: one table",
+        ),
+        (
+            "self.tgt_embedding = InputEmbedding(tokens,",
+            "self.tgt_embedding = InputEmbedding(TokenEmbedding(config.tgt_vocab_size, d_model),",
+            "one table serves",
+        ),
+        (
+            "[EncoderLayer(*sizes) for _ in range(config.num_layers)]",
+            "[EncoderLayer(*sizes)] * config.num_layers",
+            "weights of its own",
+        ),
+        ("config.d_ff, dropout, True", "config.d_ff, 0.1, True", "encoder does not drop"),
+        ("max_len, d_model), dropout)", "max_len, d_model), 0.0)", "src_embedding does not drop"),
+        ("Encoder([", "Untold([", "encoder returns two things"),
+        ("x, _, _ = self.decoder(", "x = self.decoder(", "take them apart"),
         ("target_mask(tgt, self.pad_id)", "padding_mask(tgt, self.pad_id)", "where is target_mask"),
         ("self.src_embedding(src), src_mask", "self.src_embedding(src)", "both encoder and cross-attention"),
         ("memory, tgt_mask, src_mask", "memory, tgt_mask", "both encoder and cross-attention"),
