@@ -93,9 +93,12 @@ def attention_heads(translation: Translation) -> Figure:
 def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = (), between: Labels = ()) -> Figure:
     """Draw small matrices side by side with their numbers: blue above zero, orange below, grey where hidden.
 
+    Signs between them make them steps of a calculation, each with colours of its own; without signs, they are there to
+    be compared, and share one scale.
+
     Args:
         panels: each matrix's title, and the matrix. False, ``nan`` and infinity count as hidden.
-        rows: labels beside the first matrix.
+        rows: labels beside the first matrix of each line, if it has so many rows.
         columns: labels above each matrix that has so many columns.
         between: the signs between the matrices, such as ``"="`` or ``"→"``.
     """
@@ -110,30 +113,36 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
     length = _width(*columns)
     slanted = {"rotation": 60, "ha": "left"} if length > min(labelled, default=9) else {}
     ceiling = -(length * 0.87 + 0.15 if slanted else 0.25 if labelled else 0.03)
-    x = _width(*rows) + 0.15
+    scale = max((abs(each[np.isfinite(each)]).max(initial=0) for each in values), default=0) or 1
+    indent, line = _width(*rows) + 0.15, depth / 3 - ceiling + 0.35  # where a line of matrices begins; its height
+    x, right, top = indent, 0.0, 0.0
     for number, (title, matrix) in enumerate(panels.items()):
-        panel, pitch, upper = texts[number], pitches[number], (depth - len(texts[number])) / 6
+        panel, pitch = texts[number], pitches[number]
         width = max(pitch * panel.shape[1], 1.12 * _width(title))  # which is bold
+        if x > indent and x + width > WIDTH:
+            x, top = indent, top + line
+        upper = top + (depth - len(panel)) / 6
         left = x + (width - pitch * panel.shape[1]) / 2
         hidden = values[number] == 0 if matrix.dtype == torch.bool else ~np.isfinite(values[number])
         shown = np.ma.array(values[number], mask=hidden)
-        limit = abs(shown).max() or 1
+        limit = (abs(shown).max() or 1) if between else scale
         edges = left + pitch * np.arange(panel.shape[1] + 1), upper + np.arange(len(panel) + 1) / 3
         axes.pcolormesh(*edges, shown, cmap=_SIGNS, vmin=-limit, vmax=limit, edgecolors="white", linewidth=1.5)
         for (row, column), text in np.ndenumerate(panel):
             write(left + pitch * (column + 0.5), upper + (row + 0.5) / 3, text)
-        for row, label in enumerate(() if number else rows):
+        for row, label in enumerate(rows if x == indent and len(rows) == len(panel) else ()):
             write(left - 0.07, upper + (row + 0.5) / 3, label, ha="right")
         for column, label in enumerate(columns if len(columns) == panel.shape[1] else ()):
             write(left + pitch * (column + 0.5), upper - 0.13, label, **slanted)
-        write(x + width / 2, ceiling - 0.15, title, weight="bold")
+        write(x + width / 2, top + ceiling - 0.15, title, weight="bold")
         if number < len(between):
-            write(x + width + 0.2, depth / 6, between[number], fontsize=14, weight="bold")
+            write(x + width + 0.2, top + depth / 6, between[number], fontsize=14, weight="bold")
+        right = max(right, x + width + (0.2 if number < len(between) else 0))
         x += width + 0.4
-    x += (0.5 * length if slanted else 0) - 0.35
-    axes.set(xlim=(0, x), ylim=(depth / 3, ceiling - 0.3))
+    right += 0.15 + (0.5 * length if slanted else 0)
+    axes.set(xlim=(0, right), ylim=(top + depth / 3 + 0.05, ceiling - 0.3))
     axes.set_axis_off()
-    figure.set_size_inches(x, depth / 3 - ceiling + 0.3)
+    figure.set_size_inches(right, top + line)
     return figure
 
 
