@@ -111,7 +111,7 @@ def beam_tree(
         rows |= {path: row for row, path in enumerate(column)}
     pitch = 0.07 * max(map(len, (SOS, *itertools.chain(*log_probs)))) + 0.27  # inches from one column to the next
     depth = max(rows.values())
-    figure, axes = new_axes(pitch * (steps + 1) + 0.3, 0.5 * (depth + 1) + 0.9, grid=False)
+    figure, axes = new_axes(max(pitch * (steps + 1) + 0.3, WIDTH), 0.5 * (depth + 1) + 0.9, grid=False)
     axes.spines.left.set_visible(False)
     for path, row in rows.items():
         look = "best" if path == winner[: len(path)] else "in the beam" if path in kept else "cut"

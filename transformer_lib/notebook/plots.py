@@ -48,11 +48,11 @@ _SIGNS = LinearSegmentedColormap.from_list("signs", ["#f0a860", "#f7f7f9", "#86b
 _LOOKS = list(zip(("-", "--", "-.", ":", (0, (6, 2, 1, 2, 1, 2))), "osD^v", strict=True))  # told apart without colours
 # A page is light or dark, and so is the card behind the picture, as that of the drawings in assets/figures.
 _CARD = """<style>
-#figure_1 text {{ font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif !important }}
-@media (prefers-color-scheme: dark) {{ #figure_1 {{ filter: invert(0.92) hue-rotate(180deg) }} }}
+#figure_1 text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif !important }
+@media (prefers-color-scheme: dark) { #figure_1 { filter: invert(0.92) hue-rotate(180deg) } }
 </style>
 <g id="figure_1">
-<rect x="0.5" y="0.5" width="{:.1f}" height="{:.1f}" rx="9" fill="#fcfcfa" stroke="#d5d9de"/>"""
+<rect width="100%" height="100%" rx="9" fill="#fcfcfa" stroke="#d5d9de" stroke-width="2"/>"""
 _styled = plt.rc_context(STYLE)  # as a decorator: whatever a function draws is in this style
 
 
@@ -67,9 +67,8 @@ class Picture(Figure):
         file = io.StringIO()
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "", **STYLE}):
-            self.savefig(file, format="svg", facecolor="none", metadata=nothing)
-        width, height = 72 * self.get_size_inches() - 1
-        return file.getvalue().replace('<g id="figure_1">', _CARD.format(width, height), 1)
+            self.savefig(file, format="svg", facecolor="none", metadata=nothing, bbox_inches="tight", pad_inches=0.12)
+        return file.getvalue().replace('<g id="figure_1">', _CARD, 1)
 
 
 @_styled
