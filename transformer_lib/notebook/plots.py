@@ -26,7 +26,7 @@ Labels = Sequence[str]
 _FONTS = ["DejaVu Sans", "Noto Sans CJK JP", "Noto Sans Arabic", "Noto Sans Devanagari", "Arial Unicode MS"]
 _FONTS += ["Hiragino Sans", "Apple SD Gothic Neo", "Yu Gothic", "Malgun Gothic", "Microsoft YaHei", "Segoe UI"]
 STYLE: dict[Any, Any] = {
-    "figure.dpi": 200,  # of files
+    "savefig.dpi": 200,
     "figure.facecolor": "#fcfcfa",
     "axes.facecolor": "none",
     **dict.fromkeys(["text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"], "#1f2933"),
