@@ -32,6 +32,7 @@ STYLE: dict[Any, Any] = {
     **dict.fromkeys(["text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"], "#1f2933"),
     "axes.prop_cycle": plt.cycler(color=["#0072b2", "#d55e00", "#009e73", "#b0508a", "#8a6d00", "#4d5966"]),
     "axes.titlesize": "medium",
+    **dict.fromkeys(["figure.labelsize", "figure.titlesize"], "medium"),
     "font.size": 10,
     "font.family": [name for name in _FONTS if name in font_manager.get_font_names()],
     "text.parse_math": False,  # a $ in a sentence is a dollar
@@ -41,8 +42,8 @@ STYLE: dict[Any, Any] = {
     "grid.color": "#d5d9de",
     "legend.frameon": False,
 }
-WIDTH = 4.6  # inches, so that a telephone 390 pixels wide shows letters of ten pixels
-_INCHES_PER_TOKEN = 0.21
+WIDTH = 4.7  # inches, so that a telephone 390 pixels wide shows letters of ten pixels
+_INCHES_PER_TOKEN = 0.2
 _UNDRAWABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # and must not be in an SVG
 _SIGNS = LinearSegmentedColormap.from_list("signs", ["#f0a860", "#f7f7f9", "#86b6e4"]).with_extremes(bad="#d8d8de")
 _LOOKS = list(zip(("-", "--", "-.", ":", (0, (6, 2, 1, 2, 1, 2))), "osD^v", strict=True))  # told apart without colours
@@ -148,7 +149,7 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
 @_styled
 def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, log: str = "") -> Figure:
     """Draw named curves over a common x; ``log`` says which axes are logarithmic: ``"x"``, ``"y"`` or ``"xy"``."""
-    across = max(1, min(len(curves), int(4.2 / (_width(*curves) + 0.6))))
+    across = max(1, min(len(curves), int(4.4 / (_width(*curves) + 0.5))))
     figure, axes = new_axes(WIDTH, 3.2 + 0.2 * math.ceil(len(curves) / across))
     for (dashes, marker), (name, values) in zip(itertools.cycle(_LOOKS), curves.items(), strict=False):
         axes.plot(x, values, linestyle=dashes, marker=marker if len(x) <= 20 else None, markersize=4.5, label=name)
@@ -161,11 +162,11 @@ def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter("{x:g}")  # plain numbers
         axis.set_minor_formatter(NullFormatter())
-    if all(isinstance(value, int) for value in x):
-        if len(x) <= 12:
-            axes.set_xticks(x)
-        elif "x" not in log:
-            axes.locator_params("x", integer=True)
+    whole = all(isinstance(value, int) for value in x)
+    if whole and len(x) * (_width(str(max(x))) + 0.12) < WIDTH - 0.8:
+        axes.set_xticks(x)
+    elif "x" not in log:
+        axes.locator_params("x", integer=whole, nbins=6)
     if len(curves) > 1:
         figure.legend(loc="outside upper left", ncols=across, handlelength=3)  # covers no curve
     return figure
@@ -181,7 +182,9 @@ def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str =
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.tick_params(axis="y", length=0)
-    axes.set(xlabel=xlabel, title=title)
+    figure.supxlabel(xlabel)  # of the figure, since long names leave little room to the axes
+    if title:
+        figure.suptitle(title)
     return figure
 
 
@@ -200,11 +203,13 @@ def _grid(weights: Tensor, columns: Labels, rows: Labels, titles: Labels, xlabel
     """Draw a panel for each map in ``weights``, ``[panels, rows, columns]``, all on the colour scale 0 to 1."""
     panels, num_rows, num_columns = weights.shape
     rows, columns = ([_UNDRAWABLE.sub("\ufffd", label) for label in labels] for labels in (rows, columns))
-    margin, panel_width = _width(*rows) + 0.4, max(num_columns * _INCHES_PER_TOKEN, _width(*titles)) + 0.1
-    across = max(1, min(4, panels, int((WIDTH - margin) / panel_width)))  # as many as a telephone can show
+    margin, panel_width = _width(*rows) + 0.3, max(num_columns * _INCHES_PER_TOKEN, _width(*titles)) + 0.1
+    most = min(panels, max(2, int((WIDTH - margin) / panel_width)))  # that a telephone can show
+    across = next((number for number in range(most, 1, -1) if panels % number == 0), most)  # in even rows
     down = math.ceil(panels / across)
     height = down * (num_rows * _INCHES_PER_TOKEN + 0.3) + 0.87 * _width(*columns) + 1.1
     figure, grid = new_axes(max(across * panel_width + margin, 2.8), height, False, down, across)
+    figure.set_layout_engine("compressed")
     for axes in np.ravel(grid)[panels:]:
         axes.remove()
     maps = weights.detach().float().cpu().numpy()
@@ -216,7 +221,7 @@ def _grid(weights: Tensor, columns: Labels, rows: Labels, titles: Labels, xlabel
         axes.set_yticks(np.arange(num_rows), rows)
         axes.tick_params(length=0, labelbottom=number >= panels - across)  # the lowest of each column
     figure.supxlabel(xlabel)
-    figure.supylabel(ylabel, rotation_mode="anchor")
+    figure.supylabel(ylabel)
     figure.colorbar(image, ax=figure.axes, label="attention weight", location="top", shrink=0.8, aspect=30, pad=0.02)
     return figure
 
