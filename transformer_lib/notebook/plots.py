@@ -27,12 +27,12 @@ _FONTS = ["DejaVu Sans", "Noto Sans CJK JP", "Noto Sans Arabic", "Noto Sans Deva
 _FONTS += ["Hiragino Sans", "Apple SD Gothic Neo", "Yu Gothic", "Malgun Gothic", "Microsoft YaHei", "Segoe UI"]
 STYLE: dict[Any, Any] = {
     "savefig.dpi": 200,
+    "figure.constrained_layout.use": True,
     "figure.facecolor": "#fcfcfa",
     "axes.facecolor": "none",
     **dict.fromkeys(["text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"], "#1f2933"),
     "axes.prop_cycle": plt.cycler(color=["#0072b2", "#d55e00", "#009e73", "#b0508a", "#8a6d00", "#4d5966"]),
-    "axes.titlesize": "medium",
-    **dict.fromkeys(["figure.labelsize", "figure.titlesize"], "medium"),
+    **dict.fromkeys(["axes.titlesize", "figure.labelsize", "figure.titlesize"], "medium"),
     "font.size": 10,
     "font.family": [name for name in _FONTS if name in font_manager.get_font_names()],
     "text.parse_math": False,  # a $ in a sentence is a dollar
@@ -51,9 +51,7 @@ _LOOKS = list(zip(("-", "--", "-.", ":", (0, (6, 2, 1, 2, 1, 2))), "osD^v", stri
 _CARD = """<style>
 #figure_1 text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif !important }
 @media (prefers-color-scheme: dark) { #figure_1 { filter: invert(0.92) hue-rotate(180deg) } }
-</style>
-<g id="figure_1">
-<rect width="100%" height="100%" rx="9" fill="#fcfcfa" stroke="#d5d9de" stroke-width="2"/>"""
+</style><g id="figure_1"><rect width="100%" height="100%" rx="9" fill="#fcfcfa" stroke="#d5d9de" stroke-width="2"/>"""
 _styled = plt.rc_context(STYLE)  # as a decorator: whatever a function draws is in this style
 
 
@@ -183,16 +181,15 @@ def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str =
     axes.margins(x=0.15)
     axes.tick_params(axis="y", length=0)
     figure.supxlabel(xlabel)  # of the figure, since long names leave little room to the axes
-    if title:
-        figure.suptitle(title)
+    figure.suptitle(title)
     return figure
 
 
+@_styled
 def new_axes(width: float, height: float, grid: bool = True, rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:
     """Return a figure of so many inches in the style of the series, and its axes: one, or ``rows`` × ``columns``."""
-    with plt.rc_context(STYLE):
-        size = {"figsize": (width, height), "layout": "constrained"}
-        figure, axes = plt.subplots(rows, columns, sharex=True, sharey=True, FigureClass=Picture, **size)
+    size = width, height
+    figure, axes = plt.subplots(rows, columns, sharex=True, sharey=True, figsize=size, FigureClass=Picture)
     for cell in np.ravel(axes):
         cell.grid(grid)
     plt.close(figure)  # off pyplot's list, so that a notebook shows it once: as the value of its cell
@@ -200,7 +197,7 @@ def new_axes(width: float, height: float, grid: bool = True, rows: int = 1, colu
 
 
 def _grid(weights: Tensor, columns: Labels, rows: Labels, titles: Labels, xlabel: str, ylabel: str) -> Figure:
-    """Draw a panel for each map in ``weights``, ``[panels, rows, columns]``, all on the colour scale 0 to 1."""
+    """Draw a panel for each map in ``weights``, ``[panels, rows, columns]``, all from 0 to 1: darker is more."""
     panels, num_rows, num_columns = weights.shape
     rows, columns = ([_UNDRAWABLE.sub("\ufffd", label) for label in labels] for labels in (rows, columns))
     margin, panel_width = _width(*rows) + 0.3, max(num_columns * _INCHES_PER_TOKEN, _width(*titles)) + 0.1
@@ -214,7 +211,6 @@ def _grid(weights: Tensor, columns: Labels, rows: Labels, titles: Labels, xlabel
         axes.remove()
     maps = weights.detach().float().cpu().numpy()
     for number, (axes, panel, title) in enumerate(zip(np.ravel(grid), maps, titles, strict=False)):
-        # darker is more, also in print and to the colour-blind
         image = axes.imshow(panel, vmin=0, vmax=1, cmap="Blues", interpolation="none")
         axes.set_title(title)
         axes.set_xticks(np.arange(num_columns), columns, rotation=60, ha="right", rotation_mode="anchor")
