@@ -49,7 +49,7 @@ _SIGNS = LinearSegmentedColormap.from_list("signs", ["#f0a860", "#f7f7f9", "#86b
 _LOOKS = list(zip(("-", "--", "-.", ":", (0, (6, 2, 1, 2, 1, 2))), "osD^v", strict=True))  # told apart without colours
 # A page is light or dark, and so is the card behind the picture, as that of the drawings in assets/figures.
 _CARD = """<style>
-#figure_1 text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif !important }
+#figure_1 text { font-family: system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif !important }
 @media (prefers-color-scheme: dark) { #figure_1 { filter: invert(0.92) hue-rotate(180deg) } }
 </style><g id="figure_1"><rect width="100%" height="100%" rx="9" fill="#fcfcfa" stroke="#d5d9de" stroke-width="2"/>"""
 _styled = plt.rc_context(STYLE)  # as a decorator: whatever a function draws is in this style
@@ -157,7 +157,7 @@ def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str
     for name in log:
         axes.set(**{f"{name}scale": "log"})
         axis = getattr(axes, f"{name}axis")
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if np.ptp(np.log10(axis.get_data_interval())) < 2.8 else (1,)))
         axis.set_major_formatter("{x:g}")  # plain numbers
         axis.set_minor_formatter(NullFormatter())
     whole = all(isinstance(value, int) for value in x)
