@@ -47,7 +47,7 @@ def test_the_lowest_panel_of_each_column_has_labels(translation, heads):
     weights = torch.rand(1, heads, len(translation.tgt_tokens), len(translation.src_tokens))
     shown = dataclasses.replace(translation, attention=translation.attention._replace(cross=[weights]))
     drawn = panels(plots.attention_heads(shown))
-    across = len({axes.get_position().x0 for axes in drawn})
+    across = len({axes.get_subplotspec().colspan.start for axes in drawn})
     labelled = [axes.get_title() for axes in drawn if labels(axes)[0] == translation.src_tokens]
     assert labelled == [f"head {number}" for number in range(heads - across + 1, heads + 1)]
 
