@@ -314,6 +314,7 @@ def make_accessible(app, page, template, context, doctree):
     parameters = re.compile(r'<dl>\s*(<dd><em class="sig-param">.*?)</dl>', re.DOTALL)
     body = parameters.sub(r'<div class="parameters">\1</div>', context.get("body", ""))
     body = re.sub(r'<dd>(<em class="sig-param">.*?)</dd>', r"<div>\1</div>", body)
+    body = body.replace('<summary aria-label="Toggle hidden content">', "<summary>")  # it says "Show code cell source"
     context["body"] = re.sub(r'<th class="head">(<p></p>)?</th>', "<td></td>", body)
 
 
