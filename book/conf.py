@@ -9,6 +9,7 @@ import collections
 import graphlib
 import html
 import importlib
+import itertools
 import json
 import posixpath
 import re
@@ -66,7 +67,6 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 html_use_index = html_domain_indices = False
 html_show_copyright = html_show_sphinx = False
-html_show_search_summary = False  # fetches pages, which browsers refuse where the book is opened from a disk
 html_theme_options = {
     "repository_url": REPOSITORY,
     "repository_branch": "main",
@@ -235,7 +235,8 @@ class Finish(SphinxPostTransform):
         """
         if image["uri"].endswith(".svg"):
             drawing = Path(self.env.srcdir, image["uri"]).read_text(encoding="utf-8")
-            return html.unescape(re.search(r"<desc[^>]*>(.*?)</desc>", drawing, re.DOTALL)[1])
+            if described := re.search(r"<desc[^>]*>(.*?)</desc>", drawing, re.DOTALL):  # a plot has none
+                return html.unescape(described[1])
         cell = image.parent
         while "cell" not in cell["classes"]:  # a hidden output lies in a box of its own
             cell = cell.parent
@@ -292,6 +293,19 @@ def adapt(app, docname, source):
     source[0] = re.sub(r"!\[Open in Colab\]\([^)]*\)", "Open in Colab", text)
 
 
+def letter_the_glossary(app, docname, source):
+    """Put the glossary's terms under their letters, and links to these above them."""
+    if docname != "glossary":
+        return
+    before, terms, after = re.fullmatch(r"(.*?)```\{glossary\}\n(.*?)\n```(.*)", source[0], re.DOTALL).groups()
+    entries = re.split(r"\n\n(?=\S)", terms.strip("\n"))
+    parts = [(letter, [*group]) for letter, group in itertools.groupby(entries, key=lambda entry: entry[0].upper())]
+    links = " ".join(f"[{letter}](#{letter.lower()})" for letter, _ in parts)
+    before += f"```{{container}} letters\n{links}\n```\n\n"
+    lettered = ("## {}\n\n```{{glossary}}\n{}\n```".format(letter, "\n\n".join(group)) for letter, group in parts)
+    source[0] = before + "\n\n".join(lettered) + after
+
+
 def make_accessible(app, page, template, context, doctree):
     """Mend what screen readers stumble over: arrows without a name, empty headings, and lists without terms."""
     toctree = context["generate_toctree_html"]
@@ -300,6 +314,7 @@ def make_accessible(app, page, template, context, doctree):
     parameters = re.compile(r'<dl>\s*(<dd><em class="sig-param">.*?)</dl>', re.DOTALL)
     body = parameters.sub(r'<div class="parameters">\1</div>', context.get("body", ""))
     body = re.sub(r'<dd>(<em class="sig-param">.*?)</dd>', r"<div>\1</div>", body)
+    body = body.replace('<summary aria-label="Toggle hidden content">', "<summary>")  # it says "Show code cell source"
     context["body"] = re.sub(r'<th class="head">(<p></p>)?</th>', "<td></td>", body)
 
 
@@ -308,6 +323,7 @@ def setup(app):
     app.add_config_value("repository", REPOSITORY, "env")  # pages that link there are read again if it changes
     app.connect("builder-inited", write_library, priority=400)
     app.connect("source-read", adapt)
+    app.connect("source-read", letter_the_glossary)
     app.connect("source-read", note_notebooks)
     app.connect("object-description-transform", add_explanations)
     app.connect("autodoc-skip-member", without_fields)

@@ -130,7 +130,7 @@ def test_a_package_that_may_change_is_confined():
         "spacy": {"data.tokenizers"},
         "sentencepiece": {"data.subwords"},
         "matplotlib": {"notebook.plots"},
-        "IPython": {"notebook.live_translator", "notebook.session"},
+        "IPython": {"notebook.live_translator", "notebook.plots", "notebook.session"},
         "ipywidgets": {"notebook.live_translator"},
         "pooch": {"data.corpora"},
         "safetensors": {"checkpoint", "files", "interop.hugging_face"},

@@ -1,9 +1,11 @@
 import dataclasses
+import xml.etree.ElementTree as ET
 
 import pytest
 import torch
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
+from IPython.core.formatters import DisplayFormatter
 from matplotlib import font_manager
 from matplotlib.text import Text
 
@@ -40,13 +42,14 @@ def test_all_heads_are_drawn_with_the_right_weights_and_labels(translation):
     assert labels(drawn[0])[1] == translation.tgt_tokens
 
 
-@pytest.mark.parametrize("heads", [5, 6, 7, 8])
+@pytest.mark.parametrize("heads", [1, 2, 5, 6, 7, 8])
 def test_the_lowest_panel_of_each_column_has_labels(translation, heads):
     weights = torch.rand(1, heads, len(translation.tgt_tokens), len(translation.src_tokens))
     shown = dataclasses.replace(translation, attention=translation.attention._replace(cross=[weights]))
     drawn = panels(plots.attention_heads(shown))
+    across = len({axes.get_subplotspec().colspan.start for axes in drawn})
     labelled = [axes.get_title() for axes in drawn if labels(axes)[0] == translation.src_tokens]
-    assert labelled == [f"head {number}" for number in range(heads - 3, heads + 1)]
+    assert labelled == [f"head {number}" for number in range(heads - across + 1, heads + 1)]
 
 
 def test_nothing_is_clipped(translation):
@@ -68,8 +71,6 @@ def test_a_dollar_is_a_dollar():
     title, names = "from $5 to $6", ["plain", "$5 to $6"]
     with_titles = [
         plots.attention_map(torch.eye(2), names, names, title),
-        plots.padding(torch.eye(2), 1, title),
-        plots.positions(torch.eye(2), title),
         plots.bars(dict.fromkeys(names, 1.0), "count", title),
     ]
     curves = {name: [1.0, 2.0] for name in names}
@@ -78,7 +79,7 @@ def test_a_dollar_is_a_dollar():
         figure.draw_without_rendering()
         texts = [text for text in figure.findobj(Text) if "$" in text.get_text() and text.get_visible()]
         assert texts and not any(text.get_parse_math() for text in texts)
-    assert [text.get_text() for text in with_legend.axes[0].get_legend().get_texts()] == names
+    assert [text.get_text() for text in with_legend.legends[0].get_texts()] == names
 
 
 def test_a_translation_without_attention_says_how_to_get_it(trained):
@@ -120,28 +121,16 @@ def test_characters_that_matplotlibs_font_lacks_come_from_fonts_that_have_them(t
     assert box.xmin >= 0 and box.xmax <= figure.get_figwidth()
 
 
-def test_vectors_are_arrows_from_the_origin_with_their_names():
-    figure = plots.vectors({"query": (2, 1), "$key": (-1, 2)})
-    axes = figure.axes[0]
-    arrows = [text for text in axes.texts if text.arrow_patch]
-    assert [(arrow.xyann, arrow.xy) for arrow in arrows] == [((0, 0), (2, 1)), ((0, 0), (-1, 2))]
-    names = [text for text in axes.texts if text.get_text()]
-    assert [(name.get_text(), name.xy) for name in names] == [("query", (2, 1)), ("$key", (-1, 2))]
-    figure.draw_without_rendering()
-    assert axes.get_aspect() == 1  # angles can be read off
-    box = axes.get_window_extent()
-    assert all(box.contains(*corner) for name in names for corner in name.get_window_extent().corners())
-
-
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_a_figure_can_be_saved(translation, tmp_path, ending):
     plots.attention_heads(translation).savefig(tmp_path / f"map.{ending}")
     assert (tmp_path / f"map.{ending}").stat().st_size > 1000
 
 
-def test_matrices_carry_their_numbers_labels_titles_and_signs():
+def test_matrices_carry_their_numbers_labels_titles_and_signs(monkeypatch):
     scores = torch.tensor([[0.5, -torch.inf, -0.001], [1, 2, torch.nan]])
     panels = {"scores": scores, "mask": scores > 0, "whole": torch.tensor([[1.0], [-2.0]]), "zeros": torch.zeros(1, 1)}
+    monkeypatch.setattr(plots, "WIDTH", 9)  # all in one line
     figure = plots.matrices(panels, ["$a", "b"], ["x", "y", "zebra"], ["→", "·", "="])
     axes = figure.axes[0]
     written = {(text.get_text(), text.get_rotation()) for text in axes.texts}
@@ -160,33 +149,67 @@ def test_matrices_carry_their_numbers_labels_titles_and_signs():
     assert mesh.get_clim() == (-2, 2) and min(mesh.cmap(0.0)[:3]) > 0.3  # light enough for black numbers
 
 
-def test_padding_is_light_and_tokens_are_dark():
-    figure = plots.padding(torch.tensor([[2, 5, 3], [2, 3, 1]]), pad_id=1, title="a batch")
-    axes = figure.axes[0]
-    assert axes.images[0].get_array().tolist() == [[True, True, True], [True, True, False]]
-    light, dark = (sum(axes.images[0].cmap(value)[:3]) for value in (0, 1))
-    assert light > dark
-    assert axes.get_title() == "a batch" and axes.get_xlabel() and axes.get_ylabel()
-
-
-def test_positions_are_drawn_as_they_are_on_a_scale_that_is_even_around_zero():
-    table = torch.tensor([[0.5, -2.0], [1.0, 0.0]])
-    image = plots.positions(table).axes[0].images[0]
-    torch.testing.assert_close(torch.tensor(image.get_array()), table)
-    assert image.get_clim() == (-2, 2)
-
-
 def test_lines_are_the_curves_with_plain_numbers_on_logarithmic_axes():
     figure = plots.lines([1, 10, 100], {"up": [0.1, 1, 10], "down": [10, 1, 0.1]}, "x", "y", log="xy")
     axes = figure.axes[0]
     assert [list(line.get_ydata()) for line in axes.lines] == [[0.1, 1, 10], [10, 1, 0.1]]
     assert axes.lines[0].get_linestyle() != axes.lines[1].get_linestyle()  # told apart without colours
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["up", "down"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["up", "down"]
+    assert axes.get_xlabel() == "x, log scale" and axes.get_ylabel() == "y, log scale"
     figure.draw_without_rendering()
     assert labels(axes)[0] == ["1", "10", "100"]
     assert {"0.1", "1", "10"} <= set(labels(axes)[1])
-    assert plots.lines([1, 2], {"one": [1, 2]}, "x", "y").axes[0].get_yscale() == "linear"
+    linear = plots.lines([1, 2], {"one": [1, 2]}, "x", "y").axes[0]
+    assert linear.get_yscale() == "linear" and linear.get_ylabel() == "y"
+
+
+@pytest.mark.parametrize("points", [3, 30])
+def test_each_of_five_curves_looks_different_without_its_colour(points):
+    figure = plots.lines(range(points), {name: range(points) for name in "abcde"}, "x", "y")
+    looks = {(curve.get_linestyle(), str(curve._dash_pattern), curve.get_marker()) for curve in figure.axes[0].lines}
+    assert len(looks) == 5
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent()
+    assert not box.overlaps(figure.axes[0].get_window_extent())  # the legend covers no curve
+
+
+def test_matrices_side_by_side_share_one_scale_and_steps_of_a_calculation_do_not():
+    panels = {"weak": torch.tensor([[0.24]]), "strong": torch.tensor([[-0.45, torch.inf]])}
+    scales = [mesh.get_clim() for mesh in plots.matrices(panels).axes[0].collections]
+    assert scales == [pytest.approx((-0.45, 0.45))] * 2
+    scales = [mesh.get_clim() for mesh in plots.matrices(panels, between=["→"]).axes[0].collections]
+    assert scales == [pytest.approx((-0.24, 0.24)), pytest.approx((-0.45, 0.45))]
+
+
+def test_a_telephone_shows_letters_of_ten_pixels(translation):
+    tokens, six = ["<sos>", "a", "dog", "<eos>", "<pad>", "<pad>"], torch.eye(6)
+    names = "self-attention, restricted to near neighbours", "recurrent"
+    figures = [
+        plots.attention_heads(translation),
+        plots.matrices({"padding": six, "causal": six, "target": six}, tokens, tokens, ["&", "="]),
+        plots.lines(
+            [1, 2], {name: [1, 2] for name in names}, "length n", "operations of one layer (millions)", log="xy"
+        ),
+        plots.bars(dict.fromkeys(names, 1.0), "count"),
+    ]
+    for figure in figures:
+        width = float(ET.fromstring(figure.svg()).get("width").removesuffix("pt")) * 96 / 72
+        shrunk = min(1, 358 / width)  # what is left of 390 pixels beside the margins
+        sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+        assert min(sizes) * 96 / 72 * shrunk >= 10
+
+
+def test_a_notebook_stores_an_svg_of_letters_that_is_the_same_each_time(translation, monkeypatch):
+    shown = []
+    monkeypatch.setattr(plots, "display", shown.append)
+    for _ in range(2):
+        assert DisplayFormatter().format(plots.attention_heads(translation)) == ({}, {})  # and nothing else beside it
+    first, second = (picture.data for picture in shown)
+    assert first == second
+    written = {text.text for text in ET.fromstring(first).iter("{http://www.w3.org/2000/svg}text")}
+    assert {*translation.src_tokens, *translation.tgt_tokens, "head 1", "attention weight"} <= written
+    assert "prefers-color-scheme: dark" in first
 
 
 def test_axes_of_whole_numbers_have_whole_ticks():

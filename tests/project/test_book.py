@@ -1,5 +1,7 @@
 """The book that `make book` builds: what it holds, where its links lead, and that it opens, searches and reads well."""
 
+import functools
+import http.server
 import importlib
 import inspect
 import itertools
@@ -9,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
@@ -148,6 +151,7 @@ def test_a_screen_reader_finds_a_name_for_all_that_it_meets(pages):
     for path in pages:
         source = (BOOK / path).read_text(encoding="utf-8")
         assert "<summary><span" not in source  # an arrow alone
+        assert "Toggle hidden content" not in source  # the summary says something else
         assert not re.search(r"<th[^>]*>(<p></p>)?</th>", source)
         assert not re.search(r"<dl>\s*<dd>", source)  # a list of terms that has none
         assert not re.search(r'<button[^>]*search-button-field[^>]*aria-label="Search"', source)  # it says "Ctrl+K" too
@@ -204,6 +208,16 @@ def test_entries_lead_to_where_readers_write_or_see_them_and_notebooks_to_entrie
 def test_every_term_of_the_glossary_can_be_linked_to(pages):
     terms = re.findall(r"^(\S[^\n]*)\n  \S", (ROOT / "book" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert len([name for name in pages["glossary.html"].ids if name and name.startswith("term-")]) >= len(terms) > 0
+
+
+def test_each_letter_of_the_glossary_can_be_jumped_to(pages):
+    terms = re.findall(r"^(\S)[^\n]*\n  \S", (ROOT / "book" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    letters = [*dict.fromkeys(letter.lower() for letter in terms)]
+    jumps = [link for link in pages["glossary.html"].links if re.fullmatch(r"#[a-z]", link)]
+    assert jumps[: len(letters)] == [
+        f"#{letter}" for letter in letters
+    ]  # above the terms; more are in the page's contents
+    assert {*letters} <= pages["glossary.html"].ids
 
 
 # What a reader's browser makes of it. Opened as files, as after `make book`.
@@ -298,6 +312,32 @@ def test_the_search_shows_chapters_before_solutions_and_leads_to_them(pages, bro
     page.locator("#search-results a[href*='03_masks.html']").first.click()
     page.wait_for_url("**/notebooks/03_masks.html*")
     assert not problems
+
+
+def test_results_of_a_search_on_the_web_come_with_excerpts(pages, browser):
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    handler = functools.partial(Quiet, directory=BOOK)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        page, problems = browser.open(f"http://127.0.0.1:{web.server_port}/search.html?q=label+smoothing")
+        excerpt = page.locator("#search-results li", has=page.locator("a[href*='05_training.html']")).locator(
+            "p.context"
+        )
+        excerpt.first.wait_for()
+        assert "smoothing" in excerpt.first.inner_text().lower() and not problems
+        web.shutdown()
+
+
+def test_no_picture_has_a_frame_or_a_light_ground_of_the_themes_in_the_dark(pages, browser):
+    page, _ = browser.open(BOOK / "notebooks" / "03_masks.html", colour_scheme="dark")
+    grounds = """() => [...document.querySelectorAll(".cell_output img[src$='.svg']")].map(image => {
+      const {backgroundColor, padding, filter} = getComputedStyle(image)
+      return `${backgroundColor} ${padding} ${filter}`
+    })"""
+    assert {*page.evaluate(grounds)} == {"rgba(0, 0, 0, 0) 0px none"}
 
 
 def test_pages_can_be_read_in_the_light_and_in_the_dark(pages, browser):

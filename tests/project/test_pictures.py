@@ -1,7 +1,7 @@
 """The pictures that one notebook alone shows."""
 
 import torch
-from transformer_exercises.pictures import beam_tree, histogram
+from transformer_exercises.pictures import beam_tree, histogram, padding, positions, vectors
 
 TOKENS = ["the", "a", "dog", "cat", "<eos>"]
 ASKED = {  # of each prefix in the beam, what may follow
@@ -64,3 +64,32 @@ def test_a_histogram_counts_every_sample_over_the_same_bins():
 def test_a_histogram_of_a_matrix_counts_all_its_numbers():
     (outline,) = histogram({"weights": torch.tensor([[0.0, 3.0], [3.0, 3.0]])}, "weight", "count").axes[0].patches
     assert {float(y) for y in outline.get_xy()[:, 1]} == {0, 1, 3}
+
+
+def test_vectors_are_arrows_from_the_origin_with_their_names():
+    figure = vectors({"query": (2, 1), "$key": (-1, 2)})
+    axes = figure.axes[0]
+    arrows = [text for text in axes.texts if text.arrow_patch]
+    assert [(arrow.xyann, arrow.xy) for arrow in arrows] == [((0, 0), (2, 1)), ((0, 0), (-1, 2))]
+    names = [text for text in axes.texts if text.get_text()]
+    assert [(name.get_text(), name.xy) for name in names] == [("query", (2, 1)), ("$key", (-1, 2))]
+    figure.draw_without_rendering()
+    assert axes.get_aspect() == 1  # angles can be read off
+    box = axes.get_window_extent()
+    assert all(box.contains(*corner) for name in names for corner in name.get_window_extent().corners())
+
+
+def test_padding_is_light_and_tokens_are_dark():
+    figure = padding(torch.tensor([[2, 5, 3], [2, 3, 1]]), pad_id=1, title="a batch")
+    axes = figure.axes[0]
+    assert axes.images[0].get_array().tolist() == [[True, True, True], [True, True, False]]
+    light, dark = (sum(axes.images[0].cmap(value)[:3]) for value in (0, 1))
+    assert light > dark
+    assert axes.get_title() == "a batch" and axes.get_xlabel() and axes.get_ylabel()
+
+
+def test_positions_are_drawn_as_they_are_on_a_scale_that_is_even_around_zero():
+    table = torch.tensor([[0.5, -2.0], [1.0, 0.0]])
+    image = positions(table).axes[0].images[0]
+    torch.testing.assert_close(torch.tensor(image.get_array()), table)
+    assert image.get_clim() == (-2, 2)

@@ -1,6 +1,7 @@
 """Every picture of the series, in one style. Each function returns a matplotlib figure and shows nothing by itself."""
 
 import functools
+import io
 import itertools
 import math
 import re
@@ -11,8 +12,9 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from IPython.display import SVG, display
 from matplotlib import font_manager
-from matplotlib.colors import LinearSegmentedColormap, ListedColormap
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
@@ -24,23 +26,48 @@ Labels = Sequence[str]
 _FONTS = ["DejaVu Sans", "Noto Sans CJK JP", "Noto Sans Arabic", "Noto Sans Devanagari", "Arial Unicode MS"]
 _FONTS += ["Hiragino Sans", "Apple SD Gothic Neo", "Yu Gothic", "Malgun Gothic", "Microsoft YaHei", "Segoe UI"]
 STYLE: dict[Any, Any] = {
-    "figure.dpi": 110,
-    "figure.facecolor": "white",
+    "savefig.dpi": 200,
+    "figure.constrained_layout.use": True,
+    "figure.facecolor": "#fcfcfa",
+    "axes.facecolor": "none",
+    **dict.fromkeys(["text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"], "#1f2933"),
+    "axes.prop_cycle": plt.cycler(color=["#0072b2", "#d55e00", "#009e73", "#b0508a", "#8a6d00", "#4d5966"]),
+    **dict.fromkeys(["axes.titlesize", "figure.labelsize", "figure.titlesize"], "medium"),
     "font.size": 10,
     "font.family": [name for name in _FONTS if name in font_manager.get_font_names()],
     "text.parse_math": False,  # a $ in a sentence is a dollar
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
-    "grid.alpha": 0.3,
+    "grid.color": "#d5d9de",
     "legend.frameon": False,
 }
-_INCHES_PER_TOKEN = 0.34
+WIDTH = 4.7  # inches, so that a telephone 390 pixels wide shows letters of ten pixels
+_INCHES_PER_TOKEN = 0.2
 _UNDRAWABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # and must not be in an SVG
-_MASK_COLOURS = ListedColormap(["#e4e4ea", "#31568c"])
 _SIGNS = LinearSegmentedColormap.from_list("signs", ["#f0a860", "#f7f7f9", "#86b6e4"]).with_extremes(bad="#d8d8de")
-_DASHES = ("-", "--", "-.", ":")  # curves can be told apart without their colours
+_LOOKS = list(zip(("-", "--", "-.", ":", (0, (6, 2, 1, 2, 1, 2))), "osD^v", strict=True))  # told apart without colours
+# A page is light or dark, and so is the card behind the picture, as that of the drawings in assets/figures.
+_CARD = """<style>
+#figure_1 text { font-family: system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif !important }
+@media (prefers-color-scheme: dark) { #figure_1 { filter: invert(0.92) hue-rotate(180deg) } }
+</style><g id="figure_1"><rect width="100%" height="100%" rx="9" fill="#fcfcfa" stroke="#d5d9de" stroke-width="2"/>"""
 _styled = plt.rc_context(STYLE)  # as a decorator: whatever a function draws is in this style
+
+
+class Picture(Figure):
+    """A figure that notebooks show as an SVG: sharp, with letters as letters, light or dark as the page."""
+
+    def _ipython_display_(self) -> None:
+        display(SVG(self.svg()))
+
+    def svg(self) -> str:
+        """Return the picture as an SVG on a card; the same picture gives the same text."""
+        file = io.StringIO()
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "", **STYLE}):
+            self.savefig(file, format="svg", facecolor="none", metadata=nothing, bbox_inches="tight", pad_inches=0.12)
+        return file.getvalue().replace('<g id="figure_1">', _CARD, 1)
 
 
 @_styled
@@ -64,14 +91,17 @@ def attention_heads(translation: Translation) -> Figure:
 def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = (), between: Labels = ()) -> Figure:
     """Draw small matrices side by side with their numbers: blue above zero, orange below, grey where hidden.
 
+    Signs between them make them steps of a calculation, each with colours of its own; without signs, they are there to
+    be compared, and share one scale.
+
     Args:
         panels: each matrix's title, and the matrix. False, ``nan`` and infinity count as hidden.
-        rows: labels beside the first matrix.
+        rows: labels beside the first matrix of each line, if it has so many rows.
         columns: labels above each matrix that has so many columns.
         between: the signs between the matrices, such as ``"="`` or ``"→"``.
     """
     depth = max(map(len, panels.values()))
-    figure, axes = _axes(1, 1, grid=False)
+    figure, axes = new_axes(1, 1, grid=False)
     write = functools.partial(axes.text, ha="center", va="center", rotation_mode="anchor")
     values = [matrix.detach().cpu().double().numpy() for matrix in panels.values()]
     as_text = np.vectorize(lambda v, n: f"{round(v, n) + 0.0:.{n}f}".replace("-", "−").replace("inf", "∞"))
@@ -81,135 +111,114 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
     length = _width(*columns)
     slanted = {"rotation": 60, "ha": "left"} if length > min(labelled, default=9) else {}
     ceiling = -(length * 0.87 + 0.15 if slanted else 0.25 if labelled else 0.03)
-    x = _width(*rows) + 0.15
+    scale = max((abs(each[np.isfinite(each)]).max(initial=0) for each in values), default=0) or 1
+    indent, line = _width(*rows) + 0.15, depth / 3 - ceiling + 0.35  # where a line of matrices begins; its height
+    x, right, top = indent, 0.0, 0.0
     for number, (title, matrix) in enumerate(panels.items()):
-        panel, pitch, upper = texts[number], pitches[number], (depth - len(texts[number])) / 6
+        panel, pitch = texts[number], pitches[number]
         width = max(pitch * panel.shape[1], 1.12 * _width(title))  # which is bold
+        if x > indent and x + width > WIDTH:
+            x, top = indent, top + line
+        upper = top + (depth - len(panel)) / 6
         left = x + (width - pitch * panel.shape[1]) / 2
         hidden = values[number] == 0 if matrix.dtype == torch.bool else ~np.isfinite(values[number])
         shown = np.ma.array(values[number], mask=hidden)
-        limit = abs(shown).max() or 1
+        limit = (abs(shown).max() or 1) if between else scale
         edges = left + pitch * np.arange(panel.shape[1] + 1), upper + np.arange(len(panel) + 1) / 3
         axes.pcolormesh(*edges, shown, cmap=_SIGNS, vmin=-limit, vmax=limit, edgecolors="white", linewidth=1.5)
         for (row, column), text in np.ndenumerate(panel):
             write(left + pitch * (column + 0.5), upper + (row + 0.5) / 3, text)
-        for row, label in enumerate(() if number else rows):
+        for row, label in enumerate(rows if x == indent and len(rows) == len(panel) else ()):
             write(left - 0.07, upper + (row + 0.5) / 3, label, ha="right")
         for column, label in enumerate(columns if len(columns) == panel.shape[1] else ()):
             write(left + pitch * (column + 0.5), upper - 0.13, label, **slanted)
-        write(x + width / 2, ceiling - 0.15, title, weight="bold")
+        write(x + width / 2, top + ceiling - 0.15, title, weight="bold")
         if number < len(between):
-            write(x + width + 0.2, depth / 6, between[number], fontsize=14, weight="bold")
+            write(x + width + 0.2, top + depth / 6, between[number], fontsize=14, weight="bold")
+        right = max(right, x + width + (0.2 if number < len(between) else 0))
         x += width + 0.4
-    x += (0.5 * length if slanted else 0) - 0.35
-    axes.set(xlim=(0, x), ylim=(depth / 3, ceiling - 0.3))
+    right += 0.15 + (0.5 * length if slanted else 0)
+    axes.set(xlim=(0, right), ylim=(top + depth / 3 + 0.05, ceiling - 0.3))
     axes.set_axis_off()
-    figure.set_size_inches(x, depth / 3 - ceiling + 0.3)
-    return figure
-
-
-@_styled
-def padding(ids: Tensor, pad_id: int, title: str = "") -> Figure:
-    """Draw a batch of ids, ``[batch, seq_len]``, one sentence a row: tokens are dark, padding is light."""
-    figure, axes = _axes(6, 3, grid=False)
-    tokens = (ids != pad_id).cpu().numpy()
-    axes.imshow(tokens, aspect="auto", interpolation="none", cmap=_MASK_COLOURS, vmin=0, vmax=1)
-    axes.locator_params(integer=True)
-    axes.set(xlabel="position", ylabel="sentence in the batch", title=title)
-    return figure
-
-
-@_styled
-def positions(table: Tensor, title: str = "") -> Figure:
-    """Draw a table of position vectors, ``[positions, d_model]``, as a heat map."""
-    values = table.detach().float().cpu().numpy()
-    limit = float(abs(values).max())
-    figure, axes = _axes(7, 3.6, grid=False)
-    image = axes.imshow(values, aspect="auto", interpolation="none", cmap=_SIGNS, vmin=-limit, vmax=limit)
-    axes.set(xlabel="dimension", ylabel="position", title=title)
-    figure.colorbar(image, ax=axes, label="value")
-    return figure
-
-
-@_styled
-def vectors(vectors: Mapping[str, Sequence[float]]) -> Figure:
-    """Draw two-dimensional vectors as arrows from the origin, each with its name at its tip."""
-    figure, axes = _axes(6.4, 4.2)
-    for number, (name, (x, y)) in enumerate(vectors.items()):
-        length = math.hypot(x, y)
-        arrow = {"arrowstyle": "-|>", "color": f"C{number}", "linewidth": 1.8, "shrinkA": 0, "shrinkB": 0}
-        axes.annotate("", xy=(x, y), xytext=(0, 0), arrowprops=arrow, zorder=2 + 1 / (1 + length))
-        beyond = (5 * x / (length or 1), 5 * y / (length or 1))  # where no arrow crosses it
-        steep = {"ha": "center", "va": "bottom" if y >= 0 else "top"}
-        sides = steep if abs(y) > abs(x) else {"ha": "left" if x >= 0 else "right", "va": "center"}
-        axes.annotate(name, (x, y), xytext=beyond, textcoords="offset points", **sides)
-    ends = np.array([(0, 0), *vectors.values()], dtype=float)
-    (left, bottom), (right, top) = ends.min(0), ends.max(0)
-    margin = 0.25 * max(right - left, top - bottom)
-    axes.set(xlim=(left - 1.6 * margin, right + 1.6 * margin), ylim=(bottom - margin, top + margin))
-    axes.set(xlabel="first number", ylabel="second number")
-    axes.set_aspect("equal")
+    figure.set_size_inches(right, top + line)
     return figure
 
 
 @_styled
 def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, log: str = "") -> Figure:
     """Draw named curves over a common x; ``log`` says which axes are logarithmic: ``"x"``, ``"y"`` or ``"xy"``."""
-    figure, axes = _axes(6.4, 3.8)
-    for dashes, (name, values) in zip(itertools.cycle(_DASHES), curves.items(), strict=False):
-        axes.plot(x, values, dashes, marker="o" if len(x) <= 20 else None, markersize=4, label=name)
-    axes.set(xlabel=xlabel, ylabel=ylabel)
+    across = max(1, min(len(curves), int(4.4 / (_width(*curves) + 0.5))))
+    figure, axes = new_axes(WIDTH, 3.2 + 0.2 * math.ceil(len(curves) / across))
+    for (dashes, marker), (name, values) in zip(itertools.cycle(_LOOKS), curves.items(), strict=False):
+        axes.plot(x, values, linestyle=dashes, marker=marker if len(x) <= 20 else None, markersize=4.5, label=name)
+    axes.set_xlabel(xlabel + ", log scale" * ("x" in log))
+    axes.set_ylabel(ylabel + ", log scale" * ("y" in log), rotation=0, ha="left", va="bottom")  # nobody tilts a head
+    axes.yaxis.set_label_coords(0, 1.02)
     for name in log:
         axes.set(**{f"{name}scale": "log"})
         axis = getattr(axes, f"{name}axis")
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if np.ptp(np.log10(axis.get_data_interval())) < 2.8 else (1,)))
         axis.set_major_formatter("{x:g}")  # plain numbers
         axis.set_minor_formatter(NullFormatter())
-    if all(isinstance(value, int) for value in x):
-        if len(x) <= 12:
-            axes.set_xticks(x)
-        elif "x" not in log:
-            axes.locator_params("x", integer=True)
+    whole = all(isinstance(value, int) for value in x)
+    if whole and len(x) * (_width(str(max(x))) + 0.12) < WIDTH - 0.8:
+        axes.set_xticks(x)
+    elif "x" not in log:
+        axes.locator_params("x", integer=whole, nbins=6)
     if len(curves) > 1:
-        axes.legend()
+        figure.legend(loc="outside upper left", ncols=across, handlelength=3)  # covers no curve
     return figure
 
 
 @_styled
 def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str = "{:.1f}") -> Figure:
     """Draw a horizontal bar for each value, from top to bottom, and beside it the number in the format ``label``."""
-    figure, axes = _axes(6.4, 0.7 + 0.38 * len(values), grid=False)
-    drawn = axes.barh(list(values), list(values.values()), height=0.65, color="C0")
+    figure, axes = new_axes(WIDTH, 0.8 + 0.26 * len(values), grid=False)
+    drawn = axes.barh(list(values), list(values.values()), height=0.65)
     axes.get_yticklabels()  # makes them now, in the style
     axes.bar_label(drawn, labels=[label.format(value) for value in values.values()], padding=4)
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.tick_params(axis="y", length=0)
-    axes.set(xlabel=xlabel, title=title)
+    figure.supxlabel(xlabel)  # of the figure, since long names leave little room to the axes
+    figure.suptitle(title)
     return figure
 
 
+@_styled
+def new_axes(width: float, height: float, grid: bool = True, rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:
+    """Return a figure of so many inches in the style of the series, and its axes: one, or ``rows`` × ``columns``."""
+    size = width, height
+    figure, axes = plt.subplots(rows, columns, sharex=True, sharey=True, figsize=size, FigureClass=Picture)
+    for cell in np.ravel(axes):
+        cell.grid(grid)
+    plt.close(figure)  # off pyplot's list, so that a notebook shows it once: as the value of its cell
+    return figure, axes
+
+
 def _grid(weights: Tensor, columns: Labels, rows: Labels, titles: Labels, xlabel: str, ylabel: str) -> Figure:
-    """Draw a panel for each map in ``weights``, ``[panels, rows, columns]``, all on the colour scale 0 to 1."""
+    """Draw a panel for each map in ``weights``, ``[panels, rows, columns]``, all from 0 to 1: darker is more."""
     panels, num_rows, num_columns = weights.shape
     rows, columns = ([_UNDRAWABLE.sub("\ufffd", label) for label in labels] for labels in (rows, columns))
-    across, down = min(4, panels), math.ceil(panels / 4)
-    width = across * (num_columns * _INCHES_PER_TOKEN + 0.6) + 1.2
-    height = down * (num_rows * _INCHES_PER_TOKEN + 0.7) + 0.8
-    figure, grid = _axes(width, height, False, down, across)
+    margin, panel_width = _width(*rows) + 0.3, max(num_columns * _INCHES_PER_TOKEN, _width(*titles)) + 0.1
+    most = min(panels, max(2, int((WIDTH - margin) / panel_width)))  # that a telephone can show
+    across = next((number for number in range(most, 1, -1) if panels % number == 0), most)  # in even rows
+    down = math.ceil(panels / across)
+    height = down * (num_rows * _INCHES_PER_TOKEN + 0.3) + 0.87 * _width(*columns) + 1.1
+    figure, grid = new_axes(max(across * panel_width + margin, 2.8), height, False, down, across)
+    figure.set_layout_engine("compressed")
     for axes in np.ravel(grid)[panels:]:
         axes.remove()
     maps = weights.detach().float().cpu().numpy()
     for number, (axes, panel, title) in enumerate(zip(np.ravel(grid), maps, titles, strict=False)):
-        # darker is more, also in print and to the colour-blind
-        image = axes.imshow(panel, vmin=0, vmax=1, cmap="Blues")
-        axes.set_title(title, fontsize=10)
+        image = axes.imshow(panel, vmin=0, vmax=1, cmap="Blues", interpolation="none")
+        axes.set_title(title)
         axes.set_xticks(np.arange(num_columns), columns, rotation=60, ha="right", rotation_mode="anchor")
         axes.set_yticks(np.arange(num_rows), rows)
         axes.tick_params(length=0, labelbottom=number >= panels - across)  # the lowest of each column
     figure.supxlabel(xlabel)
     figure.supylabel(ylabel)
-    figure.colorbar(image, ax=figure.axes, label="attention weight", shrink=0.6, aspect=30, pad=0.01)
+    figure.colorbar(image, ax=figure.axes, label="attention weight", location="top", shrink=0.8, aspect=30, pad=0.02)
     return figure
 
 
@@ -217,12 +226,3 @@ def _width(*texts: str) -> float:
     """Estimate the width of the widest of these texts in inches; characters of East Asian scripts count twice."""
     widths = (sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text) for text in texts)
     return 0.085 * max(widths, default=0)
-
-
-def _axes(width: float, height: float, grid: bool = True, rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:
-    """Return a figure of so many inches, and its axes: one, or an array of ``rows`` × ``columns``."""
-    figure, axes = plt.subplots(rows, columns, sharex=True, sharey=True, figsize=(width, height), layout="constrained")
-    for cell in np.ravel(axes):
-        cell.grid(grid)
-    plt.close(figure)  # off pyplot's list, so that a notebook shows it once: as the value of its cell
-    return figure, axes
