@@ -235,3 +235,41 @@ def test_padding_before_a_token_is_refused(model, search):
     with pytest.raises(ValueError, match="src has padding before a token"):
         search(model, torch.tensor([[4, 5, 6], [PAD, 4, 5]]), SOS, EOS)
     search(model, torch.tensor([[4, 5, 6], [4, 5, PAD], [PAD, PAD, PAD]]), SOS, EOS)
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_what_greedy_search_would_choose_is_a_prefix_that_changes_nothing(model, src, use_cache):
+    found = greedy_search(model, src, SOS, EOS)
+    given = [torch.tensor(h.ids[: min(i % 4, len(h.ids) - 1)]).long() for i, h in enumerate(found)]  # none, or up to 3
+    prefix = pad_sequence(given, True, PAD)
+    assert prefix.shape[1] > 1 and (prefix == PAD).any()
+    forced = [h for (h,) in beam_search(model, src, SOS, EOS, 1, 0.0, use_cache=use_cache, prefix=prefix)]
+    assert only_ids(forced) == only_ids(found)
+    assert [h.log_prob for h in forced] == pytest.approx([h.log_prob for h in found])
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_outputs_begin_with_any_prefix_and_score_as_the_model_scores_them(model, src, beam_size):
+    prefix = torch.randint(4, 25, (len(src), 3), generator=torch.Generator().manual_seed(0))
+    prefix[::2, 1:] = PAD  # of every other sentence, the first token alone
+    results = [beam_search(model, src, SOS, EOS, beam_size, prefix=prefix, use_cache=use) for use in (True, False)]
+    assert only_ids(results[0]) == only_ids(results[1])
+    for row, given, beam in zip(src, prefix, results[0], strict=True):
+        given = given[given != PAD].tolist()
+        assert len({tuple(hypothesis.ids) for hypothesis in beam}) == beam_size
+        for hypothesis in beam:
+            assert hypothesis.ids[: len(given)] == given
+            logits = model(row[row != PAD][None], torch.tensor([[SOS, *hypothesis.ids[:-1]]]))[0]
+            logits[:, [PAD, SOS]] = -math.inf
+            expected = logits.log_softmax(-1)[range(len(hypothesis.ids)), hypothesis.ids].sum().item()
+            assert hypothesis.log_prob == pytest.approx(expected)
+
+
+def test_a_prefix_that_no_output_can_begin_with_is_refused(model, src):
+    for prefix, named in (([[EOS]], "<eos>"), ([[SOS, 4]], "<sos>"), ([[25]], "id 25"), ([[4]] * 2, "2 rows")):
+        with pytest.raises(ValueError, match=f"prefix .*{named}"):
+            beam_search(model, src[:1], SOS, EOS, prefix=torch.tensor(prefix))
+    with pytest.raises(ValueError, match=r"prefix .* all 4 tokens"):
+        beam_search(model, src[:1], SOS, EOS, max_len=4, prefix=torch.tensor([[5, 6, 7, 8]]))
+    (found,) = beam_search(model, src[:1], SOS, EOS, max_len=4, prefix=torch.tensor([[5, 6, 7]]))
+    assert found[0].ids[:3] == [5, 6, 7] and len(found[0].ids) == 4

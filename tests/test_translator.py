@@ -97,6 +97,43 @@ def test_an_n_best_list_is_the_beams_best_first(trained, pairs):
             trained.translate(sentences, beam_size=4, n_best=n_best)
 
 
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_translations_own_words_as_its_prefix_give_it_again(trained, pairs, beam_size):
+    sentences = [pair.src for pair in pairs]
+    translations = trained.translate(sentences, beam_size)
+    for words in range(5):
+        prefixes = [" ".join(translation.text.split()[:words]) for translation in translations]
+        again = trained.translate(sentences, beam_size, prefix=prefixes)
+        assert [one.tgt_tokens for one in again] == [one.tgt_tokens for one in translations]
+        assert [one.log_prob for one in again] == pytest.approx([one.log_prob for one in translations], abs=1e-4)
+
+
+def test_one_prefix_for_all_is_where_every_text_begins(trained, pairs):
+    for translation in trained.translate([pair.src for pair in pairs], 4, prefix="The woman", n_best=2):
+        assert [translation.text[:9], translation.alternatives[0].text[:9]] == ["the woman"] * 2
+    assert trained.translate([], prefix="the woman") == []
+
+
+def test_a_prefix_that_the_model_cannot_write_is_refused(trained):
+    for prefix, named in (("a zebra", "'zebra'"), (["a"], "list of 1"), (["a", "a", "a"], "list of 3")):
+        with pytest.raises(ValueError, match=f"prefix is .*{named}"):
+            trained.translate(["Ein Hund.", "Ein Kind."], prefix=prefix)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_several_threads_may_share_a_translator(trained, pairs, threads):
+    """As in a web service: requests of different sizes at the same time, each with PyTorch's threads or with one."""
+    requests = [[pair.src for pair in pairs[start:]] * (1 + 9 * (start % 2)) for start in range(len(pairs))] * 2
+    expected = [trained(request) for request in requests]
+    torch.set_num_threads(threads)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(trained, requests)) == expected
+        assert not any(module.training for module in trained.model.modules())
+    finally:
+        torch.set_num_threads(1)
+
+
 @pytest.mark.parametrize(("beam_size", "expected"), [(1, 256), (4, 128), (20, 25)])
 def test_memory_does_not_grow_with_the_beam(trained, monkeypatch, beam_size, expected):
     most = []

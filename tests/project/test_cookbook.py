@@ -23,7 +23,17 @@ EXTRAS = {
     "onnxscript",
     "huggingface_hub",
     "transformers",
+    "fastapi",
+    "pandas",
+    "tensorboard",
 }
+
+
+def test_the_overview_leads_to_every_recipe():
+    headings = re.findall(r"^##+ (.+)$", PAGE, re.M)
+    anchors = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]  # as MyST makes them
+    assert re.findall(r"\]\(#([^)]+)\)", PAGE.partition("\n## ")[0]) == anchors
+    assert {*re.findall(r"\]\(#([^)]+)\)", PAGE)} == {*anchors}
 
 
 @pytest.mark.filterwarnings("ignore:.*(axis name|LeafSpec)")  # PyTorch's ONNX exporter's own
@@ -39,7 +49,8 @@ EXTRAS = {
 def test_a_recipe_runs_and_prints_what_the_page_says(heading, tmp_path, monkeypatch):
     fences = RECIPES_OF_THE_PAGE[heading]
     assert fences, f"{heading} has no code"
-    for package in EXTRAS & set(re.findall(r"^\s*(?:import|from) (\w+)", "".join(code for _, code in fences), re.M)):
+    imported = re.findall(r"^\s*(?:import|from) ([\w.]+)", "".join(code for _, code in fences), re.M)
+    for package in EXTRAS & {part for name in imported for part in name.split(".")}:
         pytest.importorskip(package, reason=f"{package} is not installed: pip install {package}")
     monkeypatch.chdir(tmp_path)
     complete = Corpus.__getitem__

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from transformer_lib.inference.kv_cache import CachedDecoder, can_cache
+from transformer_lib.model.config import TransformerConfig
+from transformer_lib.model.embeddings import check_ids
 from transformer_lib.model.evaluation import evaluation_mode
 from transformer_lib.model.transformer import Transformer
 
@@ -46,6 +48,7 @@ def beam_search(
     length_penalty: float = 0.6,
     max_len: int | None = None,
     use_cache: bool = True,
+    prefix: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
     """Follow the ``beam_size`` most probable partial hypotheses of each sentence, for all sentences at once.
 
@@ -61,10 +64,12 @@ def beam_search(
         max_len: most tokens of an output, ``<eos>`` included, as far as the model has positions; by default, its
             source's length + 50 (section 6.1).
         use_cache: keep keys and values instead of computing them again at every step, where ``can_cache``.
+        prefix: ids that the outputs have to begin with, without ``<sos>``, ``[batch, prefix_len]``; where one is
+            padding, the model chooses. They count in ``log_prob`` and length as if it had chosen them.
 
     Returns each sentence's ``beam_size`` best finished hypotheses, best score first. Raises a ValueError if a setting
-    is impossible or padding comes before a token, a TypeError if the model's class has a ``forward`` but no ``decode``,
-    and a FloatingPointError if the model predicts NaN.
+    is impossible, padding comes before a token, or no output can begin with a prefix; a TypeError if the model's class
+    has a ``forward`` but no ``decode``, and a FloatingPointError if the model predicts NaN.
     """
     owner = next(cls for cls in type(model).__mro__ if {"forward", "decode"} & vars(cls).keys())
     if "decode" not in vars(owner):  # what its forward adds would be left out of every translation
@@ -72,6 +77,8 @@ def beam_search(
     vocab_size = model.config.tgt_vocab_size
     check_search(beam_size, length_penalty, vocab_size)
     limits = _length_limits(model, src, max_len)
+    if prefix is not None and prefix.numel():
+        _check_prefix(prefix, model.config, limits, sos_id, eos_id)
     banned_ids = {model.config.pad_id, sos_id} - {eos_id}  # no training targets; some models begin with <eos>
     with evaluation_mode(model):
         memory, memory_mask = model.encode(src)
@@ -91,6 +98,10 @@ def beam_search(
             for i in banned_ids:
                 logits[:, i] = -torch.inf
             step = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
+            if prefix is not None and tgt.shape[1] <= prefix.shape[1]:
+                given = prefix[sentences, tgt.shape[1] - 1].repeat_interleave(width)[:, None]  # [sentences · width, 1]
+                all_ids = torch.arange(vocab_size, device=src.device)
+                step.masked_fill_((given != model.config.pad_id) & (given != all_ids), -torch.inf)
             step = step.unflatten(0, (-1, width))  # [sentences, width, tgt_vocab_size]
             candidates = step.add_(log_probs[:, :, None]).flatten(1)  # [sentences, width · tgt_vocab_size]
             if beam_size == 1:  # if it ends, so does the search
@@ -147,3 +158,14 @@ def _length_limits(model: Transformer, src: Tensor, max_len: int | None) -> Tens
     src_lengths = is_token.sum(dim=1)
     limits = src_lengths + 50 if max_len is None else torch.full_like(src_lengths, max_len)
     return limits.clamp(max=model.config.max_len)
+
+
+def _check_prefix(prefix: Tensor, config: TransformerConfig, limits: Tensor, sos_id: int, eos_id: int) -> None:
+    """Raise a ValueError unless every output can begin with its prefix."""
+    check_ids("prefix", prefix, config.tgt_vocab_size)
+    if len(prefix) != len(limits):
+        raise ValueError(f"prefix has {len(prefix)} rows, expected one for each of {len(limits)} sentences")
+    if ((prefix == sos_id) | (prefix == eos_id)).any():
+        raise ValueError(f"prefix holds <sos> or <eos> ({sos_id} or {eos_id}), expected what comes between them")
+    if (too_long := (prefix != config.pad_id).sum(dim=1) >= limits).any():
+        raise ValueError(f"prefix fills all {limits[too_long][0]} tokens that an output may have, expected fewer")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel, load_model
 from transformer_lib.data.batches import padded_ids
@@ -107,6 +108,7 @@ class Translator:
         attention: bool = False,
         use_cache: bool = True,
         n_best: int = 1,
+        prefix: str | Sequence[str] = "",
     ) -> list[Translation]:
         """Translate sentences, in order; those of similar length go through the model together.
 
@@ -115,8 +117,11 @@ class Translator:
             attention: also return the attention maps.
             use_cache: see ``beam_search``.
             n_best: how many of a beam's translations to return of each sentence: the best, and ``alternatives``.
+            prefix: whole words that all translations have to begin with, or a list with each one's (see
+                ``beam_search``); they are part of its text.
 
-        Raises a TypeError if ``sentences`` is one string; other errors as ``source_tokens`` and ``beam_search``.
+        Raises a TypeError if ``sentences`` is one string, and a ValueError if a prefix has a token that the vocabulary
+        lacks; other errors as ``source_tokens`` and ``beam_search``.
         """
         if isinstance(sentences, str):
             raise TypeError("sentences is one string, expected a list of them; for one, call the translator itself")
@@ -130,6 +135,10 @@ class Translator:
                 sources.append(self.source_tokens(sentence))
             except ValueError as error:
                 raise ValueError(f"sentence {number}: {error}") from None
+        prefixes = [prefix] * len(sources) if isinstance(prefix, str) else prefix
+        if len(prefixes) != len(sources):
+            raise ValueError(f"prefix is a list of {len(prefixes)}, expected one for each of {len(sources)} sentences")
+        prefix_ids = [self._prefix_ids(text) for text in prefixes]
         longest_first = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
         device, tgt_tokenizer = next(self.model.parameters()).device, self.tgt_tokenizer
         sos_id, eos_id = tgt_tokenizer.sos_id, tgt_tokenizer.eos_id
@@ -139,7 +148,9 @@ class Translator:
 
         def search(batch: list[int]) -> list[list[Hypothesis]]:
             settings = sos_id, eos_id, beam_size, 0.0 if beam_size == 1 else length_penalty
-            return beam_search(self.model, ids_of(batch), *settings, use_cache=use_cache)
+            given = [torch.tensor(prefix_ids[i], dtype=torch.int64, device=device) for i in batch]
+            given = pad_sequence(given, batch_first=True, padding_value=tgt_tokenizer.pad_id)  # [batch, prefix_len]
+            return beam_search(self.model, ids_of(batch), *settings, use_cache=use_cache, prefix=given)
 
         def translation(i: int, hypothesis: Hypothesis, *others: Hypothesis) -> Translation:
             maps = None
@@ -169,6 +180,13 @@ class Translator:
         if len(tokens) > max_len:
             raise ValueError(f"sentence has {len(tokens)} tokens, expected at most {max_len}: translate it in parts")
         return tokens
+
+    def _prefix_ids(self, prefix: str) -> list[int]:
+        tokens = self.tgt_tokenizer.tokens(prefix) if prefix.strip() else []
+        for token in tokens:
+            if token not in self.tgt_tokenizer.vocab or token in self.tgt_tokenizer.specials:
+                raise ValueError(f"prefix is {prefix!r}, of which the model cannot write {token!r}")
+        return self.tgt_tokenizer.ids(tokens)[1:-1]
 
 
 def parallel_map(function: Callable, items: Sequence, workers: int) -> list:

@@ -108,7 +108,8 @@ def train_epoch(
 def evaluate(model: nn.Module, batches: Iterable[Any], progress: bool | None = None) -> float:
     """Return the mean loss per target token, in nats, with dropout off (see ``perplexity``).
 
-    The model keeps the mode (training or evaluation) that it was in. Raises what ``train_epoch`` raises.
+    The model keeps the mode (training or evaluation) that it was in. BLEU is ``bleu.score``; the command ``evaluate``
+    prints both. Raises what ``train_epoch`` raises.
     """
     device, pad_id = next(model.parameters()).device, getattr(model.config, "pad_id", -100)
     totals = torch.zeros(2, device=device, dtype=torch.float32)  # loss and tokens
