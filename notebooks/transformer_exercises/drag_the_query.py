@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from transformer_lib.notebook import plots
+from transformer_exercises.pictures import vectors
 from transformer_lib.notebook.attention_viewer import html_table
 
 Vector = Sequence[float]
@@ -45,7 +45,7 @@ class DragTheQuery:
         given = {"words": words, "query": self.query, "keys": [*self.keys.values()], "values": self.values}
         given |= {"d_k": self.d_k, "hidden": list(self.keys).index(self.hidden)}
         picture = io.BytesIO()
-        plots.vectors({"query": self.query, **self.keys}).savefig(picture, format="png")
+        vectors({"query": self.query, **self.keys}).savefig(picture, format="png")
         rows = [
             (word, f"{dot:.1f}", f"{dot / math.sqrt(self.d_k):.3f}", f"{weight:.3f}", value)
             for word, dot, weight, value in zip(words, self.dots, self.weights, self.values, strict=True)
