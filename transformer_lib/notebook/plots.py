@@ -91,8 +91,7 @@ def attention_heads(translation: Translation) -> Figure:
 def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = (), between: Labels = ()) -> Figure:
     """Draw small matrices side by side with their numbers: blue above zero, orange below, grey where hidden.
 
-    Signs between them make them steps of a calculation, each with colours of its own; without signs, they are there to
-    be compared, and share one scale.
+    With signs between them, each has a colour scale of its own; without, they are there to be compared, and share one.
 
     Args:
         panels: each matrix's title, and the matrix. False, ``nan`` and infinity count as hidden.
@@ -188,8 +187,8 @@ def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str =
 @_styled
 def new_axes(width: float, height: float, grid: bool = True, rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:
     """Return a figure of so many inches in the style of the series, and its axes: one, or ``rows`` × ``columns``."""
-    size = width, height
-    figure, axes = plt.subplots(rows, columns, sharex=True, sharey=True, figsize=size, FigureClass=Picture)
+    figure, axes = plt.subplots(rows, columns, sharex=True, sharey=True, FigureClass=Picture)
+    figure.set_size_inches(width, height)
     for cell in np.ravel(axes):
         cell.grid(grid)
     plt.close(figure)  # off pyplot's list, so that a notebook shows it once: as the value of its cell
@@ -200,11 +199,12 @@ def _grid(weights: Tensor, columns: Labels, rows: Labels, titles: Labels, xlabel
     """Draw a panel for each map in ``weights``, ``[panels, rows, columns]``, all from 0 to 1: darker is more."""
     panels, num_rows, num_columns = weights.shape
     rows, columns = ([_UNDRAWABLE.sub("\ufffd", label) for label in labels] for labels in (rows, columns))
-    margin, panel_width = _width(*rows) + 0.3, max(num_columns * _INCHES_PER_TOKEN, _width(*titles)) + 0.1
+    slanted = 0.5 * _width(*columns)  # how far such a label reaches to the left
+    margin, panel_width = _width(*rows) + 0.3, max(num_columns * _INCHES_PER_TOKEN, _width(*titles), slanted) + 0.1
     most = min(panels, max(2, int((WIDTH - margin) / panel_width)))  # that a telephone can show
     across = next((number for number in range(most, 1, -1) if panels % number == 0), most)  # in even rows
     down = math.ceil(panels / across)
-    height = down * (num_rows * _INCHES_PER_TOKEN + 0.3) + 0.87 * _width(*columns) + 1.1
+    height = down * (num_rows * _INCHES_PER_TOKEN + 0.4) + 1.7 * slanted + 1.5
     figure, grid = new_axes(max(across * panel_width + margin, 2.8), height, False, down, across)
     figure.set_layout_engine("compressed")
     for axes in np.ravel(grid)[panels:]:
