@@ -9,7 +9,6 @@ import collections
 import graphlib
 import html
 import importlib
-import itertools
 import json
 import posixpath
 import re
@@ -293,19 +292,6 @@ def adapt(app, docname, source):
     source[0] = re.sub(r"!\[Open in Colab\]\([^)]*\)", "Open in Colab", text)
 
 
-def letter_the_glossary(app, docname, source):
-    """Put the glossary's terms under their letters, and links to these above them."""
-    if docname != "glossary":
-        return
-    before, terms, after = re.fullmatch(r"(.*?)```\{glossary\}\n(.*?)\n```(.*)", source[0], re.DOTALL).groups()
-    entries = re.split(r"\n\n(?=\S)", terms.strip("\n"))
-    parts = [(letter, [*group]) for letter, group in itertools.groupby(entries, key=lambda entry: entry[0].upper())]
-    links = " ".join(f"[{letter}](#{letter.lower()})" for letter, _ in parts)
-    before += f"```{{container}} letters\n{links}\n```\n\n"
-    lettered = ("## {}\n\n```{{glossary}}\n{}\n```".format(letter, "\n\n".join(group)) for letter, group in parts)
-    source[0] = before + "\n\n".join(lettered) + after
-
-
 def make_accessible(app, page, template, context, doctree):
     """Mend what screen readers stumble over: arrows without a name, empty headings, and lists without terms."""
     toctree = context["generate_toctree_html"]
@@ -323,7 +309,6 @@ def setup(app):
     app.add_config_value("repository", REPOSITORY, "env")  # pages that link there are read again if it changes
     app.connect("builder-inited", write_library, priority=400)
     app.connect("source-read", adapt)
-    app.connect("source-read", letter_the_glossary)
     app.connect("source-read", note_notebooks)
     app.connect("object-description-transform", add_explanations)
     app.connect("autodoc-skip-member", without_fields)
