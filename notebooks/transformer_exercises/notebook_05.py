@@ -31,7 +31,7 @@ from transformer_exercises import (
     expect_tensor,
     question,
 )
-from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset
+from transformer_lib.data.batches import Batch, BucketBatches, build_vocabularies, make_dataset
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.inference.bleu import sacre_bleu
@@ -59,7 +59,7 @@ question(
         "50%": "the smoothed target still asks for the wanted token with 0.9 and a little. Half is too modest.",
         "90%": "the target gives the wanted token 0.900025, and a loss is lowest where the probabilities are those "
         "of the target.",
-        "99.99%": "of the plain loss, yes. The smoothed one also counts the surprise at the 3,999 others, and they "
+        "99.99%": "of the plain loss, yes. The smoothed one also counts the surprise at the 3,983 others, and they "
         "have become next to impossible.",
     },
 )
@@ -87,13 +87,13 @@ question(
 )
 question(
     "05.e",
-    right="it learns to repeat one word",
+    right="one word again and again",
     replies={
-        "it learns nothing": "it does learn something, and quickly: the answer is in its input. Look for the loss "
-        "to fall, not to stay.",
-        "it learns as before": "the loss falls as before, indeed. But what must the model know of German, if it is "
-        "given the token that it must say?",
-        "it learns to repeat one word": "it learns to copy its last input. When it writes, its last input is its "
+        "words at random": "it does learn something, and quickly: to copy its last input, where the answer is. What "
+        "does that give, when its last input is its own last word?",
+        "the eight sentences, as before": "the loss falls as before, indeed. But what must the model know of German, "
+        "if it is given the token that it must say?",
+        "one word again and again": "it has learned to copy its last input. When it writes, its last input is its "
         "own last word.",
     },
 )
@@ -424,7 +424,9 @@ def mean_surprise(token_loss: Callable[[Tensor, Tensor, int, float], Tensor]) ->
     try:
         found = call(token_loss, logits.clone().requires_grad_(), targets.clone(), 1)
     except Wrong as stopped:
-        _expect_shapes_of_loss(stopped)
+        _expect_shapes_of_loss(
+            stopped, logits.shape[-1], "There must be as many: both come in shifted, and with the same positions."
+        )
         raise
     expect(isinstance(found, Tensor) and found.numel() == 1, "one number was expected, as a tensor.")
     probabilities = logits.softmax(-1)
@@ -457,6 +459,7 @@ class Bilinear(nn.Module):
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """Return logits, ``[batch, tgt_len, 9]``."""
         state = {"src_len": src.shape[1], "training": self.training, "learns": torch.is_grad_enabled()}
+        state["half"] = torch.is_autocast_enabled(src.device.type)
         self.calls.append(SimpleNamespace(**state, given=tgt.clone(), table=self.table.weight.detach().clone()))
         return 3 * (self.table(tgt) + self.source(src[:, :1]))
 
@@ -465,21 +468,31 @@ def _rate(taken: int) -> float:
     return 0.5 / (taken + 1)
 
 
-def _batches(*sizes: tuple[int, int], src_len: int = 3) -> list[tuple[Tensor, Tensor]]:
+class _Batches(list[Batch]):
+    """Batches that take what a ``BucketBatches`` takes, and keep their order."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Do nothing: in a check, each epoch has the same order."""
+
+
+def _batches(*sizes: tuple[int, int], src_len: int = 3) -> _Batches:
     """Return random batches of so many sentences and so many target tokens, with padding in the first sentence."""
-    batches = []
+    batches = _Batches()
     for size, length in sizes:
         src, tgt = torch.randint(2, 9, (size, src_len)), torch.randint(2, 9, (size, length))
         tgt[0, -2:] = 1
-        batches.append((src, tgt))
+        batches.append(Batch(src, tgt))
     return batches
 
 
-def _losses(model: nn.Module, batches: list, shifts: bool = True, ignored: int = 1) -> Iterable[tuple[Tensor, int]]:
+def _losses(
+    model: nn.Module, batches: list, shifts: bool = True, ignored: int = 1, smoothing: float = 0.0
+) -> Iterable[tuple[Tensor, int]]:
     """Yield each batch's loss, and how many tokens it is a mean of."""
     for src, tgt in batches:
         wanted = tgt[:, 1:] if shifts else tgt[:, :-1]
-        loss = F.cross_entropy(model(src, tgt[:, :-1]).flatten(0, 1), wanted.flatten(), ignore_index=ignored)
+        logits, options = model(src, tgt[:, :-1]), {"ignore_index": ignored, "label_smoothing": smoothing}
+        loss = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), **options)
         yield loss, int((wanted != ignored).sum())
 
 
@@ -530,20 +543,49 @@ def loop(train_one_epoch: Callable[..., float]) -> str:
     """``train_one_epoch(model, batches, optimizer, schedule, pad_id, …)``: what every weight is after an epoch."""
     torch.manual_seed(0)
     first, batches = Bilinear(), _batches((2, 6), (5, 4), (3, 7))
-    model, right = copy.deepcopy(first), copy.deepcopy(first)
-    optimizer = SGD(model.parameters(), lr=0.5)
-    schedule = LambdaLR(optimizer, lambda taken: 1 / (taken + 1))
-    found = as_number(_trained(train_one_epoch, model.eval(), batches, optimizer, schedule, 1))
+
+    def trained(*options: Any) -> tuple[Bilinear, Any, Any]:
+        model = copy.deepcopy(first)
+        optimizer = SGD(model.parameters(), lr=0.5)
+        schedule = LambdaLR(optimizer, lambda taken: 1 / (taken + 1))
+        found = _trained(train_one_epoch, model.eval(), batches, optimizer, schedule, 1, *options)
+        return model, schedule, found
+
+    model, schedule, found = trained()
+    loss = as_number(found)
     expect(model.calls, "the model is never called.")
     expect(all(one.training for one in model.calls), "the model is not in training mode, in which dropout is on.")
-    loss = _mean(_epoch(right, batches))
+    right = copy.deepcopy(first)
+    right_loss = _mean(_epoch(right, batches))
     _expect_no_wrong_way(model.table.weight, first, batches)
     rate = schedule.get_last_lr()[0]
     expect(
         abs(rate - 0.125) < 1e-6, f"after three steps the schedule is at {rate:.3f}: it takes a step after each batch."
     )
     expect_tensor(model.table.weight, right.table.weight, "the weights are others than gradient descent's.", 1e-5)
-    expect_number(found, loss, "returned is the mean loss over all *tokens*, as a number.", 1e-5)
+    expect_number(loss, right_loss, "returned is the mean loss over all *tokens*, as a number.", 1e-5)
+    expect(
+        not isinstance(found, Tensor),
+        "what is returned is right, but a tensor, which on a GPU no picture can draw: `.item()` makes it a number.",
+    )
+
+    in_half, _, smoothed_loss = trained(0.1, True)
+    expect(
+        not close(in_half.table.weight, model.table.weight, 1e-5),
+        "`label_smoothing` makes no difference: hand it to `token_loss`.",
+    )
+    smoothed = copy.deepcopy(first)
+    right_loss = _mean(_epoch(smoothed, batches, smoothing=0.1))
+    expect_tensor(
+        in_half.table.weight, smoothed.table.weight, "with `label_smoothing`, other weights were expected.", 1e-5
+    )
+    expect_number(
+        smoothed_loss, right_loss, "returned is the loss that you take the gradient of, smoothed or not.", 1e-5
+    )
+    expect(
+        all(one.half for one in in_half.calls) and not any(one.half for one in model.calls),
+        "the model is to be called under `torch.autocast` if `half` is true, and only then: keep the `with` line.",
+    )
     return "every weight is where a loop by hand puts it. Twelve lines: nearly all training code you will meet is this."
 
 
@@ -560,7 +602,11 @@ def _trained(function: Callable[..., Any], model: Bilinear, *arguments: Any) -> 
             found = call(function, model, *arguments)
         except Wrong as stopped:
             _expect_shifted(model, batches)
-            _expect_shapes_of_loss(stopped)
+            _expect_shapes_of_loss(
+                stopped,
+                model.table.num_embeddings,
+                "There must be as many: given are all tokens but the last, and wanted all but the *first*.",
+            )
             raise
     _expect_shifted(model, batches)
     return found
@@ -580,8 +626,13 @@ def _expect_shifted(model: Bilinear, batches: list) -> None:
         )
 
 
-def _expect_shapes_of_loss(stopped: Wrong) -> None:
+def _expect_shapes_of_loss(stopped: Wrong, vocab_size: int, hint: str) -> None:
     """Look at what PyTorch's loss was given, if it is where a reader's code stopped.
+
+    Args:
+        stopped: what was raised there.
+        vocab_size: how many logits a position has.
+        hint: what to say of other numbers of positions.
 
     Raises:
         Wrong: the shapes do not fit.
@@ -595,9 +646,11 @@ def _expect_shapes_of_loss(stopped: Wrong) -> None:
                 f"{got}, and wants all positions in one row, [positions, vocab_size] and [positions]: `flatten` both.",
             )
             expect(
-                logits[0] == wanted[0],
-                f"{got}. There must be as many: given are all tokens but the last, and wanted all but the *first*.",
+                logits[1] == vocab_size,
+                f"{got}. A position's {vocab_size} logits stay side by side: `flatten(0, 1)` joins the two axes before "
+                "them, and no others.",
             )
+            expect(logits[0] == wanted[0], f"{got}. {hint}")
 
 
 def _expect_no_wrong_way(table: Tensor, first: nn.Module, batches: list) -> None:

@@ -24,7 +24,7 @@ question(
     "07.b",
     right="it stays as it is",
     replies={
-        "it becomes to lift or to hold": "so the grammar says, and so the map suggests: auf belongs to hebt. "
+        "it becomes lift or hold": "so the grammar says, and so the map suggests: auf belongs to hebt. "
         "But do the training sentences force a model to learn it?",
         "it stays as it is": "in what this model has read, hebt, with a man and a ball, is enough to choose the "
         "verb. It never had to look at auf.",

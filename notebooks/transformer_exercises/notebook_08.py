@@ -340,12 +340,17 @@ def _wrong_scores(metric: sacrebleu.BLEU, hypotheses: list[Tokens], references: 
     bp = penalty(closest)
     wrong_length = "the length of a reference: of several, take the closest one's, not "
     sums = "Add up matches and n-grams of all sentences, then divide."
+    of_sentences = [
+        math.exp(min(0, 1 - closest([len(tokens) for tokens in many], len(h)) / len(h))) for h, many in pairs
+    ]
     return {
         "that is the right number as a fraction; the scale ends at 100.": bp * root / 100,
         f"that is the mean of the sentences' BLEU. {sums}": np.mean([_sacre(metric, [h], [many]) for h, many in pairs]),
         f"you average precisions over sentences. {sums}": 100 * bp * math.prod(averages) ** 0.25,
         "the mean of the precisions is a geometric one.": 100 * bp * np.mean(precisions),
         "the brevity penalty is missing.": root,
+        "you average the brevity penalties of the sentences. Add up all *c* and all *r*, then take one penalty.": root
+        * np.mean(of_sentences),
         "the brevity penalty rewards what is too long; it is never above 1.": root * math.exp(1 - ratio(closest)),
         f"{wrong_length}the first one's.": root * penalty(lambda lengths, _: lengths[0]),
         f"{wrong_length}the shortest one's.": root * penalty(lambda lengths, _: min(lengths)),
@@ -388,14 +393,14 @@ def nonsense(my_nonsense: str) -> str:
     expect(isinstance(my_nonsense, str), "a string was expected, with a space between two tokens.")
     found, reference = my_nonsense.split(), _REFERENCE.split()
     missing, extra = (Counter(reference) - Counter(found), Counter(found) - Counter(reference))
-    expect(not missing, f"use all words of the reference; these are missing: {', '.join(missing.elements())}.")
-    expect(not extra, f"use the reference's words only; these are too many: {', '.join(extra.elements())}.")
+    expect(not missing, f"use all words of the reference; these are missing: `{' '.join(missing.elements())}`.")
+    expect(not extra, f"use the reference's words only; these are too many: `{' '.join(extra.elements())}`.")
     expect(found != reference, "that is the reference itself.")
     value = bleu.by_definition([found], [reference])
     expect(value > 85, f"BLEU is {value:.1f}. Each place where you cut costs n-grams: cut fewer times.")
     expect(
         " ".join(found[: found.index(".")]) not in _STILL_RIGHT,
-        "read it aloud: it still says the same, and a reader would let it pass. Cut inside of a phrase.",
+        "read it aloud, without its full stop: it still says the same. Cut inside of a phrase.",
     )
     return "one cut breaks one 2-gram, two 3-grams and three 4-grams. BLEU does not ask where in the sentence they are."
 

@@ -32,7 +32,7 @@ FAULTS = {
     "no positions": "nothing is added to the word vectors",
     "positions along the batch": "what is added depends on the sentence's row in the batch, not on the word's place",
     "heads without transpose": "the heads cut up the sequence, not the vectors",
-    "no transpose back": "the heads' outputs are joined as they lie, all words of a head after each other",
+    "no transpose back": "the heads' outputs are joined as they lie, all words of one head, then all of the next",
     "one norm": "all sub-layers of a layer share one LayerNorm",
     "no root of d_model": "the tied table starts at N(0, 1), and is not multiplied by √d_model",
     "learning rate": "it is ten times too high",
@@ -61,7 +61,7 @@ _SIGNS = {
     "no root of d_model": "the loss of the untrained model would be far above ln V",
     "learning rate": "the untrained model would be in order, and with a third of the rate it would learn",
     "no eval": "the same sentence would be translated differently the next time",
-    "no length penalty": "no translation would be less probable to the model than the greedy one, "
+    "no length penalty": "hardly any translation would be less probable to the model than the greedy one, "
     "and some would be shorter",
     "hasty beam": "some translations would be less probable to the model than the greedy ones, the same each time",
 }

@@ -41,7 +41,8 @@ def my_training(model, train_batches, val_batches, optimizer, schedule, epochs, 
         return loss, (wanted != pad_id).sum().item()
 
     train_losses, val_losses = [], []
-    for _ in range(epochs):
+    for epoch in range(1, epochs + 1):
+        train_batches.set_epoch(epoch)  # the order of the sentences
         model.train()
         total_loss, total_tokens = 0.0, 0
         for src, tgt in train_batches:

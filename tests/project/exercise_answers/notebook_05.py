@@ -208,14 +208,27 @@ def backwards(tgt):
     return tgt[:, 1:], tgt[:, :-1]
 
 
-def loop(leave_out=(), order=(), split=shifted, mode=True, by_batch=False, sign=1, returned=lambda loss: loss):
+def loop(
+    leave_out=(),
+    order=(),
+    split=shifted,
+    mode=True,
+    by_batch=False,
+    sign=1,
+    smooth=lambda share: share,
+    low=lambda half: half,
+    loss_of=course.token_loss,
+    returned=lambda loss: loss,
+):
     def epoch(model, batches, optimizer, schedule, pad_id, label_smoothing=0.0, half=False):
         if mode is not None:
             model.train(mode)
         losses, counts = [], []
         for src, tgt in batches:
             given, wanted = split(tgt)
-            loss = course.token_loss(model(src, given), wanted, pad_id, label_smoothing)
+            with torch.autocast(src.device.type, torch.bfloat16, enabled=low(half)):
+                logits = model(src, given)
+            loss = loss_of(logits, wanted, pad_id, smooth(label_smoothing))
             steps = {
                 "zero_grad": optimizer.zero_grad,
                 "backward": (sign * loss).backward,
@@ -251,6 +264,7 @@ def measure(model, batches, pad_id, by_batch=False, split=shifted, ignored=None)
 
 
 def training(
+    shuffles=False,
     trains=True,
     evals=True,
     grads=False,
@@ -271,6 +285,8 @@ def training(
         leave_out = [*how.get("leave_out", ()), *(["schedule"] if by_epoch else [])]
         epoch_of = loop(**{**how, "leave_out": leave_out, "mode": None})
         for epoch in range(epochs + epochs_more):
+            if shuffles:
+                train_batches.set_epoch(epoch)
             if trains is True or (trains == "once" and not epoch):
                 model.train()
             train_losses.append(epoch_of(model, train_batches, optimizer, schedule, pad_id))
@@ -312,12 +328,24 @@ def training_that_is_not_flat(model, train_batches, *rest):
         F.cross_entropy(model(src, tgt[:, :-1]), tgt[:, 1:])
 
 
+def with_named_batches(model, batches, *rest):
+    for batch in batches:
+        assert batch.src is batch[0] and batch.tgt is batch[1]
+    return course.train_one_epoch(model, batches, *rest)
+
+
+def unsmoothed_number(logits, targets, pad_id, label_smoothing):
+    smoothed, plain = (course.token_loss(logits, targets, pad_id, share) for share in (label_smoothing, 0.0))
+    return smoothed + (plain - smoothed).detach()  # the gradient of the one, the value of the other
+
+
 RIGHT = {
     "token_loss": [(course.token_loss,), (by_hand,), (entropy(),)],
-    "train_one_epoch": [(course.train_one_epoch,), (loop(),), (loop(returned=torch.tensor),)],
+    "train_one_epoch": [(course.train_one_epoch,), (loop(),), (loop(returned=np.float64),), (with_named_batches,)],
     "my_training": [
         (course.my_training,),
         (training(),),
+        (training(shuffles=True),),
         (training(returned=lambda *losses: [torch.tensor(one) for one in losses]),),
         (training(returned=lambda *losses: torch.tensor(losses)),),
         (with_a_deque,),
@@ -359,6 +387,9 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (entropy(reduction="none"), "one number"),
         (not_flat, "in one row"),
         (lambda logits, targets, *rest: F.cross_entropy(logits.flatten(0, 1), targets), "in one row"),
+        (lambda logits, targets, *rest: F.cross_entropy(logits.flatten(1), targets.flatten()), "`flatten(0, 1)` joins"),
+        (lambda logits, targets, *rest: F.cross_entropy(logits.flatten(1).T, targets.flatten()), "stay side by side"),
+        (lambda logits, *rest: course.token_loss(logits[:, 1:], *rest), "both come in shifted"),
         (lambda logits, targets, *rest: logits.gather(-1, targets), "stopped with"),
     ],
     "train_one_epoch": [
@@ -375,6 +406,12 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (loop(sign=-1), "gradient descent's"),
         (loop(mode=False), "training mode"),
         (loop(by_batch=True), "over all *tokens*"),
+        (loop(returned=torch.tensor), "no picture can draw"),
+        (loop(smooth=lambda share: 0.0), "`label_smoothing` makes no difference"),
+        (loop(smooth=lambda share: 2 * share), "other weights were expected"),
+        (loop(loss_of=unsmoothed_number), "smoothed or not"),
+        (loop(low=lambda half: False), "`torch.autocast`"),
+        (loop(low=lambda half: True), "and only then"),
         (loop(leave_out=["backward", "clip"], returned=lambda loss: "low"), "a number was expected"),
         (nothing_is_called, "never called"),
         (loop(order=BEFORE_THE_OPTIMISER), "before the optimiser does"),
