@@ -227,7 +227,7 @@ print(*(box.__module__ for box in boxes), type(boxes[1](8, 2, 16).feed_forward).
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    assert "PositionwiseFeedForward: yours\nPostLNEncoderLayer: yours\nDecoder: the course’s own" in run.stdout, run
+    assert "PositionwiseFeedForward: yours\nPostLNEncoderLayer: yours\nDecoder: the course's own" in run.stdout, run
     assert run.stdout.splitlines()[-1] == "written written transformer_exercises.course.notebook_04 written"
 
 
