@@ -33,8 +33,8 @@ question(
     "02.a",
     right="plus 100: the same; times 20: one winner",
     replies={
-        "plus 100: the same; times 20: the same": "adding 100 multiplies every power, and so the sum, by the same number, and that "
-        "cancels. Times 20 takes each power to its 20th, and the largest leaves the others far behind.",
+        "plus 100: the same; times 20: the same": "adding 100 multiplies every power, and so the sum, by the same "
+        "number, and that cancels. Times 20 takes each power to its 20th, and the largest leaves all others behind.",
         "plus 100: one winner; times 20: the same": "it is the other way round. Whoever is 1 behind has e times less, "
         "at a height of 2 as at a height of 102.",
         "plus 100: the same; times 20: one winner": "softmax sees differences only. Plus 100 leaves them as they are, "

@@ -361,7 +361,10 @@ def feed_forward(PositionwiseFeedForward: type[nn.Module]) -> str:
         module = load(build(PositionwiseFeedForward, 24, 40, ALL), weights)
         hint = "dropout is for the hidden numbers: between the two layers."
         expect_dropout(module, weights["linear2.bias"].expand_as(x), hint, x)
-    return "as in `nn.TransformerEncoderLayer`. With the paper's sizes, two thirds of an encoder layer's parameters are here."
+    return (
+        "as in `nn.TransformerEncoderLayer`. With the paper's sizes, two thirds of an encoder layer's parameters are "
+        "here."
+    )
 
 
 def encoder_variants(theirs: nn.TransformerEncoderLayer, x: Tensor, ignored: Tensor) -> dict[str, Tensor]:
