@@ -213,6 +213,17 @@ def run_cell(source, file):
     return names
 
 
+def test_a_missing_return_is_told_from_dots(tmp_path):
+    function = "def causal_mask(length):\n    mask = torch.ones(length, length)\n    mask[..., 0] = 1\n    {}\n"
+    method = "class MultiHeadAttention(MultiHeadAttention):\n    def forward(self, *given):\n        {}\n"
+    for number, (name, source) in enumerate((("causal_mask", function), ("MultiHeadAttention", method))):
+        for rest, named in (("pass", True), ("...", False), ("y = ...", False), ("return ...", False)):
+            written = run_cell(source.format(rest), tmp_path / f"{number}{rest}")[name]
+            verdict = check(name, written)
+            assert verdict.state == "not solved yet"
+            assert ("`return`" in verdict.message) == named, (name, rest, verdict)
+
+
 def test_what_is_kept_is_found_in_another_process(tmp_path, capsys):
     first, second = (run_cell(source, tmp_path / str(len(source))) for source in (FEED_FORWARD, LAYER))
     keep(tmp_path, first["PositionwiseFeedForward"])
