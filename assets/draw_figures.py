@@ -753,7 +753,7 @@ def masks() -> Figure:
         "The masks of a batch",
         "A batch of two target sentences, '<sos> a dog runs home .' and '<sos> look ! <eos> <pad> <pad>'. The padding "
         "mask, [batch, 1, 1, len], is one row a sentence: filled, that is True or 'may attend', at real tokens, empty "
-        "at padding. The look-ahead mask, [len, len], is the same for all sentences: a filled lower triangle, so that "
+        "at padding. The causal mask, [len, len], is the same for all sentences: a filled lower triangle, so that "
         "a query sees itself and earlier keys. The target mask, [batch, 1, len, len], is filled where both are: what "
         "either mask hides stays hidden.",
     )
@@ -768,7 +768,7 @@ def masks() -> Figure:
             left, fill = 52 + 49 * position, SEEN if seen else HIDDEN
             figure.rectangle(left + 1.5, top, 46, 24, fill, fill, radius=3)
             figure.text(left + 24.5, top + 12, token, "middle", code=True, colour="#ffffff" if seen else INK)
-    _mask_heading(figure, 166, "&", "Look-ahead mask", "causal_mask(len)", "[len, len]")
+    _mask_heading(figure, 166, "&", "Causal mask", "causal_mask(len)", "[len, len]")
     figure.text(148, 210, "key", "middle")
     figure.text(55, 308, "query", "end")
     numbers(76, 226, 24)

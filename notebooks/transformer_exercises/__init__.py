@@ -19,6 +19,7 @@ import itertools
 import linecache
 import random
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,8 +99,9 @@ def check(name: str, *answer: Any) -> Verdict:
             raise Unsolved
         with _left_as_it_was():
             return Verdict(name, "right", checker(*map(_on_the_cpu, answer)) or "well done.")
-    except Unsolved:
-        return Verdict(name, "not solved yet", "replace the dots by your answer, and run the cell again.")
+    except Unsolved as reason:
+        message = str(reason) or "replace the dots by your answer, and run the cell again."
+        return Verdict(name, "not solved yet", message)
     except Wrong as hint:
         return Verdict(name, "not yet", _sentence(str(hint)))
     except Exception as error:
@@ -197,17 +199,17 @@ def kept(folder: str | Path, name: str) -> Any:
 
     A printed line says which of the two it is, and why it is not the reader's.
     """
-    written, why_not = None, "none of yours is kept"
+    written, why_not = None, "since you have kept none"
     try:
         written = getattr(_module(Path(folder) / "written.py"), name, None)
         if written is not None and not course.has(written):
             verdict = check(name, written)
-            why_not = "" if verdict else f"yours is not right: {verdict.message}"
+            why_not = "" if verdict else f"since yours is not right: {verdict.message}"
     except FileNotFoundError:
         pass
     except Exception as error:  # it needs something that is not in it, for example
-        why_not = f"what is kept cannot be run: {type(error).__name__}: {error}"
-    print(f"{name}: {f'the course’s own, for {why_not}' if why_not else 'yours'}")
+        why_not = f"since what is kept cannot be run: {type(error).__name__}: {error}"
+    print(f"{name}: the course's own, {why_not}" if why_not else f"{name}: yours")
     return course.own(name) if why_not else written
 
 
@@ -324,9 +326,22 @@ def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         meanings = [meaning for said, meaning in _MEANINGS.items() if re.search(said, str(error))]
         stopped = _sentence(f"your code stopped with {type(error).__name__}: {error}")
         raise Wrong(" ".join([stopped, *meanings])) from error
+    if found is None and not _has_dots(function):
+        raise Unsolved("your code returns nothing; is there a `return`?")
     if found is None or found is ...:
         raise Unsolved
     return found
+
+
+def _has_dots(function: Any) -> bool:
+    """Whether a statement or a value in a function's source is still dots; without a source, there may be some."""
+    try:
+        source = inspect.getsource(function.forward if isinstance(function, nn.Module) else function)
+        nodes = [*ast.walk(ast.parse(textwrap.dedent(source)))]
+    except (OSError, TypeError, SyntaxError):
+        return True
+    values = [getattr(node, "value", None) for node in nodes]  # not what is in brackets, as in `x[..., 0]`
+    return any(isinstance(value, ast.Constant) and value.value is ... for value in values)
 
 
 def build(kind: Any, *arguments: Any, **named: Any) -> nn.Module:

@@ -25,7 +25,7 @@ function start(host) {
     <label><input type="checkbox" class="mask">mask: hide ${words[hidden]}</label><br>
     ${svg('class="plane"', `<g transform="translate(170 160)"><g class="drawn"></g>
       <g class="handle" tabindex="0" role="slider" aria-label="Query" aria-valuemin="-180" aria-valuemax="180">
-      <circle r="22" opacity="0"/><circle r="6" fill="${ORANGE}"/><text x="9" y="-9">query</text></g></g>`)}
+      <circle r="22" opacity="0"/><circle r="7" fill="none" stroke="${ORANGE}" stroke-width="2.5"/><text x="11" y="-10">query</text></g></g>`)}
     ${svg('class="results" aria-hidden="true"', "")}<p aria-live="polite"></p>`;
 
   function draw() {

@@ -33,8 +33,8 @@ question(
     "02.a",
     right="plus 100: the same; times 20: one winner",
     replies={
-        "all four are the same": "adding 100 multiplies every power, and so the sum, by the same number, and that "
-        "cancels. Times 20 takes each power to its 20th, and the largest leaves the others far behind.",
+        "plus 100: the same; times 20: the same": "adding 100 multiplies every power, and so the sum, by the same "
+        "number, and that cancels. Times 20 takes each power to its 20th, and the largest leaves all others behind.",
         "plus 100: one winner; times 20: the same": "it is the other way round. Whoever is 1 behind has e times less, "
         "at a height of 2 as at a height of 102.",
         "plus 100: the same; times 20: one winner": "softmax sees differences only. Plus 100 leaves them as they are, "
@@ -192,9 +192,9 @@ def expect_pair(found: Any) -> tuple[Any, Any]:
 
 
 def queries_keys_and_values() -> tuple[Tensor, Tensor, Tensor]:
-    """Return what the four words of two sentences ask, and what five others offer and hand over; d_k 16, d_v 3."""
+    """Return what the three words of two sentences ask, and what five others offer and hand over; d_k 16, d_v 7."""
     torch.manual_seed(0)
-    return 3 * torch.randn(2, 4, 16), 3 * torch.randn(2, 5, 16), torch.randn(2, 5, 3)
+    return 3 * torch.randn(2, 3, 16), 3 * torch.randn(2, 5, 16), torch.randn(2, 5, 7)
 
 
 @exercise("attention")
@@ -240,7 +240,7 @@ def mask_and_dropout(scaled_dot_product_attention: Callable[..., tuple[Tensor, T
     expect_tensor(output, scaled.softmax(-1) @ value, "without mask and dropout, it is what `attention` computes.")
     expect_tensor(weights, scaled.softmax(-1), "the weights are what comes out of the softmax.")
 
-    mask = torch.rand(2, 4, 5) > 0.4
+    mask = torch.rand(2, 3, 5) > 0.4
     mask[..., 0] = True  # every query may attend to something
     output, _ = run(mask.clone())
     expect(not close(output, scaled.softmax(-1) @ value), "the mask has no effect.")
@@ -302,8 +302,11 @@ def by_name(projections: dict[str, tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
 
 
 def words_and_others() -> tuple[Tensor, Tensor, Tensor]:
-    """Return four words that look at five others: queries, keys and values, of two sentences and 16 numbers a word."""
-    return torch.randn(2, 4, 16), torch.randn(2, 5, 16), torch.randn(2, 5, 16)
+    """Return three words that look at five others: queries, keys and values, of two sentences and 24 numbers a word.
+
+    No two sizes are alike, with four heads of 6 numbers each: what is exchanged shows.
+    """
+    return torch.randn(2, 3, 24), torch.randn(2, 5, 24), torch.randn(2, 5, 24)
 
 
 def expect_biases(module: nn.Module) -> None:
@@ -318,9 +321,9 @@ def expect_biases(module: nn.Module) -> None:
 def one_head(Head: type[nn.Module]) -> str:
     """Project to queries, keys and values, and attend."""
     torch.manual_seed(0)
-    module = build(Head, 16, 4)
+    module = build(Head, 24, 6)
     expect_biases(module)
-    w_q, w_k, w_v = ((torch.randn(4, 16) / 4, torch.randn(4)) for _ in range(3))
+    w_q, w_k, w_v = ((torch.randn(6, 24) / 4, torch.randn(6)) for _ in range(3))
     load(module, by_name({"W_Q": w_q, "W_K": w_k, "W_V": w_v}))
     query, key, value = words_and_others()
     q, k, v = F.linear(query, *w_q), F.linear(key, *w_k), F.linear(value, *w_v)
@@ -352,15 +355,17 @@ def one_head(Head: type[nn.Module]) -> str:
 def heads_in_a_list(HeadsInAList: type[nn.Module]) -> str:
     """Compute what ``nn.MultiheadAttention`` does, one head after the other."""
     torch.manual_seed(0)
-    theirs = with_other_weights(nn.MultiheadAttention(16, 4, batch_first=True))
-    module = build(HeadsInAList, 16, 4)
+    theirs = with_other_weights(nn.MultiheadAttention(24, 4, batch_first=True))
+    module = build(HeadsInAList, 24, 4)
     expect_biases(module)
     heads = getattr(module, "heads", None)
     expect(not isinstance(heads, list | tuple), "parameters() does not see the heads in a plain list: `nn.ModuleList`.")
     if isinstance(heads, nn.ModuleList):
         expect(len(heads) == 4, "there are as many heads as num_heads says.")
+        hint = "`[Head(…)] * num_heads` is one head, several times over: make each anew, `for _ in range(num_heads)`."
+        expect(len(set(heads)) == 4, hint)
     widths = {len(weight) for name, weight in module.state_dict().items() if name.startswith("heads.0.W_Q")}
-    expect(widths != {16}, "each head works with d_k = d_model // num_heads entries, not with all d_model.")
+    expect(widths != {24}, "each head works with d_k = d_model // num_heads entries, not with all d_model.")
     projections = projections_of(theirs)
     weights = {"W_O": projections.pop("out")}
     for letter, (weight, bias) in projections.items():
@@ -400,13 +405,17 @@ def multi_head_mistakes(theirs: nn.MultiheadAttention, *inputs: Tensor) -> dict[
     def take_turns(x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, count)).permute(0, 3, 1, 2)
 
+    def exchange(x: Tensor) -> Tensor:
+        return x.unflatten(-1, (-1, count)).transpose(1, 2)
+
     def join(heads: Tensor) -> Tensor:
         return heads.transpose(1, 2).flatten(2)
 
     def attend(cut: Callable[[Tensor], Tensor], stretch: float = 1.0) -> Tensor:
         return F.scaled_dot_product_attention(stretch * cut(q), cut(k), cut(v))
 
-    heads, scores = attend(split), split(q) @ split(k).mT / (16 / count) ** 0.5
+    d_k = q.shape[-1] // count
+    heads, scores = attend(split), split(q) @ split(k).mT / d_k**0.5
     way_in = "words are scrambled on the way in: cut the last axis in two, then transpose heads and words."
     way_back = "words are scrambled on the way back: transpose heads and words, then flatten the last two axes."
     return {
@@ -418,8 +427,14 @@ def multi_head_mistakes(theirs: nn.MultiheadAttention, *inputs: Tensor) -> dict[
         "a head's numbers lie side by side: (num_heads, -1), not (-1, num_heads).": out(
             attend(take_turns).permute(0, 2, 3, 1).flatten(2)
         ),
-        "√d_k is the root of a head's width, d_model / num_heads, not of d_model.": out(join(attend(split, 0.5))),
-        "the scores are not divided by √d_k.": out(join(attend(split, 2.0))),
+        "heads and their width are exchanged: (num_heads, -1), not (-1, num_heads).": out(join(attend(exchange))),
+        "√d_k is the root of a head's width, d_model / num_heads, not of d_model.": (
+            out(join(attend(split, count**-0.5)))
+        ),
+        "√d_k is the root of a head's width, d_model / num_heads, not of the number of heads.": (
+            out(join(attend(split, (d_k / count) ** 0.5)))
+        ),
+        "the scores are not divided by √d_k.": out(join(attend(split, d_k**0.5))),
         "softmax goes over the keys, the last axis.": out(join(scores.softmax(-2) @ split(v))),
         "softmax goes over the keys, the last axis; axis 1 holds the heads.": out(join(scores.softmax(1) @ split(v))),
         "out_proj is missing, the W^O that mixes what the heads found.": join(heads),
@@ -442,7 +457,7 @@ def expect_multi_head(module: nn.Module) -> tuple[Tensor, Any, Tensor, Tensor]:
         Under a mask, its output, and the weights if it returns them, and PyTorch's.
     """
     expect_biases(module)
-    theirs = with_other_weights(nn.MultiheadAttention(16, 4, batch_first=True))
+    theirs = with_other_weights(nn.MultiheadAttention(24, 4, batch_first=True))
     load(module, by_name({f"{name}_proj": projection for name, projection in projections_of(theirs).items()}))
     inputs = words_and_others()
 
@@ -450,9 +465,9 @@ def expect_multi_head(module: nn.Module) -> tuple[Tensor, Any, Tensor, Tensor]:
         found = call(module, *arguments)
         return found if isinstance(found, tuple) and len(found) == 2 else (found, None)
 
-    mask = torch.rand(2, 1, 4, 5) > 0.5
+    mask = torch.rand(2, 1, 3, 5) > 0.5
     mask[..., 0], mask[..., 1] = True, False  # so that upside down, too, each row may attend to something
-    hidden = ~mask.expand(2, 4, 4, 5).flatten(0, 1)  # for PyTorch, whose True means "ignore"
+    hidden = ~mask.expand(2, 4, 3, 5).flatten(0, 1)  # for PyTorch, whose True means "ignore"
     with torch.no_grad():
         output, right = run(*inputs)[0], theirs(*inputs)[0]
         if output is ...:
@@ -474,11 +489,11 @@ def expect_multi_head(module: nn.Module) -> tuple[Tensor, Any, Tensor, Tensor]:
 def all_heads_at_once(MultiHeadAttention: type[nn.Module]) -> str:
     """Compute what ``nn.MultiheadAttention`` does, all heads at once."""
     torch.manual_seed(0)
-    module = build(MultiHeadAttention, 16, 4, 0.5)
+    module = build(MultiHeadAttention, 24, 4, 0.5)
     _, weights, _, maps = expect_multi_head(module)
     expect(weights is not None, "two things are returned: the output, and the weights of all heads.")
     expect_tensor(weights, maps, "the weights are what comes out of the softmax, for each head.")
-    words = torch.randn(4, 20, 16)
+    words = torch.randn(3, 20, 24)
     trained = expect_pair(call(module.train(), words, words, words))
     expect((trained[1] == 0).any(), "in training mode, dropout is nowhere at work.")
     return "equal to `nn.MultiheadAttention`: the same output, the same weights."
@@ -490,7 +505,7 @@ def from_memory(MyMultiHeadAttention: type[nn.Module]) -> str:
     if getattr(MyMultiHeadAttention, "__init__", None) is nn.Module.__init__:
         raise Unsolved  # the page is still blank
     torch.manual_seed(0)
-    output, _, right, _ = expect_multi_head(build(MyMultiHeadAttention, 16, 4))
+    output, _, right, _ = expect_multi_head(build(MyMultiHeadAttention, 24, 4))
     difference = (output - right).abs().max().item()
     return f"with the weights of an `nn.MultiheadAttention`, the outputs differ by at most {difference:.0e}."
 

@@ -69,9 +69,9 @@ question(
 def attention_head(my_attention: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> str:
     """``my_attention(query, key, value, mask)``: one head, equation 1 of the paper, with a mask."""
     generator = torch.Generator().manual_seed(0)
-    query, key = (3 * torch.randn(2, length, 16, generator=generator) for length in (4, 5))
-    value = torch.randn(2, 5, 3, generator=generator)
-    mask = torch.rand(2, 4, 5, generator=generator) > 0.4
+    query, key = (3 * torch.randn(2, length, 16, generator=generator) for length in (3, 5))
+    value = torch.randn(2, 5, 7, generator=generator)
+    mask = torch.rand(2, 3, 5, generator=generator) > 0.4
     mask[..., 0] = True  # nobody sees nothing
     everything = torch.ones_like(mask)
     right = F.scaled_dot_product_attention(query, key, value, mask)

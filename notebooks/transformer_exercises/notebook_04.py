@@ -348,9 +348,9 @@ def input_embedding(InputEmbedding: type[nn.Module]) -> str:
 def feed_forward(PositionwiseFeedForward: type[nn.Module]) -> str:
     """Compute max(0, x W₁ + b₁) W₂ + b₂."""
     torch.manual_seed(0)
-    theirs = nn.TransformerEncoderLayer(16, 4, 32)
+    theirs = nn.TransformerEncoderLayer(24, 4, 40)
     weights = {name[13:]: weight for name, weight in weights_of(theirs).items() if name.startswith("feed_forward")}
-    module, x = load(build(PositionwiseFeedForward, 16, 32, 0.5), weights), torch.randn(2, 5, 16)
+    module, x = load(build(PositionwiseFeedForward, 24, 40, 0.5), weights), torch.randn(2, 5, 24)
     with torch.no_grad():
         expect_steady(module, x)
         found, right = call(module, x), theirs.linear2(theirs.linear1(x).relu())
@@ -358,10 +358,13 @@ def feed_forward(PositionwiseFeedForward: type[nn.Module]) -> str:
         expect(not close(found, right.relu()), "the ReLU comes between the two layers, not after them.")
         expect(not close(found, x + right), "adding x is the wrapper's work: this is the box inside it.")
         expect_tensor(found, right, "widen with linear1, ReLU, narrow with linear2.")
-        module = load(build(PositionwiseFeedForward, 16, 32, ALL), weights)
+        module = load(build(PositionwiseFeedForward, 24, 40, ALL), weights)
         hint = "dropout is for the hidden numbers: between the two layers."
         expect_dropout(module, weights["linear2.bias"].expand_as(x), hint, x)
-    return "as in `nn.TransformerEncoderLayer`. With the paper's sizes, two thirds of a layer's parameters are here."
+    return (
+        "as in `nn.TransformerEncoderLayer`. With the paper's sizes, two thirds of an encoder layer's parameters are "
+        "here."
+    )
 
 
 def encoder_variants(theirs: nn.TransformerEncoderLayer, x: Tensor, ignored: Tensor) -> dict[str, Tensor]:
@@ -382,6 +385,10 @@ def encoder_variants(theirs: nn.TransformerEncoderLayer, x: Tensor, ignored: Ten
         "the mask does not reach the attention.": norm2(unmasked + feed(unmasked)),
         "the residual connections are missing: x + …, for both sub-layers.": norm2(feed(bare)),
         "the second residual connection is missing: x + feed_forward(x).": norm2(feed(after)),
+        "x is not added to what self_attn returns: norm1(x + …).": norm2(bare + feed(bare)),
+        "pre-LN: x is not added to what either sub-layer returns: x + ….": feed(norm2(attend(first))),
+        "pre-LN: x is not added to what self_attn returns: x + ….": (alone := attend(first)) + feed(norm2(alone)),
+        "pre-LN: x is not added to what feed_forward returns: x + ….": feed(norm2(stream)),
         "the second norm is norm2: each has its own gain and bias.": norm1(after + feed(after)),
         "post-LN: the norm takes the sum, x + …, not the sub-layer's output alone.": late + norm2(feed(late)),
         "pre-LN: the norm of x goes into the sub-layer; x itself is what is added to.": (
@@ -400,11 +407,11 @@ def encoder_variants(theirs: nn.TransformerEncoderLayer, x: Tensor, ignored: Ten
 def expect_encoder_layer(kind: type[nn.Module], norm_first: bool, *more: bool) -> None:
     """Raise ``Wrong`` unless a class computes what ``nn.TransformerEncoderLayer`` does, with the same weights."""
     torch.manual_seed(0)
-    x = torch.randn(2, 5, 16)
+    x = torch.randn(2, 5, 24)
     ignored = torch.tensor([[False] * 5, [False, False, False, True, True]])
-    theirs = nn.TransformerEncoderLayer(16, 4, 32, 0.0, batch_first=True, norm_first=norm_first)
+    theirs = nn.TransformerEncoderLayer(24, 4, 40, 0.0, batch_first=True, norm_first=norm_first)
     weights = weights_of(theirs)
-    module = load(build(kind, 16, 4, 32, 0.5, *more), weights)
+    module = load(build(kind, 24, 4, 40, 0.5, *more), weights)
     with torch.no_grad():
         expect_steady(module, x)
         found = call(module, x, ~ignored[:, None, None, :])
@@ -424,7 +431,7 @@ def expect_encoder_layer(kind: type[nn.Module], norm_first: bool, *more: bool) -
             shape == [2, 4, 5, 5], f"the weights have the shape {shape}, expected a map for each head: [2, 4, 5, 5]."
         )
         left = x if norm_first else theirs.norm2(theirs.norm1(x))
-        expect_layer_dropout(load(build(kind, 16, 4, 32, ALL, *more), weights), weights, left, x)
+        expect_layer_dropout(load(build(kind, 24, 4, 40, ALL, *more), weights), weights, left, x)
 
 
 @exercise("PostLNEncoderLayer")
@@ -460,6 +467,9 @@ def decoder_variants(
     def wrap(x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         return x + sublayer(norm(x)) if theirs.norm_first else norm(x + sublayer(x))
 
+    def alone(x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        return sublayer(norm(x)) if theirs.norm_first else norm(sublayer(x))
+
     y, unmasked = wrap(x, norm1, attend), wrap(x, norm1, lambda y: attend(y, None))
     between = {  # what self-attention and cross-attention make of x
         "self-attention sees later positions: where is tgt_mask?": wrap(unmasked, norm2, lambda q: cross(q, memory)),
@@ -467,9 +477,10 @@ def decoder_variants(
             wrap(y, norm2, lambda q: cross(q, memory, None))
         ),
         "cross-attention is missing: between the two others, the target looks at the memory.": y,
-        "cross-attention has a residual connection, too.": (
-            cross(norm2(y), memory) if theirs.norm_first else norm2(cross(y, memory))
+        "x is not added to what self_attn returns: x + ….": (
+            wrap(alone(x, norm1, attend), norm2, lambda q: cross(q, memory))
         ),
+        "cross-attention has a residual connection, too.": alone(y, norm2, lambda q: cross(q, memory)),
         "the second norm is norm2: each has its own gain and bias.": wrap(y, norm1, lambda q: cross(q, memory)),
         "cross-attention: queries from the target, keys and values from the memory. You took the target for both.": (
             wrap(y, norm2, lambda q: cross(q, q, None))
@@ -483,20 +494,22 @@ def decoder_variants(
         between[hint] = wrap(y, norm2, lambda q: cross(memory, q))
         hint = "cross-attention takes memory_mask: tgt_mask is for self-attention."
         between[hint] = wrap(y, norm2, lambda q: cross(q, memory, None, future))
-    return {hint: wrap(so_far, norm3, feed) for hint, so_far in between.items()}
+    wrong = {hint: wrap(so_far, norm3, feed) for hint, so_far in between.items()}
+    right = wrap(y, norm2, lambda q: cross(q, memory))
+    return wrong | {"x is not added to what feed_forward returns: x + ….": alone(right, norm3, feed)}
 
 
 @exercise("DecoderLayer")
 def decoder_layer(DecoderLayer: type[nn.Module]) -> str:
     """Compute what ``nn.TransformerDecoderLayer`` does, post-LN and pre-LN."""
     torch.manual_seed(0)
-    x, future = torch.randn(2, 4, 16), torch.ones(4, 4, dtype=torch.bool).triu(1)
-    memories = torch.randn(2, 4, 16), torch.randn(2, 5, 16)  # first as long as the target: nothing stops then
-    paddings = torch.zeros(2, 4, dtype=torch.bool), torch.tensor([[False] * 5, [False, False, False, True, True]])
+    x, future = torch.randn(2, 3, 24), torch.ones(3, 3, dtype=torch.bool).triu(1)
+    memories = torch.randn(2, 3, 24), torch.randn(2, 5, 24)  # first as long as the target: nothing stops then
+    paddings = torch.zeros(2, 3, dtype=torch.bool), torch.tensor([[False] * 5, [False, False, False, True, True]])
     for norm_first in (False, True):
-        theirs = nn.TransformerDecoderLayer(16, 4, 32, 0.0, batch_first=True, norm_first=norm_first)
+        theirs = nn.TransformerDecoderLayer(24, 4, 40, 0.0, batch_first=True, norm_first=norm_first)
         weights = weights_of(theirs)
-        module = load(build(DecoderLayer, 16, 4, 32, 0.5, norm_first), weights)
+        module = load(build(DecoderLayer, 24, 4, 40, 0.5, norm_first), weights)
         where = "pre-LN: norm1, norm2 and norm3 before" if norm_first else "post-LN: norm1, norm2 and norm3 after"
         with torch.no_grad():
             expect_steady(module, x, memories[0])
@@ -510,10 +523,10 @@ def decoder_layer(DecoderLayer: type[nn.Module]) -> str:
                     expect(close(wrong, right) or not close(found[0], wrong), hint)
                 expect_tensor(found[0], right, f"{where} self-attention, cross-attention and feed-forward.")
             shapes = [list(getattr(weights, "shape", [])) for weights in found[1:]]
-            wanted = [[2, 4, 4, 4], [2, 4, 4, 5]]  # self-attention's, cross-attention's
+            wanted = [[2, 4, 3, 3], [2, 4, 3, 5]]  # self-attention's, cross-attention's
             expect(shapes == wanted, f"the weights have the shapes {shapes}, expected {wanted}.")
             left = x if norm_first else theirs.norm3(theirs.norm2(theirs.norm1(x)))
-            module = load(build(DecoderLayer, 16, 4, 32, ALL, norm_first), weights)
+            module = load(build(DecoderLayer, 24, 4, 40, ALL, norm_first), weights)
             expect_layer_dropout(module, weights, left, x, memory)
     return "equal to `nn.TransformerDecoderLayer`, post-LN and pre-LN. Cross-attention is the only door to the source."
 
@@ -522,23 +535,23 @@ def decoder_layer(DecoderLayer: type[nn.Module]) -> str:
 def decoder(Decoder: type[nn.Module]) -> str:
     """Compute what ``nn.TransformerDecoder`` does, with two layers."""
     torch.manual_seed(0)
-    x, memory = torch.randn(2, 4, 16), torch.randn(2, 5, 16)
+    x, memory = torch.randn(2, 3, 24), torch.randn(2, 5, 24)
     ignored = torch.tensor([[False] * 5, [False, False, False, True, True]])
-    future = torch.ones(4, 4, dtype=torch.bool).triu(1)
+    future = torch.ones(3, 3, dtype=torch.bool).triu(1)
     tgt_mask, memory_mask = ~future[None, None], ~ignored[:, None, None, :]
-    norm = nn.LayerNorm(16).requires_grad_(False)
+    norm = nn.LayerNorm(24).requires_grad_(False)
     norm.weight.uniform_(0.5, 2)
     theirs = nn.TransformerDecoder(
-        nn.TransformerDecoderLayer(16, 4, 32, 0.0, batch_first=True, norm_first=True), 2, norm
+        nn.TransformerDecoderLayer(24, 4, 40, 0.0, batch_first=True, norm_first=True), 2, norm
     ).eval()
-    layers = [course.own("DecoderLayer")(16, 4, 32, 0.0, norm_first=True) for _ in range(2)]
+    layers = [course.own("DecoderLayer")(24, 4, 40, 0.0, norm_first=True) for _ in range(2)]
     for layer, other in zip(layers, theirs.layers, strict=True):
         layer.load_state_dict(weights_of(other))
     module = build(Decoder, layers, norm)
     found = len(list(module.parameters())) > len(list(norm.parameters()))
     expect(found, "parameters() finds no layers in a plain list, and nothing would train them: nn.ModuleList.")
     with torch.no_grad():
-        exchanged, masks = x, (memory_mask[..., :4], tgt_mask)
+        exchanged, masks = x, (memory_mask[..., :3], tgt_mask)
         for layer in layers:
             exchanged, *_ = layer(exchanged, x, *masks)
         found = first(call(module, x, x, *reversed(masks)))  # a memory as long as the target: nothing stops then
@@ -562,7 +575,7 @@ def decoder(Decoder: type[nn.Module]) -> str:
         expect_tensor(found[0], right, "x goes from layer to layer; memory and masks are the same for all of them.")
         shapes = [list(getattr(maps[0], "shape", [])) for maps in found[1:]]
         expect(
-            shapes == [[2, 4, 4, 4], [2, 4, 4, 5]], "first the maps of self-attention, then those of cross-attention."
+            shapes == [[2, 4, 3, 3], [2, 4, 3, 5]], "first the maps of self-attention, then those of cross-attention."
         )
     return "equal to `nn.TransformerDecoder`: every layer asks the same memory."
 

@@ -77,6 +77,12 @@ def test_keys_turn_the_query_and_switch(show):
     assert_shown(host, (4, -1))
     weights = host.locator(".results .weight").all_text_contents()
     assert weights[WORDS.index("Hund")] == weights[WORDS.index("Garten")]
+    page.keyboard.press("ArrowDown")
+    host.get_by_label("divide by √d_k = 8").click()
+    assert host.locator(".results .weight").nth(WORDS.index("Garten")).text_content().startswith("0.88")
+    host.get_by_label("divide by √d_k = 8").click()
+    host.get_by_role("slider").focus()
+    page.keyboard.press("ArrowUp")
     for key in ("ArrowRight", "ArrowDown", "ArrowLeft", "ArrowLeft", "ArrowUp", "ArrowLeft"):
         page.keyboard.press(key)
     assert_shown(host, (3, -1))

@@ -213,6 +213,17 @@ def run_cell(source, file):
     return names
 
 
+def test_a_missing_return_is_told_from_dots(tmp_path):
+    function = "def causal_mask(length):\n    mask = torch.ones(length, length)\n    mask[..., 0] = 1\n    {}\n"
+    method = "class MultiHeadAttention(MultiHeadAttention):\n    def forward(self, *given):\n        {}\n"
+    for number, (name, source) in enumerate((("causal_mask", function), ("MultiHeadAttention", method))):
+        for rest, named in (("pass", True), ("...", False), ("y = ...", False), ("return ...", False)):
+            written = run_cell(source.format(rest), tmp_path / f"{number}{rest}")[name]
+            verdict = check(name, written)
+            assert verdict.state == "not solved yet"
+            assert ("`return`" in verdict.message) == named, (name, rest, verdict)
+
+
 def test_what_is_kept_is_found_in_another_process(tmp_path, capsys):
     first, second = (run_cell(source, tmp_path / str(len(source))) for source in (FEED_FORWARD, LAYER))
     keep(tmp_path, first["PositionwiseFeedForward"])
@@ -227,7 +238,7 @@ print(*(box.__module__ for box in boxes), type(boxes[1](8, 2, 16).feed_forward).
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    assert "PositionwiseFeedForward: yours\nPostLNEncoderLayer: yours\nDecoder: the course’s own" in run.stdout, run
+    assert "PositionwiseFeedForward: yours\nPostLNEncoderLayer: yours\nDecoder: the course's own" in run.stdout, run
     assert run.stdout.splitlines()[-1] == "written written transformer_exercises.course.notebook_04 written"
 
 

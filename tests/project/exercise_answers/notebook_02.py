@@ -218,6 +218,10 @@ def multi_head(
     return MultiHeadAttention
 
 
+def exchanging(self, x):
+    return x.unflatten(-1, (-1, self.num_heads)).transpose(1, 2)
+
+
 def viewed(self, x):
     return x.view(len(x), self.num_heads, x.shape[1], -1)
 
@@ -230,8 +234,11 @@ def taking_turns(self, x):
     return x.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2)
 
 
-def longer_queries(factor):
-    return lambda q, *more: course.scaled_dot_product_attention(factor * q, *more)
+def divided_by(size):
+    def attend(q, *more):
+        return course.scaled_dot_product_attention(q * math.sqrt(q.shape[-1] / size), *more)
+
+    return attend
 
 
 def softmax_over(axis):
@@ -257,8 +264,10 @@ MISTAKES_WITH_HEADS = [
     (multi_head(split=viewed, join=reshaped), "as to the way back"),
     (multi_head(join=reshaped), "on the way back: transpose"),
     (multi_head(split=taking_turns, join=lambda heads: heads.permute(0, 2, 3, 1).flatten(2)), "side by side"),
-    (multi_head(attend=longer_queries(0.5)), "not of d_model"),
-    (multi_head(attend=longer_queries(2.0)), "are not divided"),
+    (multi_head(split=exchanging), "heads and their width are exchanged"),
+    (multi_head(attend=divided_by(24)), "not of d_model"),
+    (multi_head(attend=divided_by(4)), "not of the number of heads"),
+    (multi_head(attend=divided_by(1)), "are not divided"),
     (multi_head(attend=softmax_over(-2)), "over the keys"),
     (multi_head(attend=softmax_over(1)), "axis 1 holds the heads"),
     (multi_head(last=lambda self, joined: joined), "out_proj is missing"),
@@ -388,7 +397,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (attention(dim=1), "axis 1 holds the queries"),
         (attention(back=lambda output, weights: (weights, output)), "yours are exchanged"),
         (attention(back=lambda output, weights: output), "two things are returned"),
-        (lambda query, key, value: (value[:4], query), "the four steps"),
+        (lambda query, key, value: (value[:3], query), "the four steps"),
         (lambda query, key, value: (attention()(query, key, value)[0], query @ key.mT), "out of the softmax"),
         (transposed, "not for a batch"),
         (lambda query, key: query, "your code stopped with TypeError"),
@@ -406,7 +415,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
     ],
     "HeadsInAList": [
         (in_a_list(many=list), "nn.ModuleList"),
-        (in_a_list(sizes=lambda d_model, heads: (2, 8)), "as many heads"),
+        (in_a_list(many=lambda heads: nn.ModuleList(heads[:1] * len(heads))), "make each anew"),
+        (in_a_list(sizes=lambda d_model, heads: (heads, d_model // heads)), "as many heads"),
         (in_a_list(sizes=lambda d_model, heads: (d_model, heads)), "not with all d_model"),
         (in_a_list(lambda W_O, outputs: torch.cat(outputs, -1)), "W_O is missing"),
         (in_a_list(lambda W_O, outputs: W_O(torch.stack(outputs, -1).flatten(2))), "torch.stack"),

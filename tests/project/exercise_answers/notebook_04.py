@@ -328,6 +328,7 @@ POST_LN = (  # of both encoder layers
         "the residual connections are missing",
     ),
     ("self.norm2(x + self.dropout(self.feed_forward(x)))", "self.norm2(self.feed_forward(x))", "the second residual"),
+    ("x = self.norm1(x + self.dropout(y))", "x = self.norm1(self.dropout(y))", "x is not added to what self_attn"),
     ("self.norm2(x + self.dropout", "self.norm1(x + self.dropout", "the second norm is norm2"),
     (
         "x = self.norm1(x + self.dropout(y))",
@@ -518,6 +519,19 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ("y = self.norm1(x)", "x = y = self.norm1(x)", "x itself is what is added to"),
         ("self.self_attn(y, y, y, mask)", "self.self_attn(y, x, x, mask)", "all come from the norm's output"),
         ("self.feed_forward(self.norm2(x))", "self.feed_forward(x)", "the second sub-layer has its norm"),
+        ("            x = x + self.dropout(y)", "            x = self.dropout(y)", "x is not added to what self_attn"),
+        (
+            "x = x + self.dropout(self.feed_forward(self.norm2(x)))",
+            "x = self.dropout(self.feed_forward(self.norm2(x)))",
+            "x is not added to what feed_forward",
+        ),
+        (
+            "            x = x + self.dropout(y)",
+            "            x = self.dropout(y)",
+            "x = x + self.dropout(self.feed_forward(self.norm2(x)))",
+            "x = self.dropout(self.feed_forward(self.norm2(x)))",
+            "x is not added to what either",
+        ),
         (
             "self.feed_forward(self.norm2(x))",
             "self.norm2(self.feed_forward(x))",
@@ -560,6 +574,12 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ("self.cross_attn(x, memory, memory, memory_mask)", "self.cross_attn(memory, x, x)", "You have exchanged them"),
         ("            x = self.norm2(x + self.dropout(y))\n", "", "cross-attention is missing"),
         ("x = self.norm2(x + self.dropout(y))", "x = self.norm2(self.dropout(y))", "residual connection, too"),
+        ("x = self.norm1(x + self.dropout(y))", "x = self.norm1(self.dropout(y))", "x is not added to what self_attn"),
+        (
+            "x = self.norm3(x + self.dropout(self.feed_forward(x)))",
+            "x = self.norm3(self.dropout(self.feed_forward(x)))",
+            "x is not added to what feed_forward",
+        ),
         ("x = self.norm2(x + self.dropout(y))", "x = self.norm1(x + self.dropout(y))", "the second norm is norm2"),
         ("if self.norm_first", "if False", "pre-LN: norm1, norm2 and norm3 before"),
         ("if self.norm_first", "if not self.norm_first", "post-LN: norm1, norm2 and norm3 after"),
