@@ -187,7 +187,9 @@ def by_hand(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_
         prefixes, finished = [(0.0, [])], []
         while prefixes:
             tgt = torch.tensor([[sos_id, *ids] for _, ids in prefixes])
-            asked = next_log_probs(tgt, row.expand(len(tgt), *row.shape), row_mask.expand(len(tgt), *row_mask.shape)).tolist()
+            asked = next_log_probs(
+                tgt, row.expand(len(tgt), *row.shape), row_mask.expand(len(tgt), *row_mask.shape)
+            ).tolist()
             length = tgt.shape[1]
             candidates = [
                 (log_prob + step, [*ids, token])
