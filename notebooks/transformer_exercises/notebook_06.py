@@ -1,7 +1,9 @@
 """Checks of the exercises of notebook 06: searching for a translation."""
 
 import math
+import operator
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 
 import torch
@@ -54,7 +56,7 @@ question(
     "06.c",
     right="at least as probable and no longer",
     replies={
-        "at least as probable and no longer": "a wider beam finds what a narrow one cuts. What it finds beyond is "
+        "at least as probable and no longer": "a wider beam finds what a narrow one cuts. What else it finds is "
         "often short, since each token costs: more probable does not mean better.",
         "more probable and longer": "it does find more, but each further token lowers the probability. What wins "
         "without a length penalty is rather short.",
@@ -149,12 +151,12 @@ def greedy_search_of_one(greedy: Callable[..., tuple[list[int], float]]) -> str:
         for sentence in src.split(1):
             right = greedy_search(model, sentence, sos_id, eos_id, max_len)[0]
             next_log_probs, _ = _next_log_probs(model, sos_id, max_len)
-            answer = call(greedy, next_log_probs, *model.encode(sentence), sos_id, eos_id, max_len)
+            answer = _returned(greedy, next_log_probs, *model.encode(sentence), sos_id, eos_id, max_len)
             pair = isinstance(answer, tuple | list) and len(answer) == 2
             expect(pair, "a pair was expected: ids, and the log-probability of them all.")
             if answer[0] == []:
                 raise Unsolved
-            (ids,), total = _lists(answer[:1]), as_number(answer[1])
+            (ids,), total = _lists([answer[0]]), as_number(answer[1])
             expect(ids != [sos_id, *right.ids], "leave out `<sos>`, which is given and not written.")
             finished = right.ids[-1] == eos_id
             expect(ids != right.ids[:-1] or not finished, "leave `<eos>` in: it is written, and it counts.")
@@ -183,7 +185,7 @@ def greedy_search_of_many(greedy_batch: Callable[..., list[list[int]]]) -> str:
         model, src = _tiny(seed, 5, sos_id, eos_id)
         right = [one.ids for one in greedy_search(model, src, sos_id, eos_id, max_len)]
         next_log_probs, rows = _next_log_probs(model, sos_id, max_len)
-        found = _lists(call(greedy_batch, next_log_probs, *model.encode(src), sos_id, eos_id, max_len))
+        found = _lists(_returned(greedy_batch, next_log_probs, *model.encode(src), sos_id, eos_id, max_len))
         expect(len(found) == len(right), f"there are {len(right)} sentences, but you return {len(found)}.")
         expect(found != [[sos_id, *ids] for ids in right], "leave out `<sos>`, which is given and not written.")
         expect(
@@ -234,11 +236,26 @@ def _tiny(seed: int, sentences: int, sos_id: int = 2, eos_id: int = 3) -> tuple[
     return model.requires_grad_(False), src
 
 
+def _returned(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a reader's function as ``call`` does, but leave a generator what it is: later cells want a list."""
+    (found,) = call(lambda *given: [function(*given)], *arguments)
+    if found is None or found is ...:
+        raise Unsolved
+    return found
+
+
 def _lists(found: Any) -> list[list[int]]:
+    """Return lists of ids. Later cells compare lists, and would not take a tensor or a tuple for one."""
+    hint = "a list of lists of ids was expected, one for each sentence"
+    if not isinstance(found, list):
+        raise Wrong(f"{hint}; yours is a {type(found).__name__}.")
+    for ids in found:
+        if not isinstance(ids, list):
+            raise Wrong(f"{hint}; yours holds a {type(ids).__name__}. Of a tensor, `.tolist()` makes a list.")
     try:
-        return [[int(i) for i in ids] for ids in found]
+        return [[operator.index(i) for i in ids] for ids in found]
     except (TypeError, ValueError):
-        raise Wrong("a list of lists of ids was expected, one for each sentence.") from None
+        raise Wrong(f"{hint}, and an id is a whole number.") from None
 
 
 @exercise("beam_step")
@@ -310,7 +327,27 @@ _BEAMS = (  # seed, <sos>, <eos>, beam size, max_len, α
     (7, 2, 3, 3, 8, 0.6),
     (29, 4, 5, 2, 12, 0.6),
     (1, 2, 3, 3, 6, 0.0),
+    (2, 2, 3, 9, 3, 0.0),  # as wide as the vocabulary
 )
+_NOTHING = torch.zeros(2, 1)  # the memory of two sentences, for a language that needs no source: that of section 3
+_TOY_WORDS = ["<sos>", "<eos>", "a", "the", "dog", "cat", "pet"]
+_TOY_SENTENCES = {"a dog": 0.24, "a cat": 0.21, "a pet": 0.15, "the dog": 0.36, "the cat": 0.04}
+
+
+def _toy_ids(sentence: str) -> list[int]:
+    return [*map(_TOY_WORDS.index, sentence.split()), 1]
+
+
+def _toy(tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+    """Answer from the sentences that begin with a prefix; where none does, with ``<eos>``."""
+    answers = torch.zeros(len(tgt), len(_TOY_WORDS))
+    for answer, (_, *ids) in zip(answers, tgt.tolist(), strict=True):
+        for whole, p in ((_toy_ids(sentence), p) for sentence, p in _TOY_SENTENCES.items()):
+            if whole[: len(ids)] == ids and len(ids) < len(whole):
+                answer[whole[len(ids)]] += p
+        if not answer.any():
+            answer[1] = 1.0
+    return (answers / answers.sum(dim=1, keepdim=True)).log()
 
 
 @exercise("beam")
@@ -374,6 +411,14 @@ def beam_search_of_many(beam: Callable[..., list[list[tuple[float, list[int]]]]]
             f"every translation is right, but {computed} rows were computed, and {needed} are needed: a sentence that "
             "is done leaves with all its rows.",
         )
+    by_hand = [[_toy_ids(sentence), p] for sentence, p in sorted(_TOY_SENTENCES.items(), key=lambda one: -one[1])]
+    for beam_size in (len(_TOY_WORDS), len(_TOY_WORDS) + 1):
+        (found,) = _pairs(beam, _toy, _NOTHING[:1], _NOTHING[:1], 0, 1, beam_size, 6)
+        expect(
+            [[ids, round(math.exp(score), 4)] for score, ids in found] == by_hand,
+            f"the toy has five sentences, and a beam of {beam_size} finds these and no others: what is impossible, "
+            "with a log-probability of -inf, is not finished.",
+        )
     return "that is the library's beam search, for a whole batch, and nothing is lost at max_len."
 
 
@@ -393,13 +438,58 @@ def _beams(
     def lp(length: int) -> float:
         return ((5 + length) / 6) ** alpha
 
-    found = call(search, next_log_probs, *model.encode(src), sos_id, eos_id, beam_size, max_len, lp)
+    return _pairs(search, next_log_probs, *model.encode(src), sos_id, eos_id, beam_size, max_len, lp), sum(rows)
+
+
+def _pairs(search: Callable[..., Any], *arguments: Any) -> list[list[tuple[float, list[int]]]]:
+    """Return what a beam search finds, pairs of score and ids."""
+    found = _returned(search, *arguments)
+    hint = "for each sentence, a list of pairs was expected, such as (-1.25, [4, 7, 3]): score and ids."
     try:
-        return [[(float(score), [int(i) for i in ids]) for score, ids in pairs] for pairs in found], sum(rows)
-    except (TypeError, ValueError, OverflowError):
-        raise Wrong(
-            "for each sentence, a list of pairs was expected, such as (-1.25, [4, 7, 3]): score and ids."
-        ) from None
+        expect(isinstance(found, list) and all(isinstance(pairs, list) for pairs in found), hint)
+        scores = [[score for score, _ in pairs] for pairs in found]
+        ids = [_lists([ids for _, ids in pairs]) for pairs in found]
+    except (TypeError, ValueError):
+        raise Wrong(hint) from None
+    number = all(isinstance(score, Real) for of_one in scores for score in of_one)
+    expect(number, "a score is a number, and no tensor: `.item()`.")
+    return [[*zip(map(float, some), many, strict=True)] for some, many in zip(scores, ids, strict=True)]
+
+
+@exercise("my_beam")
+def blank_page(my_beam: Callable[..., list[list[int]]]) -> str:
+    """``my_beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len)``: the best ids of each."""
+    for seed, sos_id, eos_id, beam_size, max_len, _ in _BEAMS:
+        model, src = _tiny(seed, 5, sos_id, eos_id)
+
+        def answer(src: Tensor, settings: tuple = (sos_id, eos_id, beam_size, max_len), model: Transformer = model):
+            next_log_probs, rows = _next_log_probs(model, settings[0], settings[3])
+            return _lists(_returned(my_beam, next_log_probs, *model.encode(src), *settings)), len(rows)
+
+        found, asked = answer(src)
+        right = [many[0].ids for many in beam_search(model, src, sos_id, eos_id, beam_size, 0.0, max_len)]
+        expect(len(found) == len(right), f"there are {len(right)} sentences, but you return {len(found)}.")
+        expect(found != [[sos_id, *ids] for ids in right], "leave out `<sos>`, which is given and not written.")
+        without = [ids[:-1] if ids[-1] == eos_id else ids for ids in right]
+        expect(found != without or found == right, "leave `<eos>` in: it is written, and it counts.")
+        expect(all(found), f"what has not ended after max_len={max_len} tokens is lost: it counts as it is.")
+        greedy = [one.ids for one in greedy_search(model, src, sos_id, eos_id, max_len)]
+        expect(found != greedy or found == right, f"that is greedy search: the beam holds {beam_size} prefixes.")
+        if found != right:
+            expect(
+                [answer(row)[0][0] for row in src.split(1)] != right,
+                "each sentence alone is right; in a batch, they get mixed up: which rows belong to which sentence?",
+            )
+            raise Wrong(
+                "other translations win. Rank whole prefixes; of the best beam_size, what ends is put aside, and the "
+                "best of the rest go on, until none of them is more probable than the best that has ended."
+            )
+        expect(asked <= max_len, f"right, but you ask {asked} times: ask once a step, about all sentences.")
+    for beam_size in (2, len(_TOY_WORDS), len(_TOY_WORDS) + 1):
+        found = _lists(_returned(my_beam, _toy, _NOTHING, _NOTHING, 0, 1, beam_size, 6))
+        best = max(_TOY_SENTENCES, key=_TOY_SENTENCES.__getitem__)
+        expect(found == [_toy_ids(best)] * 2, f"of the toy's five sentences, a beam of {beam_size} finds *{best}*.")
+    return "beam search on a blank page, and every id is the library's."
 
 
 @exercise("06.2")

@@ -48,19 +48,47 @@ def beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len
         step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)  # [sentences, width, vocab]
         best, rows, token = beam_step(log_probs, step, beam_size)  # each [sentences, 2 · beam_size]
         ends = (token == eos_id) | (length == max_len)  # without room for more, all are kept as they are
-        for s, j in ends[:, :beam_size].nonzero().tolist():
+        possible = ends & (best > -math.inf)  # a small vocabulary may have fewer than beam_size
+        for s, j in possible[:, :beam_size].nonzero().tolist():
             ids = [*tgt[rows[s, j], 1:].tolist(), token[s, j].item()]
             finished[sentences[s]].append((best[s, j].item() / lp(length), ids))
-        log_probs, chosen = best.masked_fill(ends, -math.inf).topk(beam_size)  # the best that go on
-        rows, token = rows.gather(1, chosen), token.gather(1, chosen)  # each [sentences, beam_size]
+        width = min(beam_size, best.shape[1])
+        log_probs, chosen = best.masked_fill(ends, -math.inf).topk(width)  # the best that go on
+        rows, token = rows.gather(1, chosen), token.gather(1, chosen)  # each [sentences, width]
         open_scores = (log_probs[:, 0] / lp(length)).tolist()  # of each sentence's best open prefix
         going_on = [
-            len(finished[s]) < beam_size or max(finished[s])[0] < score
+            score > -math.inf and (len(finished[s]) < beam_size or max(finished[s])[0] < score)
             for s, score in zip(sentences.tolist(), open_scores, strict=True)
         ]
         going_on = torch.tensor(going_on, device=memory.device)
         sentences, log_probs = sentences[going_on], log_probs[going_on]  # whole sentences leave
-        rows, token = rows[going_on].flatten(), token[going_on].flatten()  # [sentences · beam_size]
+        rows, token = rows[going_on].flatten(), token[going_on].flatten()  # [sentences · width]
         tgt = torch.cat([tgt[rows], token[:, None]], dim=1)  # a prefix may be copied, or dropped
         memory, memory_mask = memory[rows], memory_mask[rows]  # the memory follows
     return [sorted(pairs, reverse=True)[:beam_size] for pairs in finished]
+
+
+def my_beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50):
+    sentences = torch.arange(len(memory), device=memory.device)  # those that are not done
+    tgt = torch.full((len(memory), 1), sos_id, device=memory.device)  # [sentences · width, length]
+    log_probs = torch.zeros(len(memory), 1, device=memory.device)  # [sentences, width]
+    finished = [(-math.inf, [])] * len(memory)  # the best of each sentence: its log-probability and ids
+    while len(sentences):
+        step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)  # [sentences, width, vocab]
+        width, vocab = step.shape[1:]
+        candidates = (log_probs[:, :, None] + step).flatten(1)  # those of a sentence compete, in one row
+        best, index = candidates.topk(min(2 * beam_size, width * vocab))  # half of them may end
+        first_row = torch.arange(len(sentences), device=memory.device)[:, None] * width
+        rows, token = first_row + index // vocab, index % vocab
+        ends = (token == eos_id) | (tgt.shape[1] == max_len)
+        for s, j in ends[:, :beam_size].nonzero().tolist():
+            one = best[s, j].item(), [*tgt[rows[s, j], 1:].tolist(), token[s, j].item()]
+            finished[sentences[s]] = max(finished[sentences[s]], one)
+        log_probs, chosen = best.masked_fill(ends, -math.inf).topk(min(beam_size, best.shape[1]))
+        to_beat = torch.tensor([finished[s][0] for s in sentences.tolist()], device=memory.device)
+        going_on = log_probs[:, 0] > to_beat  # a prefix that is behind cannot catch up
+        sentences, log_probs, chosen = sentences[going_on], log_probs[going_on], chosen[going_on]
+        rows, token = (x[going_on].gather(1, chosen).flatten() for x in (rows, token))
+        tgt = torch.cat([tgt[rows], token[:, None]], dim=1)
+        memory, memory_mask = memory[rows], memory_mask[rows]
+    return [ids for _, ids in finished]

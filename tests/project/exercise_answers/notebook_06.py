@@ -32,7 +32,7 @@ def with_tensors(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50
         tgt, total = torch.cat([tgt, step.indices], dim=1), total + step.values[0, 0]
         if step.indices == eos_id:
             break
-    return tgt[0, 1:], total
+    return tgt[0, 1:].tolist(), total
 
 
 def forever(next_log_probs, memory, memory_mask, sos_id, *rest):
@@ -142,6 +142,7 @@ def beam(
     result=lambda pairs, beam_size: sorted(pairs, reverse=True)[:beam_size],
     whole=lambda found: found,
     first_row=True,
+    possible=lambda best: best > -math.inf,
 ):
     """Return a batched beam search, with one thing changed."""
 
@@ -158,10 +159,10 @@ def beam(
             if not first_row:
                 rows = rows % log_probs.shape[1]
             ends = ended(token, eos_id, length == max_len)
-            for s, j in ends[:, :beam_size].nonzero().tolist():
+            for s, j in (ends & possible(best))[:, :beam_size].nonzero().tolist():
                 ids = torch.cat([tgt[rows[s, j], 1:], token[s, j, None]]).tolist()
                 finished[left[s]].append((scored(best[s, j].item(), length, lp), ids))
-            log_probs, chosen = masked(best, ends).topk(beam_size)
+            log_probs, chosen = masked(best, ends).topk(min(beam_size, best.shape[1]))
             rows, token = rows.gather(1, chosen), token.gather(1, chosen)
             stays = []
             for s, open_score in zip(left.tolist(), (log_probs[:, 0] / lp(length)).tolist(), strict=True):
@@ -186,22 +187,51 @@ def by_hand(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_
         prefixes, finished = [(0.0, [])], []
         while prefixes:
             tgt = torch.tensor([[sos_id, *ids] for _, ids in prefixes])
-            asked = next_log_probs(tgt, row.expand(len(tgt), -1, -1), row_mask.expand(len(tgt), -1, -1, -1)).tolist()
+            asked = next_log_probs(
+                tgt, row.expand(len(tgt), *row.shape), row_mask.expand(len(tgt), *row_mask.shape)
+            ).tolist()
             length = tgt.shape[1]
             candidates = [
                 (log_prob + step, [*ids, token])
                 for (log_prob, ids), steps in zip(prefixes, asked, strict=True)
                 for token, step in enumerate(steps)
             ]
-            candidates.sort(reverse=True)
+            candidates = sorted((one for one in candidates if one[0] > -math.inf), reverse=True)
             for log_prob, ids in candidates[:beam_size]:
                 if ids[-1] == eos_id or length == max_len:
                     finished.append((log_prob / lp(length), ids))
             prefixes = [one for one in candidates if one[1][-1] != eos_id][:beam_size] if length < max_len else []
             if prefixes and len(finished) >= beam_size and max(finished)[0] >= prefixes[0][0] / lp(length):
                 break
-        answer.append([[score, tuple(ids)] for score, ids in sorted(finished, reverse=True)[:beam_size]])
+        answer.append([[score, ids] for score, ids in sorted(finished, reverse=True)[:beam_size]])
     return answer
+
+
+def blank(of=None, change=lambda found, sos_id, eos_id: found):
+    """Return a search that keeps the best translation of each sentence, with one thing changed."""
+
+    def search(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50):
+        found = (of or beam())(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len)
+        return change([max(pairs)[1] if pairs else [] for pairs in found], sos_id, eos_id)
+
+    return search
+
+
+def from_the_beam(*given):
+    return [pairs[0][1] for pairs in course.beam(*given)]
+
+
+def greedy_of(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50):
+    return rows_leave()(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len)
+
+
+def too_wide_for_a_toy(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50):
+    found = blank()(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len)
+    return [[4, 1]] * len(found) if memory.dim() == 2 else found
+
+
+def in_a_tensor(log_prob, length, lp):
+    return torch.tensor([log_prob / lp(length)])
 
 
 def limit(pick, unfinished=10**6, beside=0):
@@ -249,10 +279,11 @@ RIGHT = {
         (course.greedy_batch,),
         (rows_leave(),),
         (many(),),
-        (lambda *given: (np.array(ids) for ids in many()(*given)),),
+        (lambda *given: [list(np.array(ids)) for ids in many()(*given)],),
     ],
     "beam_step": [(course.beam_step,), (beam_step(),), (sorted_lists,), (lambda *given: list(beam_step()(*given)),)],
     "beam": [(course.beam,), (beam(),), (by_hand,)],
+    "my_beam": [(course.my_beam,), (blank(),), (from_the_beam,)],
     "06.3": [
         (lambda config, src_len, tgt_len: 2 * config.num_layers * config.d_model * (src_len + tgt_len),),
         (lambda config, *lengths: torch.tensor(2 * config.num_layers * config.d_model * sum(lengths)),),
@@ -311,6 +342,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda ask, memory, mask, sos_id, *rest: ask([[sos_id]], memory, mask), "as a tensor of ids"),
         (lambda *given: one()(*given)[0], "a pair was expected"),
         (lambda *given: ("ids", 1), "a list of lists"),
+        (lambda *given: (torch.tensor(one()(*given)[0]), 1.0), "yours holds a Tensor"),
+        (lambda *given: ([4.0, 3.0], -1.0), "a whole number"),
     ],
     "greedy_batch": [
         (everybody_stays, "let a row leave"),
@@ -326,6 +359,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (many(room=-1), "cut off too early"),
         (many(pick=torch.argmin), "the first token is wrong"),
         (lambda *given: [["a"]] * 5, "a list of lists"),
+        (lambda *given: [tuple(ids) for ids in many()(*given)], "yours holds a tuple"),
+        (lambda *given: (ids for ids in many()(*given)), "yours is a generator"),
         (lambda next_log_probs, memory: [], "stopped with TypeError"),
     ],
     "beam_step": [
@@ -364,6 +399,28 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (beam(whole=lambda found: found[1:]), "there are 5 sentences"),
         (lambda *given: [[1]] * 5, "such as (-1.25, [4, 7, 3])"),
         (lambda *given: 1, "such as (-1.25, [4, 7, 3])"),
+        (beam(possible=lambda best: best == best), "is not finished"),
+        (beam(result=lambda pairs, beam_size: sorted(pairs)[: -beam_size - 1 : -1], scored=in_a_tensor), "no tensor"),
+        (lambda *given: iter(beam()(*given)), "such as (-1.25, [4, 7, 3])"),
+    ],
+    "my_beam": [
+        (greedy_of, "that is greedy search"),
+        (blank(change=lambda found, sos_id, eos_id: [[sos_id, *ids] for ids in found]), "leave out `<sos>`"),
+        (
+            blank(change=lambda found, sos_id, eos_id: [[i for i in x if i != eos_id] for x in found]),
+            "leave `<eos>` in",
+        ),
+        (blank(change=lambda found, *rest: found[1:]), "there are 5 sentences"),
+        (blank(change=lambda found, *rest: [tuple(ids) for ids in found]), "yours holds a tuple"),
+        (blank(change=lambda found, *rest: [[]] * len(found)), "is lost"),
+        (blank(of=beam(ended=lambda token, eos_id, last: token == eos_id)), "is lost"),
+        (blank(of=beam(first_row=False)), "mixed up"),
+        (blank(of=beam(prefixes=lambda tgt, rows, beam_size: tgt[rows.flip(0)])), "other translations win"),
+        (blank(of=beam(scored=lambda log_prob, length, lp: log_prob / length)), "other translations win"),
+        (blank(of=beam(memory_of=lambda memory, rows, beam_size: memory)), "the memory 5"),
+        (blank(of=by_hand), "ask once a step"),
+        (too_wide_for_a_toy, "of the toy's five sentences"),
+        (lambda *given: beam()(*given), "a whole number"),
     ],
     "06.3": [
         (
