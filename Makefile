@@ -45,13 +45,13 @@ help:
 # uv installs ten times as fast as pip, where it is there; `make UV= …` does without it.
 UV ?= $(shell command -v uv)
 INSTALL = $(if $(UV),$(UV) pip install --python $(BIN)/python,$(BIN)/python -m pip install) --constraint constraints.txt
-# PyPI's PyTorch for Linux brings CUDA: 3 GB. Where no NVIDIA GPU is seen, PyTorch's own build for CPUs is taken, a
-# tenth of that. `make TORCH=pypi …` takes PyPI's, `make TORCH=cpu …` the other, whatever is seen.
+# PyPI's PyTorch for Linux brings CUDA: several GB. Where no NVIDIA GPU is seen, PyTorch's own build for CPUs is taken,
+# of 0.2 GB. `make TORCH=pypi …` takes PyPI's, `make TORCH=cpu …` the other, whatever is seen.
 TORCH ?= $(if $(filter Linux,$(shell uname)),$(if $(shell command -v nvidia-smi),pypi,cpu),pypi)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10) and 'Python 3.10 or newer is needed: make PYTHON=python3.12 …')"
-	@echo "setting up .venv, once: about DOWNLOADED come over the network, and INSTALLED go onto the disk"
+	@echo "setting up .venv, once: $(if $(filter cpu,$(TORCH)),0.6,several) GB to download"
 	$(PYTHON) -m venv .venv
 ifeq ($(TORCH),cpu)
 	PIP_RETRIES=1 $(INSTALL) --no-deps --index-url https://download.pytorch.org/whl/cpu torch || \
