@@ -194,7 +194,7 @@ def test_entries_lead_to_where_readers_write_or_see_them_and_notebooks_to_entrie
     writing = {"02_attention", "03_masks", "04_the_transformer"}
     assert {Path(urlsplit(link).path).stem for link in explained} == showing | writing
     for module, place in {
-        "attention": "02_attention.html#several-heads-at-once",
+        "attention": "02_attention.html#all-heads-at-once",
         "masks": "03_masks.html#three-masks",
         "decoder": "04_the_transformer.html#the-decoder-layer",
     }.items():
@@ -290,8 +290,8 @@ def test_the_contents_of_a_page_open_beside_its_code(pages, browser):
 
 
 def test_a_cell_is_copied_with_a_click_and_without_its_output(pages, browser):
-    page, _ = browser.open(BOOK / "notebooks" / "03_masks.html")
-    cell = page.locator(".cell_input", has_text="plots.matrices(before").first
+    page, _ = browser.open(BOOK / "notebooks" / "02_attention.html")
+    cell = page.locator(".cell_input", has_text="plots.matrices(score_and_scale").first
     cell.hover()
     cell.get_by_role("button").click()
     page.locator(".search-button-field:visible").click()
