@@ -42,7 +42,7 @@ help:
 	@echo "make repository URL=https://github.com/OWNER/NAME   put your repository's address wherever it is named"
 	@echo "make clean       remove build/ and .venv/"
 
-# uv installs ten times as fast as pip, where it is there; `make UV= …` does without it.
+# uv installs faster than pip, where it is there; `make UV= …` does without it.
 UV ?= $(shell command -v uv)
 INSTALL = $(if $(UV),$(UV) pip install --python $(BIN)/python,$(BIN)/python -m pip install) --constraint constraints.txt
 # PyPI's PyTorch for Linux brings CUDA: several GB. Where no NVIDIA GPU is seen, PyTorch's own build for CPUs is taken,
@@ -117,6 +117,7 @@ test-all: $(READY)
 	$(BIN)/python tests/project/test_devices.py
 
 lab: $(READY)
+	@echo "begin with 00_quick_tour; Ctrl-C ends JupyterLab"
 	$(BIN)/jupyter lab notebooks
 
 train: $(READY)
