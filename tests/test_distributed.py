@@ -36,7 +36,7 @@ def found(folder):
 
 def test_two_processes_are_two_and_have_the_first_ones_weights(found):
     assert [process["world size"] for process in found] == [2, 2]
-    assert found[0]["copied"].equal(found[1]["copied"])
+    assert found[0]["copied"].equal(found[1]["copied"]) and not found[1]["copied"].any()
 
 
 def test_only_the_first_process_says_how_an_epoch_went(found):
@@ -50,17 +50,18 @@ def test_when_training_diverges_all_processes_have_the_best_weights_so_far(data,
         assert weights[name].equal(tensor) and weights_there[name].equal(tensor)
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("bfloat16", 1e-2)])
-def test_an_epoch_of_two_processes_is_that_of_one_on_the_union_of_their_sentences(data, found, precision, tolerance):
-    alone = one_epoch(data, precision)
+@pytest.mark.parametrize(
+    ("kind", "how", "tolerance"),
+    [("float32", ["float32"], 1e-5), ("bfloat16", ["bfloat16"], 1e-2), ("accumulated", ["float32", 2], 1e-5)],
+)
+def test_an_epoch_of_two_processes_is_that_of_one_on_the_union_of_their_sentences(data, found, kind, how, tolerance):
+    alone = one_epoch(data, *how)
     for process in found:
-        together = process[precision]
+        together = process[kind]
         assert together["train loss"] == pytest.approx(alone["train loss"], rel=tolerance)
         assert together["val loss"] == pytest.approx(alone["val loss"], rel=tolerance)
         torch.testing.assert_close(together["weights"], alone["weights"], rtol=0, atol=tolerance)
-    assert all(
-        torch.equal(found[0][precision]["weights"][name], w) for name, w in found[1][precision]["weights"].items()
-    )
+    assert all(torch.equal(found[0][kind]["weights"][name], w) for name, w in found[1][kind]["weights"].items())
 
 
 def test_what_two_processes_train_one_can_go_on_with_and_the_other_way_round(data, folder, found, tmp_path):
@@ -92,11 +93,11 @@ def test_dropout_differs_between_processes(found):
 
 
 def test_one_process_alone_needs_no_group():
-    rows = torch.arange(4)
+    rows, model = torch.arange(4), make_model(make_data())
     assert distributed.world_size == 1
     assert distributed.is_first()
     assert distributed.all_reduce_sum(rows) is rows
-    assert distributed.shard(rows) is rows
+    assert distributed.replicate(model) == model.logits_and_targets
 
 
 def test_a_lone_process_is_the_first_whatever_number_a_scheduler_gave_it(monkeypatch):

@@ -244,7 +244,7 @@ def parser() -> argparse.ArgumentParser:
     add("--preset", train_lm, choices=sorted(LANGUAGE_MODEL_RECIPES), help="how to train (tutorial)")
     add("--output", train, train_lm, type=Path, help="folder for the model (runs/CORPUS-PRESET)")
     add("--resume", train, train_lm, action="store_true", help="continue the training run in the output folder")
-    add("--epochs", train, train_lm, type=int, help="passes over the training split (the preset's)")
+    add("--epochs", train, train_lm, type=float, help="passes over the training split (the preset's)")
     add("--min-freq", train, train_lm, type=int, help="rarer words become <unk>; no subwords (2; train-lm: 1)")
     add("--set", train, train_lm, type=_change, nargs="+", action="extend", metavar="FIELD=VALUE", help=fields)
     add("--seed", train, train_lm, generate, type=int, help="makes a run repeatable")

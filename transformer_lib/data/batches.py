@@ -156,9 +156,10 @@ class BucketBatches:
         self.lengths = dataset.lengths
         self.set_epoch(1)
 
-    def set_epoch(self, epoch: int, start: int = 0) -> None:
-        """Choose the order of the epoch that starts next, and its first batch: what a resumed run has not seen yet."""
-        self.rng, self.start = random.Random(f"{self.seed}, {epoch}"), start
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of the epoch that starts next: a resumed run sees what an unbroken one would."""
+        self.rng = random.Random(f"{self.seed}, {epoch}")
+        self.start = 0  # the batch that this epoch begins with
 
     @functools.cached_property
     def _number(self) -> int:
