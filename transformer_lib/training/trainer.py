@@ -167,15 +167,15 @@ def fit(
                     seed_everything(recipe.seed, epoch, at["step"], rank)
                     first = [*itertools.islice(batches, 1)]
                     batches = itertools.chain(first, batches) if first else None
-                if batches is not None:
+                if batches is not None and schedule.last_epoch < last_step:
                     train_epoch(
                         model, batches, optimizer, schedule, recipe, scaler, average, replica=replica, on_step=on_step
                     )
                 is_last = epoch >= recipe.epochs or schedule.last_epoch >= last_step
                 if not ends:
+                    validates = is_last or not recipe.validate_every
                     has_validated = history.steps[-1:] == [schedule.last_epoch]
-                    validates = is_last and not has_validated if recipe.validate_every else True
-                    pause(validates, epoch_ends=schedule.last_epoch < last_step)
+                    pause(validates and not has_validated, epoch_ends=schedule.last_epoch < last_step)
                 if ends or is_last:
                     break
         finally:
