@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import PAIRS
 from two_processes import RECIPE, make_data, make_model, one_epoch, torchrun
 
 from transformer_lib.checkpoint import MODEL_FILE, load_model
+from transformer_lib.data.corpora import load_corpus
 from transformer_lib.training import distributed
+from transformer_lib.training.prepared import PreparedDataset, prepare
 from transformer_lib.training.trainer import fit
 
 
@@ -23,6 +26,7 @@ def folder(tmp_path_factory, data):
     """Where two processes have been at work; ``one`` in it is a training that one process had begun."""
     folder = tmp_path_factory.mktemp("two")
     fit(make_model(data), data, data, RECIPE, folder / "one", log=str)
+    prepare(load_corpus(PAIRS * 20), folder / "prepared", processes=1, log=str)
     done = torchrun(Path(__file__).parent / "two_processes.py", folder)
     assert done.returncode == 0, done.stderr
     return folder
@@ -74,6 +78,14 @@ def test_what_two_processes_train_one_can_go_on_with_and_the_other_way_round(dat
         for process in found:
             assert process["history"][losses] == pytest.approx(alone[losses][:2], rel=1e-4)
             assert process["resumed"][losses] == pytest.approx(alone[losses], rel=1e-4)
+
+
+def test_two_processes_share_a_prepared_corpus(found, folder):
+    prepared = PreparedDataset(folder / "prepared")
+    alone = fit(make_model(prepared), prepared, prepared, RECIPE, log=str)
+    for process in found:
+        assert process["prepared"]["train_loss"] == pytest.approx(alone.train_loss, rel=1e-4)
+        assert process["prepared"]["val_loss"] == pytest.approx(alone.val_loss, rel=1e-4)
 
 
 def test_all_processes_end_with_the_model_that_is_on_disk(found, folder):

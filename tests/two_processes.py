@@ -17,6 +17,7 @@ from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.training import distributed
 from transformer_lib.training.device import seed_everything
 from transformer_lib.training.loop import evaluate, train_epoch
+from transformer_lib.training.prepared import PreparedDataset
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.trainer import fit
 
@@ -76,6 +77,8 @@ def main(folder):
     model = make_model(dataset)
     found["history"] = asdict(fit(model, dataset, dataset, RECIPE, folder / "two", log=str))
     found["fitted"] = model.state_dict()
+    prepared = PreparedDataset(folder / "prepared")
+    found["prepared"] = asdict(fit(make_model(prepared), prepared, prepared, RECIPE, log=str))
     longer = replace(RECIPE, epochs=3)
     found["resumed"] = asdict(fit(make_model(dataset), dataset, dataset, longer, folder / "one", resume=True, log=str))
 

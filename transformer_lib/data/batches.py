@@ -35,23 +35,20 @@ class Batch(NamedTuple):
 class PairDataset(torch.utils.data.Dataset):
     """Tokenised sentence pairs, for ``BucketBatches`` or for a ``DataLoader`` with ``collate_fn=dataset.collate``.
 
-    Its ``examples`` are tokens, its ``pairs`` the same as they were written, its ``tokenizers`` of ``src`` and ``tgt``.
+    Its ``examples`` are tokens, its ``pairs`` the same as they were written, its ``tokenizers`` of ``src`` and ``tgt``,
+    its ``lengths`` how many tokens both sides have, without ``<sos>`` and ``<eos>``: ``[pairs, 2]``.
     """
 
     def __init__(self, examples: list[Example], src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer, pairs=()):
         self.examples, self.pairs = examples, pairs
         self.tokenizers = {"src": src_tokenizer, "tgt": tgt_tokenizer}
+        self.lengths = np.array([[len(side) for side in example] for example in examples]).reshape(-1, 2)
 
     def __len__(self) -> int:
         return len(self.examples)
 
     def __getitem__(self, i: int) -> Example:
         return self.examples[i]
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """How many tokens both sides of each pair have, without ``<sos>`` and ``<eos>``: ``[pairs, 2]``."""
-        return np.array([[len(example.src), len(example.tgt)] for example in self.examples]).reshape(-1, 2)
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         """Look up the tokens of several examples, and fill the shorter sentences up with padding."""
