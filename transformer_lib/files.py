@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from transformer_lib.data.tokenizers import one_line
 
 STATE_FILE = "training_state.pt"
-_STATE_FORMAT = "transformer_lib training state, version 4"
+_STATE_FORMAT = "transformer_lib training state, version 5"
 
 
 class CheckpointError(RuntimeError):
