@@ -113,7 +113,7 @@ def fit(
                     raise ValueError(f"{output} had another {name}: it was {before!s:.60}, now it is {now:.60}")
             history, at = _restore(parts, state), state["at"]
             since += state["since"].to(device)
-            if writes:
+            if writes and history.val_loss:
                 save_best()  # a process may have been killed after it had written the state, and before the model
         else:
             history = History(first_val_loss=evaluate(evaluated, val_batches))
@@ -140,7 +140,8 @@ def fit(
                 state = {name: part.state_dict() for name, part in parts.items()}
                 state |= {"history": asdict(history), "settings": settings, "at": at, "since": since}
                 save_training_state(output / STATE_FILE, state)
-                save_best()
+                if validates:
+                    save_best()
             if validates:
                 log(line)
                 ends = on_epoch is not None and bool(on_epoch(history, evaluated))
