@@ -142,6 +142,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda ids, pad_id: (ids != pad_id)[:, None, None].float(), "torch.bool"),
         (lambda ids, pad_id: (ids != pad_id)[:, None], "the shape is"),
         (lambda ids: ids, "stopped with TypeError"),
+        (lambda ids, pad_id: (ids != torch.full(ids.shape, pad_id))[:, None, None], "device=ids.device"),
     ],
     "causal_mask": [
         (lambda length: torch.ones(length, length, dtype=torch.bool).triu(1), "upside down"),
