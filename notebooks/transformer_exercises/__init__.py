@@ -44,6 +44,9 @@ _MEANINGS = {  # what errors that beginners meet say, as a pattern, and what is 
         "A box returned several things at once: take them apart, as in `y, weights = …`."
     ),
     "Boolean value of Tensor": "`and`, `or` and `not` want one truth value: for tensors, write `&`, `|` and `~`.",
+    "on the same device|the expected device": (
+        "Two devices met, and a check computes on the CPU: make your tensors where the inputs are, `device=x.device`."
+    ),
     "Fan in and fan out": "Xavier's values are for parameters with more than one axis: biases and norms have one.",
 }
 
