@@ -34,8 +34,7 @@ def greedy_search(
     model: Transformer, src: Tensor, sos_id: int, eos_id: int, max_len: int | None = None, use_cache: bool = True
 ) -> list[Hypothesis]:
     """Take the most probable token at each step: a beam of one. Arguments and errors as ``beam_search``."""
-    beams = beam_search(model, src, sos_id, eos_id, 1, 0.0, max_len, use_cache)
-    return [hypotheses[0] for hypotheses in beams]
+    return [beam[0] for beam in beam_search(model, src, sos_id, eos_id, 1, 0.0, max_len, use_cache)]
 
 
 @torch.inference_mode()
