@@ -61,8 +61,9 @@ endif
 	@touch $@
 
 # The notebooks run as copies in build/, so that neither they nor the models they train get mixed up with yours: two at a
-# time, of one thread each, the longest first; 06 to 08 take the model that 05 trains.
-LONGEST := $(patsubst %,notebooks/%.ipynb,13_the_recipe 05_training 15_the_clinic 00_quick_tour)
+# time, of one thread each, the longest first, but 05 before all: 06 to 08 take the model that it trains.
+FIRST := 05_training 11_from_here_to_gpt 15_the_clinic 13_the_recipe 07_looking_inside 00_quick_tour 14_fast
+LONGEST := $(patsubst %,notebooks/%.ipynb,$(FIRST))
 RUNS = $(patsubst notebooks/%.ipynb,$(1)/%.run,$(2))
 
 notebooks: $(READY)

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import PAIRS
 from two_processes import RECIPE, make_data, make_model, one_epoch, torchrun
 
 from transformer_lib.checkpoint import MODEL_FILE, load_model
+from transformer_lib.data.corpora import load_corpus
 from transformer_lib.training import distributed
+from transformer_lib.training.prepared import PreparedDataset, prepare
 from transformer_lib.training.trainer import fit
 
 
@@ -23,6 +26,7 @@ def folder(tmp_path_factory, data):
     """Where two processes have been at work; ``one`` in it is a training that one process had begun."""
     folder = tmp_path_factory.mktemp("two")
     fit(make_model(data), data, data, RECIPE, folder / "one", log=str)
+    prepare(load_corpus(PAIRS * 20), folder / "prepared", processes=1, log=str)
     done = torchrun(Path(__file__).parent / "two_processes.py", folder)
     assert done.returncode == 0, done.stderr
     return folder
@@ -36,7 +40,7 @@ def found(folder):
 
 def test_two_processes_are_two_and_have_the_first_ones_weights(found):
     assert [process["world size"] for process in found] == [2, 2]
-    assert found[0]["copied"].equal(found[1]["copied"])
+    assert found[0]["copied"].equal(found[1]["copied"]) and not found[1]["copied"].any()
 
 
 def test_only_the_first_process_says_how_an_epoch_went(found):
@@ -50,17 +54,18 @@ def test_when_training_diverges_all_processes_have_the_best_weights_so_far(data,
         assert weights[name].equal(tensor) and weights_there[name].equal(tensor)
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("bfloat16", 1e-2)])
-def test_an_epoch_of_two_processes_is_that_of_one_on_the_union_of_their_sentences(data, found, precision, tolerance):
-    alone = one_epoch(data, precision)
+@pytest.mark.parametrize(
+    ("kind", "how", "tolerance"),
+    [("float32", ["float32"], 1e-5), ("bfloat16", ["bfloat16"], 1e-2), ("accumulated", ["float32", 2], 1e-5)],
+)
+def test_an_epoch_of_two_processes_is_that_of_one_on_the_union_of_their_sentences(data, found, kind, how, tolerance):
+    alone = one_epoch(data, *how)
     for process in found:
-        together = process[precision]
+        together = process[kind]
         assert together["train loss"] == pytest.approx(alone["train loss"], rel=tolerance)
         assert together["val loss"] == pytest.approx(alone["val loss"], rel=tolerance)
         torch.testing.assert_close(together["weights"], alone["weights"], rtol=0, atol=tolerance)
-    assert all(
-        torch.equal(found[0][precision]["weights"][name], w) for name, w in found[1][precision]["weights"].items()
-    )
+    assert all(torch.equal(found[0][kind]["weights"][name], w) for name, w in found[1][kind]["weights"].items())
 
 
 def test_what_two_processes_train_one_can_go_on_with_and_the_other_way_round(data, folder, found, tmp_path):
@@ -73,6 +78,14 @@ def test_what_two_processes_train_one_can_go_on_with_and_the_other_way_round(dat
         for process in found:
             assert process["history"][losses] == pytest.approx(alone[losses][:2], rel=1e-4)
             assert process["resumed"][losses] == pytest.approx(alone[losses], rel=1e-4)
+
+
+def test_two_processes_share_a_prepared_corpus(found, folder):
+    prepared = PreparedDataset(folder / "prepared")
+    alone = fit(make_model(prepared), prepared, prepared, RECIPE, log=str)
+    for process in found:
+        assert process["prepared"]["train_loss"] == pytest.approx(alone.train_loss, rel=1e-4)
+        assert process["prepared"]["val_loss"] == pytest.approx(alone.val_loss, rel=1e-4)
 
 
 def test_all_processes_end_with_the_model_that_is_on_disk(found, folder):
@@ -92,11 +105,11 @@ def test_dropout_differs_between_processes(found):
 
 
 def test_one_process_alone_needs_no_group():
-    rows = torch.arange(4)
+    rows, model = torch.arange(4), make_model(make_data())
     assert distributed.world_size == 1
     assert distributed.is_first()
     assert distributed.all_reduce_sum(rows) is rows
-    assert distributed.shard(rows) is rows
+    assert distributed.replicate(model) == model.logits_and_targets
 
 
 def test_a_lone_process_is_the_first_whatever_number_a_scheduler_gave_it(monkeypatch):

@@ -1,3 +1,4 @@
+import dataclasses
 import io
 import math
 from types import SimpleNamespace
@@ -47,6 +48,33 @@ def test_a_step_is_clipped_gradient_descent_on_the_shifted_target(dataset, tiny_
     assert norm > 0.5
     for mine, theirs in zip(model.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs - 0.1 * theirs.grad * 0.5 / norm, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("change", [{}, {"label_smoothing": 0.1, "rdrop_weight": 1.5}], ids=["plain", "two passes"])
+def test_small_batches_make_exactly_the_step_of_one_large_batch(dataset, tiny_config, change):
+    """Three sentences, three, and two, of other lengths: each counts as many times as it has tokens."""
+    weights = []
+    for batch_size, accumulate_steps in ((8, 1), (3, 3)):
+        seed_everything(0)
+        model = Transformer(dataclasses.replace(tiny_config, dropout=0.0))
+        recipe = Recipe(accumulate_steps=accumulate_steps, max_grad_norm=0.5, **change)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loss = train_epoch(model, BucketBatches(dataset, batch_size), optimizer, recipe=recipe)
+        weights.append([loss, *model.state_dict().values()])
+    torch.testing.assert_close(*([torch.as_tensor(value) for value in values] for values in weights), rtol=0, atol=1e-6)
+
+
+def test_the_last_step_of_an_epoch_takes_what_is_left(dataset, tiny_config):
+    model = Transformer(tiny_config)
+    optimizer = make_optimizer(model, Recipe())
+    schedule, sums = learning_rate_schedule(optimizer, "constant", 0, 2), []
+    recipe = Recipe(accumulate_steps=2)
+    train_epoch(model, BucketBatches(dataset, 3), optimizer, schedule, recipe, on_step=sums.append)
+    assert schedule.last_epoch == len(sums) == 2
+    targets = [(batch.tgt[:, 1:] != PAD).sum().item() for batch in BucketBatches(dataset, 3)]
+    assert [tokens.item() for _, tokens in sums] == [targets[0] + targets[1], targets[2]]
+    train_epoch(model, BucketBatches(dataset, 3), optimizer, schedule, on_step=lambda sums: True)
+    assert schedule.last_epoch == 3  # it ended after a step
 
 
 def test_perplexity_is_e_to_the_loss_however_large():

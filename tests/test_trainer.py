@@ -135,6 +135,66 @@ def test_resuming_after_an_interruption_gives_the_same_numbers(
     assert history.train_loss == straight_history.train_loss
 
 
+# two and a half epochs of four steps, of two batches of one sentence each: 4, 8, 10 steps
+IN_STEPS = dataclasses.replace(RECIPE, epochs=2.5, batch_size=1, accumulate_steps=2, validate_every=3, save_every=2)
+
+
+@pytest.mark.parametrize("saves", range(1, 11))
+@pytest.mark.parametrize("kind", ["dataset", "loader"])
+def test_a_run_resumes_in_the_middle_of_an_epoch_to_the_same_numbers(
+    dataset, tiny_config, tmp_path, monkeypatch, kind, saves
+):
+    """It saves after steps 2, 3, 4 (twice, since the epoch ends), 6, 8 (twice), 9 and 10, and is killed there."""
+    train_set = dataset if kind == "dataset" else DataLoader(dataset, 1, shuffle=True, collate_fn=dataset.collate)
+    how = {"recipe": dataclasses.replace(IN_STEPS, ema_decay=0.9), "val_set": dataset}
+    straight, straight_history = run(train_set, tiny_config, tmp_path / "straight", **how)
+    assert straight_history.steps == [3, 6, 9, 10]
+    real, calls = trainer.save_training_state, []
+
+    def killed(*arguments):
+        real(*arguments)
+        calls.append(1)
+        if len(calls) == saves:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer, "save_training_state", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(train_set, tiny_config, tmp_path / "broken", **how)
+    monkeypatch.undo()
+    torch.manual_seed(99)
+    resumed, history = run(train_set, tiny_config, tmp_path / "broken", resume=True, **how)
+    assert same_weights(resumed, straight)
+    for losses in ("train_loss", "val_loss", "steps"):
+        assert getattr(history, losses) == getattr(straight_history, losses)
+
+
+def test_a_run_validates_when_the_recipe_says_so(dataset, tiny_config):
+    lines, steps = [], []
+    fit(
+        Transformer(tiny_config),
+        dataset,
+        dataset,
+        IN_STEPS,
+        on_epoch=lambda history, model: steps.append(history.steps[-1]),
+        log=lines.append,
+    )
+    assert steps == [3, 6, 9, 10]
+    assert [line.split()[:4] for line in lines] == [
+        ["epoch", f"{epoch}/2.5", "step", f"{step}/10"] for epoch, step in zip((1, 2, 3, 3), steps, strict=True)
+    ]
+    assert all("tokens/s" in line for line in lines)
+    _, history = run(dataset, tiny_config, recipe=dataclasses.replace(RECIPE, epochs=0.5, batch_size=1))
+    assert history.steps == [4]  # half of eight
+
+
+def test_what_on_epoch_ends_in_the_middle_of_an_epoch_ends_there(dataset, tiny_config, tmp_path):
+    _, history = run(dataset, tiny_config, tmp_path, IN_STEPS, on_epoch=lambda history, model: len(history.steps) == 2)
+    assert history.steps == [3, 6]
+    _, resumed = run(dataset, tiny_config, tmp_path, IN_STEPS, resume=True)
+    _, straight = run(dataset, tiny_config, recipe=IN_STEPS)
+    assert resumed.val_loss == straight.val_loss
+
+
 def test_more_epochs_can_be_added_to_a_finished_training(dataset, tiny_config, tmp_path):
     straight, _ = run(dataset, tiny_config)
     run(dataset, tiny_config, tmp_path, dataclasses.replace(RECIPE, epochs=2))
@@ -440,11 +500,12 @@ def test_resuming_with_another_recipe_says_so_also_where_that_needs_more_than_th
 
 def test_no_epoch_of_a_seed_repeats_one_of_another_seed(dataset, tiny_config, monkeypatch):
     """Else, runs with seeds 1, 2 and 3 would share most of their random numbers, and vary less than runs do."""
-    drawn = []
+    drawn, real = [], trainer.train_epoch
 
-    def spy(model, batches, *arguments):
-        drawn.append((torch.rand(1).item(), *(tuple(batch.src.flatten().tolist()) for batch in batches)))
-        return 1.0
+    def spy(model, batches, *arguments, **options):
+        dropout, batches = torch.rand(1).item(), list(batches)
+        drawn.append((dropout, *(tuple(batch.src.flatten().tolist()) for batch in batches)))
+        return real(model, batches, *arguments, **options)
 
     monkeypatch.setattr(trainer, "train_epoch", spy)
     loader = DataLoader(dataset, 1, shuffle=True, collate_fn=dataset.collate)

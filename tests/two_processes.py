@@ -17,12 +17,14 @@ from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.training import distributed
 from transformer_lib.training.device import seed_everything
 from transformer_lib.training.loop import evaluate, train_epoch
+from transformer_lib.training.prepared import PreparedDataset
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.trainer import fit
 
 # Muon, where PyTorch has it
 OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adamw"
-RECIPE = Recipe(epochs=2, batch_size=5, learning_rate=2e-3, warmup_steps=2, optimizer=OPTIMIZER)
+RECIPE = Recipe(epochs=2, batch_size=2, learning_rate=2e-3, warmup_steps=2, optimizer=OPTIMIZER)
+RECIPE = replace(RECIPE, accumulate_steps=2, save_every=1)
 
 
 def torchrun(*arguments):
@@ -47,14 +49,16 @@ def make_model(dataset, dropout=0.0):
     return Transformer(TransformerConfig(*sizes, d_model=32, num_heads=4, d_ff=64, num_layers=2, dropout=dropout))
 
 
-def one_epoch(dataset, precision):
+def one_epoch(dataset, precision, accumulate_steps=1):
     """Three sentences at a time of seven, so that the last batch has one, and a process nothing to do."""
     model = make_model(dataset)
-    batches = BucketBatches(make_dataset(PAIRS[:7], *dataset.tokenizers.values()), batch_size=3)
+    share = distributed.rank(), distributed.world_size
+    batches = BucketBatches(make_dataset(PAIRS[:7], *dataset.tokenizers.values()), batch_size=3, share=share)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     # bfloat16 is computed on a CPU that only emulates it, too
     with patch.object(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512"):
-        loss = train_epoch(model, batches, optimizer, recipe=Recipe(precision=precision))
+        recipe, replica = Recipe(precision=precision, accumulate_steps=accumulate_steps), distributed.replicate(model)
+        loss = train_epoch(model, batches, optimizer, recipe=recipe, replica=replica)
     return {"train loss": loss, "val loss": evaluate(model, batches), "weights": model.state_dict()}
 
 
@@ -62,16 +66,19 @@ def main(folder):
     dataset, rank, found = make_data(), distributed.rank(), {}
     with distributed.process_group(torch.device("cpu")):
         found["world size"] = distributed.world_size
-        layer = torch.nn.Linear(2, 2)  # other weights in each process
-        torch.nn.init.constant_(layer.weight, rank)
-        distributed.copy_from_first(layer)
-        found["copied"] = layer.weight.detach()
+        model = make_model(dataset)
+        torch.nn.init.constant_(model.output.bias, rank)  # other weights in each process
+        distributed.replicate(model)
+        found["copied"] = model.output.bias.detach()
         for precision in ("float32", "bfloat16"):
             found[precision] = one_epoch(dataset, precision)
+        found["accumulated"] = one_epoch(dataset, "float32", accumulate_steps=2)
 
     model = make_model(dataset)
     found["history"] = asdict(fit(model, dataset, dataset, RECIPE, folder / "two", log=str))
     found["fitted"] = model.state_dict()
+    prepared = PreparedDataset(folder / "prepared")
+    found["prepared"] = asdict(fit(make_model(prepared), prepared, prepared, RECIPE, log=str))
     longer = replace(RECIPE, epochs=3)
     found["resumed"] = asdict(fit(make_model(dataset), dataset, dataset, longer, folder / "one", resume=True, log=str))
 

@@ -5,6 +5,7 @@ import ast
 import dataclasses
 import inspect
 import itertools
+import os
 import platform
 import shlex
 import sys
@@ -31,9 +32,11 @@ from transformer_lib.language_model.train import train_language_model
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.training import distributed, loop
 from transformer_lib.training.device import pick_device
+from transformer_lib.training.prepared import prepare as write_prepared
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
 from transformer_lib.training.train_translator import train_translator
 
+_LARGE = 1_000_000  # from so many pairs on, ``train`` prepares a corpus
 # what a user can do something about; the rest are mistakes in this library, and keep their traceback
 _ERRORS = CorpusError, CheckpointError, ValueError, OSError, ImportError, ArithmeticError, torch.OutOfMemoryError
 
@@ -68,13 +71,30 @@ def train(corpus=(), preset="small", src="de", tgt="en", cased=False, output=Non
     torchrun --nproc-per-node 2 -m transformer_lib train --preset multi30k-fast
     """
     corpus = corpus or ["multi30k" if preset.startswith("multi30k-") else "sample"]
-    data = load_corpus(corpus, src, tgt)
-    output = output or Path("runs") / f"{data.name}-{preset.removeprefix(f'{data.name}-')}"
+    name = Path(corpus[0]).resolve().name
+    name = name.split(".")[0] if len(corpus) > 1 else name  # of two files
+    output = output or Path("runs") / f"{name}-{preset.removeprefix(f'{name}-')}"
+    prepared = output / "prepared"  # by an earlier call
+    data = load_corpus(prepared if prepared.exists() else corpus, src, tgt)
+    if not data.prepared and len(data["train"]) > _LARGE and "min_freq" not in changes:
+        if "WORLD_SIZE" in os.environ:
+            raise ValueError(f"corpus has {len(data['train']):,} pairs: let transformer-lib prepare it first")
+        write_prepared(data, prepared, dict(set).get("subwords"), not cased, log=log)
+        data = load_corpus(prepared, src, tgt)
     changes |= {"output": output, "device": device, "lower": not cased, **dict(set)}
     train_translator(data, preset.replace("-", "_"), log=log, **changes)
     if distributed.is_first():
-        evaluate(output, corpus, device=device)
+        evaluate(output, data.source.split("\n"), device=device)
         log("Try it:  " + shlex.join(["transformer-lib", "translate", "--model", str(output), data["val"][0].src]))
+
+
+def prepare(corpus, output, src="de", tgt="en", cased=False, **options):
+    """Tokenise a large corpus once, for training runs that then start at once.
+
+    transformer-lib prepare text.de text.en --output prepared
+    transformer-lib train --corpus prepared
+    """
+    write_prepared(load_corpus(corpus, src, tgt), output, lower=not cased, log=log, **options)
 
 
 def train_lm(corpus="wikitext-2-valid", language=None, preset="tutorial", output=None, set=(), **options):
@@ -216,7 +236,7 @@ def parser() -> argparse.ArgumentParser:
     version += f"{platform.python_version()} on {platform.platform()}; downloads are kept in {cache_folder()}"
     whole.add_argument("--version", action="version", version=version)
     commands, parsers = whole.add_subparsers(required=True, metavar="command"), {}
-    for command in (train, translate, train_lm, generate, evaluate, export, download):
+    for command in (train, prepare, translate, train_lm, generate, evaluate, export, download):
         name, text = command.__name__.replace("_", "-"), inspect.getdoc(command) or ""
         raw = {"formatter_class": argparse.RawDescriptionHelpFormatter, "argument_default": argparse.SUPPRESS}
         parsers[command] = commands.add_parser(name, help=text.split("\n")[0], description=text, **raw)
@@ -233,18 +253,28 @@ def parser() -> argparse.ArgumentParser:
     add("model", evaluate, export, nargs="?", **shipped)
     add("file", export, type=Path, help="what to write: a new file, or a new folder for ctranslate2")
     add("corpus", download, choices=["multi30k", "wikitext-2"])
+    add("corpus", prepare, nargs="+", help="a folder, or two files")
     add("--corpus", train, evaluate, nargs="+", help="sample, multi30k; or of your own: a folder, or two files")
     add("--corpus", train_lm, help=f"{', '.join(TEXTS)}, or a text file or folder of your own (wikitext-2-valid)")
     add("--split", evaluate, help="which part of the corpus (the first test split)")
     add("--language", train_lm, help="of your own text, for spaCy (none: split at spaces); of sample, multi30k (en)")
-    add("--src", train, help="language to translate from (de)")
-    add("--tgt", train, help="language to translate to (en)")
-    add("--cased", train, action="store_true", help="keep capitals, as German nouns need them (all is lower-cased)")
+    add("--src", train, prepare, help="language to translate from (de)")
+    add("--tgt", train, prepare, help="language to translate to (en)")
+    add(
+        "--cased",
+        train,
+        prepare,
+        action="store_true",
+        help="keep capitals, as German nouns need them (all is lower-cased)",
+    )
     add("--preset", train, choices=[name.replace("_", "-") for name in RECIPES], help="model and recipe (small)")
     add("--preset", train_lm, choices=sorted(LANGUAGE_MODEL_RECIPES), help="how to train (tutorial)")
     add("--output", train, train_lm, type=Path, help="folder for the model (runs/CORPUS-PRESET)")
+    add("--output", prepare, type=Path, required=True, help="a new folder")
+    add("--subwords", prepare, type=int, help="how many (what suits the text, at most 32,000)")
+    add("--processes", prepare, type=int, help="that tokenise at the same time (as many as there are cores)")
     add("--resume", train, train_lm, action="store_true", help="continue the training run in the output folder")
-    add("--epochs", train, train_lm, type=int, help="passes over the training split (the preset's)")
+    add("--epochs", train, train_lm, type=float, help="passes over the training split (the preset's)")
     add("--min-freq", train, train_lm, type=int, help="rarer words become <unk>; no subwords (2; train-lm: 1)")
     add("--set", train, train_lm, type=_change, nargs="+", action="extend", metavar="FIELD=VALUE", help=fields)
     add("--seed", train, train_lm, generate, type=int, help="makes a run repeatable")

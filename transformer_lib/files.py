@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from safetensors import SafetensorError
 from transformer_lib.data.tokenizers import one_line
 
 STATE_FILE = "training_state.pt"
-_STATE_FORMAT = "transformer_lib training state, version 4"
+_STATE_FORMAT = "transformer_lib training state, version 5"
 
 
 class CheckpointError(RuntimeError):
@@ -39,6 +40,22 @@ def replacing(path: str | Path) -> Iterator[Path]:
         raise OSError(f"{path} cannot be written ({error}); what was there before is unchanged") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_folder(folder: str | Path) -> Iterator[Path]:
+    """Yield where to write what a new or empty folder is to hold: all of it in the end, or after an error nothing.
+
+    Raises a FileExistsError if the folder holds something.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise FileExistsError(f"{folder} holds something, expected a new or empty folder")
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        yield Path(temporary)
+        for file in Path(temporary).iterdir():
+            file.rename(folder / file.name)
 
 
 def save_training_state(path: str | Path, state: dict[str, Any]) -> None:

@@ -15,13 +15,14 @@ import functools
 import html
 import importlib.util
 import inspect
+import io
 import itertools
 import linecache
 import random
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -31,6 +32,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from transformer_exercises import course
 
@@ -42,6 +44,9 @@ _MEANINGS = {  # what errors that beginners meet say, as a pattern, and what is 
         "A box returned several things at once: take them apart, as in `y, weights = …`."
     ),
     "Boolean value of Tensor": "`and`, `or` and `not` want one truth value: for tensors, write `&`, `|` and `~`.",
+    "on the same device|the expected device": (
+        "Two devices met, and a check computes on the CPU: make your tensors where the inputs are, `device=x.device`."
+    ),
     "Fan in and fan out": "Xavier's values are for parameters with more than one axis: biases and norms have one.",
 }
 
@@ -383,6 +388,61 @@ def expect(condition: Any, hint: str) -> None:
     """Raise ``Wrong`` with a hint unless the condition holds."""
     if not condition:
         raise Wrong(hint)
+
+
+class _Devices(TorchFunctionMode):
+    """Notice whether a tensor on the CPU meets one that is elsewhere, where a GPU would not have it."""
+
+    mixed = False
+    may_mix = frozenset({"to", "type_as", "copy_", "expand_as", "view_as", "reshape_as", "new_tensor", "tensor"})
+
+    def __torch_function__(self, function: Any, types: Any, given: tuple = (), named: dict | None = None) -> Any:
+        """Look at the arguments of each of PyTorch's functions. A number, which has no axis, may be anywhere."""
+        name, named = getattr(function, "__name__", ""), named or {}
+        if name in ("__getitem__", "__setitem__"):
+            picked, index = given[0], _tensors(given[1])
+            self.mixed |= picked.is_cpu and any(one.is_meta and one.dim() for one in index)  # only this way round
+        elif name not in self.may_mix:
+            tensors = [*_tensors(given), *_tensors([*named.values()])]
+            on_cpu = any(one.is_cpu and one.dim() for one in tensors)
+            self.mixed |= on_cpu and any(one.is_meta for one in tensors)
+        return function(*given, **named)
+
+
+def _tensors(found: Any) -> list[Tensor]:
+    """Return a tensor, or all that are in lists and tuples."""
+    if isinstance(found, list | tuple):
+        return [tensor for one in found for tensor in _tensors(one)]
+    return [found] if isinstance(found, Tensor) else []
+
+
+def expect_any_device(remedy: str, function: Callable[..., Any], *arguments: Any) -> None:
+    """Raise ``Wrong`` if a reader's code makes a tensor on the CPU, wherever those are that it is given.
+
+    It runs once more on PyTorch's ``meta`` device, which every machine has: tensors there have shapes, but no numbers.
+    Code that asks for a number stops there, and what it would do next is not seen.
+
+    Args:
+        remedy: a sentence for the hint.
+        function: or a module, which is moved, and stays there.
+        arguments: tensors among them are moved.
+    """
+    meta, watch, found = torch.device("meta"), _Devices(), None
+    if isinstance(function, nn.Module):
+        for name, value in (pair for box in function.to(meta).modules() for pair in vars(box).items()):
+            if isinstance(value, Tensor):
+                remedy = f"`self.{name}` stays where it was made: it should be a number, or a buffer."
+    function = inspect.unwrap(function)
+    names = getattr(getattr(function, "forward", function), "__globals__", {})
+    devices = {name: value for name, value in names.items() if isinstance(value, torch.device)}
+    names.update(dict.fromkeys(devices, meta))  # a notebook's own `device` is where its model is
+    try:
+        with suppress(Exception), redirect_stdout(io.StringIO()), torch.no_grad(), watch:
+            found = function(*(one.to(meta) if isinstance(one, Tensor) else one for one in arguments))
+    finally:
+        names.update(devices)
+    stays = watch.mixed or any(tensor.is_cpu and tensor.dim() for tensor in _tensors(found))
+    expect(not stays, f"on a GPU, it would stop: it makes a tensor on the CPU, wherever its inputs are. {remedy}")
 
 
 def expect_tensor(found: Any, expected: Tensor, hint: str, tolerance: float = 1e-4) -> Tensor:

@@ -1,6 +1,7 @@
-"""A film of a training, for notebook 05: a slider over epochs, and what the model had learned by then."""
+"""A film of a training, for notebooks 00 and 05: a slider over epochs, and what the model had learned by then."""
 
 import html
+import math
 from collections.abc import Sequence
 
 import torch
@@ -11,6 +12,7 @@ from transformer_lib.notebook.attention_viewer import readable
 _CELL, _LABELS, _LETTER = 16, 76, 5.8  # pixels: a cell's side, the room for the words of rows, a letter's width
 _WIDTH, _HEIGHT = 360, 150  # pixels of the curve
 _LEFT, _RIGHT, _BOTTOM = 34, 64, 36  # and of what stands beside it and below
+_LINE = 13  # from one line of text to the next
 _LEGEND = (
     "Cross-attention: rows are tokens being written, columns source tokens looked at; a full cell is a weight of 1."
 )
@@ -87,7 +89,12 @@ class Film:
         ]
         xs = [_LEFT + (_WIDTH - _LEFT - _RIGHT) * (number + 0.5) / last for number in range(last)]
         parts += [_text(x, _HEIGHT + 14, str(number), "middle") for number, x in enumerate(xs, start=1)]
-        for (name, values), colour, dash in zip(self.losses.items(), ("#3f7fc1", "#d9822b"), ("", "5 3"), strict=True):
+        ends = [_HEIGHT - (_HEIGHT - 8) * values[-1] / highest for values in self.losses.values()]
+        between = ends[1] - ends[0]
+        apart = math.copysign(max(0.0, _LINE - abs(between)) / 2, between)  # so that no name lies on the other
+        beside = ends[0] - apart, ends[1] + apart
+        looks = zip(self.losses.items(), ("#3f7fc1", "#d9822b"), ("", "5 3"), beside, strict=True)
+        for (name, values), colour, dash, label in looks:
             ys = [_HEIGHT - (_HEIGHT - 8) * value / highest for value in values]
             line = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(xs, ys, strict=True))
             parts.append(
@@ -97,7 +104,7 @@ class Film:
                 f'<circle data-epoch="{number}" cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}"/>'
                 for number, (x, y) in enumerate(zip(xs, ys, strict=True), start=1)
             ]
-            parts.append(_text(xs[-1] + 9, ys[-1] + 4, name, "start", colour))
+            parts.append(_text(xs[-1] + 9, label + 4, name, "start", colour))
         return _svg(_WIDTH, _HEIGHT + _BOTTOM, "training and validation loss against epoch", parts)
 
 

@@ -22,6 +22,7 @@ from transformer_exercises import (
     disguised,
     exercise,
     expect,
+    expect_any_device,
     expect_number,
     expect_tensor,
     load,
@@ -191,6 +192,9 @@ def expect_pair(found: Any) -> tuple[Any, Any]:
     return found
 
 
+WHERE_QUERY_IS = "Say `device=query.device`."
+
+
 def queries_keys_and_values() -> tuple[Tensor, Tensor, Tensor]:
     """Return what the three words of two sentences ask, and what five others offer and hand over; d_k 16, d_v 7."""
     torch.manual_seed(0)
@@ -221,6 +225,7 @@ def three_lines(attention: Callable[..., tuple[Tensor, Tensor]]) -> str:
     right = F.scaled_dot_product_attention(queries, keys, values)
     hint = "right for one sentence, but not for a batch: `.T` turns all axes round, `transpose(-2, -1)` the last two."
     expect(close(several[0], right), hint)
+    expect_any_device(WHERE_QUERY_IS, attention, queries, keys, values)
     return "equal to PyTorch's `F.scaled_dot_product_attention`."
 
 
@@ -277,6 +282,8 @@ def mask_and_dropout(scaled_dot_product_attention: Callable[..., tuple[Tensor, T
     expect(0.7 < dropped < 0.8, "dropout is the share of the weights to set to zero, not the share to keep.")
     largest = torch.as_tensor(output).max()
     expect(close(largest, torch.tensor(0.04)), "drop weights, after the softmax; `F.dropout` enlarges what it keeps.")
+    for mask_or_none in (mask, None):
+        expect_any_device(WHERE_QUERY_IS, scaled_dot_product_attention, query, key, value, mask_or_none, 0.5)
     return "equal to PyTorch's `F.scaled_dot_product_attention`, and the weights can be looked at."
 
 
@@ -348,6 +355,7 @@ def one_head(Head: type[nn.Module]) -> str:
     for hint, (queries, keys, values) in mistakes.items():
         expect(not close(output, F.scaled_dot_product_attention(queries, keys, values)), hint)
     expect_tensor(output, F.scaled_dot_product_attention(q, k, v), "project with W_Q, W_K and W_V, then `attention`.")
+    expect_any_device(WHERE_QUERY_IS, module, query, key, value)
     return "one head: three matrices, and your attention."
 
 
@@ -382,6 +390,7 @@ def heads_in_a_list(HeadsInAList: type[nn.Module]) -> str:
         expect(not close(output, taking_turns), "all of head 1, then all of head 2: `torch.cat`, not `torch.stack`.")
         expect(not close(output, theirs(query, query, query)[0]), "the heads need `key` and `value`, too.")
     expect_tensor(output, right, "each head gets the same inputs; join their outputs along the last axis, then W_O.")
+    expect_any_device(WHERE_QUERY_IS, module, query, key, value)
     return "equal to `nn.MultiheadAttention`, one head after the other."
 
 
@@ -496,6 +505,7 @@ def all_heads_at_once(MultiHeadAttention: type[nn.Module]) -> str:
     words = torch.randn(3, 20, 24)
     trained = expect_pair(call(module.train(), words, words, words))
     expect((trained[1] == 0).any(), "in training mode, dropout is nowhere at work.")
+    expect_any_device(WHERE_QUERY_IS, module, words, words, words, torch.ones(20, 20).tril() > 0)
     return "equal to `nn.MultiheadAttention`: the same output, the same weights."
 
 
@@ -505,7 +515,9 @@ def from_memory(MyMultiHeadAttention: type[nn.Module]) -> str:
     if getattr(MyMultiHeadAttention, "__init__", None) is nn.Module.__init__:
         raise Unsolved  # the page is still blank
     torch.manual_seed(0)
-    output, _, right, _ = expect_multi_head(build(MyMultiHeadAttention, 24, 4))
+    module = build(MyMultiHeadAttention, 24, 4)
+    output, _, right, _ = expect_multi_head(module)
+    expect_any_device(WHERE_QUERY_IS, module, *words_and_others(), torch.ones(3, 5) > 0)
     difference = (output - right).abs().max().item()
     return f"with the weights of an `nn.MultiheadAttention`, the outputs differ by at most {difference:.0e}."
 

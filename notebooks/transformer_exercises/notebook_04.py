@@ -20,6 +20,7 @@ from transformer_exercises import (
     diagnose,
     exercise,
     expect,
+    expect_any_device,
     expect_number,
     expect_tensor,
     load,
@@ -206,6 +207,9 @@ def too_light(fault: str) -> str:
     )
 
 
+WHERE_X_IS = "Say `device=x.device`."
+
+
 def weights_of(theirs: nn.Module) -> dict[str, Tensor]:
     """Return the weights of a layer of PyTorch's, with some noise, by the names that notebook 04 gives them."""
     names = {"multihead_attn": "cross_attn", "linear1": "feed_forward.linear1", "linear2": "feed_forward.linear2"}
@@ -277,6 +281,7 @@ def token_embedding(TokenEmbedding: type[nn.Module]) -> str:
     expect(not close(found, 16 * table[ids]), "multiplied by the square root of d_model, not by d_model.")
     expect(not close(found, table[ids] / 4), "multiplied, not divided, by √d_model.")
     expect_tensor(found, right, "each id's row of the table, times √d_model.")
+    expect_any_device("Say `device=ids.device`.", module, ids)
     return "a row for each type: with 7,853 of them and d_model 256, two million numbers."
 
 
@@ -311,6 +316,7 @@ def sinusoidal_positions(SinusoidalPositionalEncoding: type[nn.Module]) -> str:
     plain = [name for name, value in vars(module).items() if isinstance(value, Tensor)]
     expect(not plain, f"{plain[:1]} is a plain tensor, which stays behind when the model moves to a GPU: use a buffer.")
     expect(not module.state_dict(), "persistent=False: what can be computed need not be saved, and no weights have it.")
+    expect_any_device("A buffer moves with the model.", module, 7)
     return "the same distance is the same turn of every hand, wherever it starts."
 
 
@@ -341,6 +347,7 @@ def input_embedding(InputEmbedding: type[nn.Module]) -> str:
         expect_tensor(found, right, "the token's vector plus its position's, in every sentence.")
         module = load(build(InputEmbedding, tokens, positions, ALL), weights)
         expect_dropout(module, 0 * right, "dropout comes last: it is for the sum of token and position.", ids)
+    expect_any_device("Say `device=ids.device`.", module, ids)
     return "what a token is, and where it is, in one vector of d_model numbers."
 
 
@@ -361,6 +368,7 @@ def feed_forward(PositionwiseFeedForward: type[nn.Module]) -> str:
         module = load(build(PositionwiseFeedForward, 24, 40, ALL), weights)
         hint = "dropout is for the hidden numbers: between the two layers."
         expect_dropout(module, weights["linear2.bias"].expand_as(x), hint, x)
+    expect_any_device(WHERE_X_IS, module, x)
     return (
         "as in `nn.TransformerEncoderLayer`. With the paper's sizes, two thirds of an encoder layer's parameters are "
         "here."
@@ -432,6 +440,7 @@ def expect_encoder_layer(kind: type[nn.Module], norm_first: bool, *more: bool) -
         )
         left = x if norm_first else theirs.norm2(theirs.norm1(x))
         expect_layer_dropout(load(build(kind, 24, 4, 40, ALL, *more), weights), weights, left, x)
+    expect_any_device(WHERE_X_IS, module, x, ~ignored[:, None, None, :])
 
 
 @exercise("PostLNEncoderLayer")
@@ -528,6 +537,7 @@ def decoder_layer(DecoderLayer: type[nn.Module]) -> str:
             left = x if norm_first else theirs.norm3(theirs.norm2(theirs.norm1(x)))
             module = load(build(DecoderLayer, 24, 4, 40, ALL, norm_first), weights)
             expect_layer_dropout(module, weights, left, x, memory)
+        expect_any_device(WHERE_X_IS, module, x, memory, ~future[None, None], ~ignored[:, None, None, :])
     return "equal to `nn.TransformerDecoderLayer`, post-LN and pre-LN. Cross-attention is the only door to the source."
 
 
@@ -666,6 +676,7 @@ def expect_whole_model(kind: type[nn.Module], config: TransformerConfig) -> None
         )
         expect_tensor(logits, right, "decode: embed the target, the decoder with both masks, the output layer.", 1e-3)
     expect_model_dropout(kind, config, weights)
+    expect_any_device("Say `device=src.device`.", model, src, tgt)
 
 
 @exercise("Wiring")
@@ -741,4 +752,5 @@ def blank_page(MyTransformer: type[nn.Module]) -> str:
         while tgt.shape[1] < 30 and tgt[0, -1] != english.eos_id:
             tgt = torch.cat([tgt, call(model, src, tgt)[:, -1:].argmax(-1)], dim=1)
     text = english.join(english.decode(tgt[0].tolist()))
+    expect_any_device("Say `device=src.device`.", model, src, tgt)
     return f"all {count:,} weights found their place. Yours says: {text}"

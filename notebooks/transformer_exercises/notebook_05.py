@@ -27,6 +27,7 @@ from transformer_exercises import (
     diagnose,
     exercise,
     expect,
+    expect_any_device,
     expect_number,
     expect_tensor,
     question,
@@ -232,6 +233,7 @@ def label_smoothing(my_smoothed_loss: Callable[[Tensor, Tensor, int, float], Ten
         right,
         "large logits give inf or nan: `log_softmax` is safe, log of a softmax is not.",
     )
+    expect_any_device("Say `device=logits.device`.", my_smoothed_loss, logits, targets, 1, 0.1)
     return "the smallest loss that a model can reach is now the entropy of its smoothed target, and not 0."
 
 
@@ -445,6 +447,7 @@ def mean_surprise(token_loss: Callable[[Tensor, Tensor, int, float], Tensor]) ->
     smoothed = call(token_loss, logits, targets, 1, 0.1)
     smooth = 0.9 * right + 0.1 * logits.log_softmax(-1).mean(-1).neg()[real].mean()
     expect_number(smoothed, smooth.item(), "label_smoothing does not arrive in `cross_entropy`.")
+    expect_any_device("Say `device=logits.device`.", token_loss, logits, targets, 1, 0.1)
     return "`cross_entropy` does softmax, logarithm, choice and mean in one go."
 
 

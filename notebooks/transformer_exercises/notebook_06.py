@@ -7,6 +7,7 @@ from numbers import Real
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_exercises import (
@@ -20,6 +21,7 @@ from transformer_exercises import (
     diagnose,
     exercise,
     expect,
+    expect_any_device,
     expect_number,
     expect_tensor,
     question,
@@ -143,6 +145,16 @@ def _next_log_probs(model: Transformer, sos_id: int, max_len: int) -> tuple[Next
     return next_log_probs, rows
 
 
+def _expect_any_device(search: Callable[..., Any], *more: int) -> None:
+    """Raise ``Wrong`` if a search makes a tensor on the CPU, wherever the memory is, until it first reads a number."""
+
+    def next_log_probs(tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+        return F.embedding(tgt[:, -1], torch.zeros(9, 9, device=memory.device))
+
+    memory, memory_mask = torch.zeros(1, 4, 8), torch.ones(1, 1, 1, 4, dtype=torch.bool)
+    expect_any_device("Say `device=memory.device`.", search, next_log_probs, memory, memory_mask, 2, 3, *more)
+
+
 @exercise("greedy")
 def greedy_search_of_one(greedy: Callable[..., tuple[list[int], float]]) -> str:
     """``greedy(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len)``: ids without ``<sos>``, log P."""
@@ -175,6 +187,7 @@ def greedy_search_of_one(greedy: Callable[..., tuple[list[int], float]]) -> str:
             mean = right.log_prob / len(ids)
             expect(abs(total - mean) > 1e-4 or len(ids) == 1, "add the steps' log-probabilities; that is their mean.")
             expect_number(total, right.log_prob, "the log-probability of the whole is the sum of the steps'.", 1e-3)
+    _expect_any_device(greedy)
     return "that is the library's greedy search, token by token."
 
 
@@ -217,6 +230,7 @@ def greedy_search_of_many(greedy_batch: Callable[..., list[list[int]]]) -> str:
             f"every id is right, but {sum(rows)} rows were computed, and {needed} are needed: let a row leave `tgt`, "
             "the memory and its mask as soon as it has its `<eos>`.",
         )
+    _expect_any_device(greedy_batch)
     return "translations of one batch never influence each other, and nobody pays for a neighbour that is longer."
 
 
@@ -318,6 +332,7 @@ def candidates(beam_step: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor, 
             expect(not same or (of_rows.equal(rows) and of_tokens.equal(token)), hint)
         expect_tensor(answer[1], rows, "a row is its sentence's first row plus `index // vocab`.")
         expect_tensor(answer[2], token, "a token is `index % vocab`.")
+    expect_any_device("Say `device=step.device`.", beam_step, log_probs, step, beam_size)
     return "one `topk` for a whole batch: `index // vocab` is the prefix it came from, `index % vocab` the token."
 
 
@@ -419,6 +434,7 @@ def beam_search_of_many(beam: Callable[..., list[list[tuple[float, list[int]]]]]
             f"the toy has five sentences, and a beam of {beam_size} finds these and no others: what is impossible, "
             "with a log-probability of -inf, is not finished.",
         )
+    _expect_any_device(beam, 2)
     return "that is the library's beam search, for a whole batch, and nothing is lost at max_len."
 
 
@@ -489,6 +505,7 @@ def blank_page(my_beam: Callable[..., list[list[int]]]) -> str:
         found = _lists(_returned(my_beam, _toy, _NOTHING, _NOTHING, 0, 1, beam_size, 6))
         best = max(_TOY_SENTENCES, key=_TOY_SENTENCES.__getitem__)
         expect(found == [_toy_ids(best)] * 2, f"of the toy's five sentences, a beam of {beam_size} finds *{best}*.")
+    _expect_any_device(my_beam, 2)
     return "beam search on a blank page, and every id is the library's."
 
 

@@ -14,7 +14,7 @@ question(
     replies={
         "as much": "that would be so if each head did a job of its own, which no other can do.",
         "less": "that would be so if they failed at the same tokens, so that most of the damage is counted once. "
-        "There are such layers, but that is not how the decoder's first one behaves.",
+        "That is not how the decoder's first layer behaves.",
         "more": "with one head gone, the others do some of its work. With all four gone, nobody does: heads are "
         "redundant.",
     },

@@ -1,13 +1,31 @@
-"""Checks of the exercises of notebook 09: the paper's numbers, and attention that saves something."""
+"""Checks of the exercises of notebook 09: the paper's model and numbers, and attention that saves something."""
 
+import copy
 import math
+import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from transformer_exercises import Wrong, as_list, as_number, call, exercise, expect, expect_number
+from transformer_exercises import (
+    Wrong,
+    as_list,
+    as_number,
+    build,
+    call,
+    close,
+    exercise,
+    expect,
+    expect_any_device,
+    expect_number,
+    expect_tensor,
+    load,
+)
+from transformer_exercises.notebook_04 import ALL, SIZES, expect_steady, sinusoids, weights_of
+from transformer_lib import TransformerConfig
 
 
 @exercise("09.1")
@@ -88,6 +106,103 @@ def sharing(my_millions: float, my_vocabulary: int) -> str:
         expect(not _near(vocabulary, wrong), hint)
     expect_number(vocabulary, layers * 1e6 / 512, "how many times do 512 numbers go into the layers?", 0.005)
     return "60 % more, all of it in word vectors. Multilingual models have 250,000 types: mostly a dictionary, then."
+
+
+def _reference() -> tuple[nn.Transformer, Tensor, dict[str, Tensor]]:
+    """Return an ``nn.Transformer`` without the norms that PyTorch puts behind its stacks, a table, and its weights."""
+    d_model, heads, layers, d_ff = (SIZES[name] for name in ("d_model", "num_heads", "num_layers", "d_ff"))
+    theirs = nn.Transformer(d_model, heads, layers, layers, d_ff, batch_first=True).eval()
+    theirs.encoder.norm = theirs.decoder.norm = None
+    weights = {
+        f"{side}.{number}.{name.removeprefix('feed_forward.')}": weight
+        for side in ("encoder", "decoder")
+        for number, layer in enumerate(getattr(theirs, side).layers)
+        for name, weight in weights_of(layer).items()
+    }
+    return theirs, torch.randn(30, d_model) / 4, weights
+
+
+def _lend(module: nn.Module, table: Tensor, weights: dict[str, Tensor]) -> nn.Module:
+    """Give a reader's model these weights, whether its layers are in ``encoder`` or in ``encoder.layers``.
+
+    Raises:
+        Wrong: its parts have other names, or it has more than one table, or none.
+    """
+    own = module.state_dict()
+    names = {re.sub(r"\b(layers|feed_forward)\.", "", name): name for name in own}
+    last = any(re.search(r"(en|de)coder.*\.norm\.", name) for name in own)
+    expect(not last, "a stack of post-LN layers has no norm of its own: each of its layers ends in one.")
+    count = sum(parameter.shape == table.shape for parameter in module.parameters())
+    expect(count == 1, f"section 3.4 has one table for source, target and output, but here are {count}.")
+    lent = {names.get(name, name): weight for name, weight in weights.items()}
+    lent |= {name: table for name, value in own.items() if value.shape == table.shape}
+    lent |= {name: torch.zeros(len(table)) for name, value in own.items() if value.shape == table.shape[:1]}
+    return load(module, lent)
+
+
+@exercise("PaperTransformer")
+def the_papers_model(PaperTransformer: type[nn.Module]) -> str:
+    """Compute what an ``nn.Transformer`` does between embeddings and output: post-LN, with sinusoids and one table."""
+    torch.manual_seed(0)
+    config = TransformerConfig(30, 30, **SIZES, positions="sinusoidal", tie_embeddings=True)
+    module = build(PaperTransformer, config)
+    theirs, table, weights = _reference()
+    _lend(module, table, weights)
+    src, tgt = torch.randint(4, 30, (2, 6)), torch.randint(4, 30, (2, 5))
+    src[1, 4:] = config.pad_id
+    padding, future = src == config.pad_id, torch.ones(5, 5, dtype=torch.bool).triu(1)
+
+    def run(of: nn.Transformer = theirs, scale: float = config.d_model**0.5, waves: float = 1, **masks: Any) -> Tensor:
+        masks = {"tgt_mask": future, "src_key_padding_mask": padding, "memory_key_padding_mask": padding, **masks}
+        source, target = (scale * table[ids] + waves * sinusoids(ids.shape[1], config.d_model) for ids in (src, tgt))
+        return of(source, target, **masks) @ table.T
+
+    def changed(change: Callable[[Any], Any]) -> nn.Transformer:
+        other = copy.deepcopy(theirs)
+        for layer in (*other.encoder.layers, *other.decoder.layers):
+            change(layer)
+        return other
+
+    def norms_first(layer: Any) -> None:
+        layer.norm_first = True
+
+    def no_root(layer: Any) -> None:
+        for attention in (layer.self_attn, getattr(layer, "multihead_attn", None)):
+            if attention:
+                attention.in_proj_weight[: config.d_model] *= (config.d_model / config.num_heads) ** 0.5
+                attention.in_proj_bias[: config.d_model] *= (config.d_model / config.num_heads) ** 0.5
+
+    with torch.no_grad():
+        expect_steady(module, src, tgt)
+        found, right = call(module, src, tgt), run()
+        for hint, wrong in {
+            "that is pre-LN: the paper's norm takes the sum, LayerNorm(x + Sublayer(x)).": run(changed(norms_first)),
+            "the vectors of the table are multiplied by √d_model (3.4).": run(scale=1),
+            "the positions are missing (3.5).": run(waves=0),
+            "the scores are not divided by √d_k (3.2.1).": run(changed(no_root)),
+            "a word of the target sees those after it (3.2.3).": run(tgt_mask=None),
+            "cross-attention sees padding: it needs the source's mask, too.": run(memory_key_padding_mask=None),
+            "the encoder sees padding.": run(src_key_padding_mask=None),
+            "padding is seen, in the encoder and in cross-attention.": run(
+                src_key_padding_mask=None, memory_key_padding_mask=None
+            ),
+            "softmax belongs to the loss and the search: return logits.": right.softmax(-1),
+        }.items():
+            expect(not close(found, wrong, 1e-3), hint)
+        expect_tensor(found, right, "read section 3 once more, from 3.1 on, beside your code.", 1e-3)
+        difference = (found - right).abs().max().item()
+
+        whole = TransformerConfig(30, 30, **{**SIZES, "dropout": ALL}, positions="sinusoidal", tie_embeddings=True)
+        x, dropped = torch.zeros(2, 5, config.d_model), _lend(build(PaperTransformer, whole), table, weights).train()
+        for layer in theirs.decoder.layers:
+            x = layer.norm3(layer.norm2(layer.norm1(x)))  # all that is left
+        hint = "in training, drop of the sums of embedding and position, and of what each sub-layer returns (5.4)."
+        expect(close(call(dropped, src, tgt), x @ table.T, 1e-3), hint)
+    expect_any_device("Say `device=src.device`.", module, src, tgt)
+    return (
+        f"with the weights of an `nn.Transformer`, the logits differ by at most {difference:.0e}. (PyTorch puts a norm "
+        "behind each stack, after post-LN, too: the check has taken it away.)"
+    )
 
 
 @exercise("09.3")

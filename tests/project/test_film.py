@@ -1,4 +1,4 @@
-"""The film of a training that notebook 05 shows: every epoch is in it, and the slider shows one of them."""
+"""The film of a training that notebooks 00 and 05 show: every epoch is in it, and the slider shows one of them."""
 
 import re
 
@@ -37,6 +37,16 @@ def test_epochs_that_do_not_fit_and_translations_without_attention_are_named():
     without = Translation("a", SOURCE, TOKENS[0], -1.0, -1.0)
     with pytest.raises(ValueError, match="attention=True"):
         Film([1.0], [1.0], [without])
+
+
+@pytest.mark.parametrize("ends", [(0.05, 0.05), (0.05, 0.06), (0.06, 0.05), (2.5, 1.5)])
+def test_the_names_of_two_curves_that_meet_do_not_lie_on_each_other(ends):
+    page = Film([4.0, ends[0]], [3.5, ends[1]], translations()[:2])._repr_html_()
+    training, validation = (
+        float(re.search(rf'y="([\d.]+)"[^>]*>{name}<', page)[1]) for name in ("training", "validation")
+    )
+    assert abs(training - validation) >= 12
+    assert ends[0] == ends[1] or (training < validation) == (ends[0] > ends[1])  # the higher loss on top
 
 
 def test_the_slider_shows_one_epoch_by_keyboard(browser, tmp_path):

@@ -26,6 +26,7 @@ RECIPE = Recipe(
     schedule="linear",
     ema_decay=0.9,
     subwords=80,
+    save_every=2,
 )
 
 

@@ -1,5 +1,7 @@
 """Sentence pairs → padded batches of sentences that are about equally long. Notebook 01, sections 4 and 5."""
 
+import functools
+import itertools
 import math
 import random
 import sys
@@ -7,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -32,12 +35,14 @@ class Batch(NamedTuple):
 class PairDataset(torch.utils.data.Dataset):
     """Tokenised sentence pairs, for ``BucketBatches`` or for a ``DataLoader`` with ``collate_fn=dataset.collate``.
 
-    Its ``examples`` are tokens, its ``pairs`` the same as they were written, its ``tokenizers`` of ``src`` and ``tgt``.
+    Its ``examples`` are tokens, its ``pairs`` the same as they were written, its ``tokenizers`` of ``src`` and ``tgt``,
+    its ``lengths`` how many tokens both sides have, without ``<sos>`` and ``<eos>``: ``[pairs, 2]``.
     """
 
     def __init__(self, examples: list[Example], src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer, pairs=()):
         self.examples, self.pairs = examples, pairs
         self.tokenizers = {"src": src_tokenizer, "tgt": tgt_tokenizer}
+        self.lengths = np.array([[len(side) for side in example] for example in examples]).reshape(-1, 2)
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -47,13 +52,14 @@ class PairDataset(torch.utils.data.Dataset):
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         """Look up the tokens of several examples, and fill the shorter sentences up with padding."""
-        sides = zip(self.tokenizers.values(), zip(*examples, strict=True), strict=True)
-        return Batch(*(padded_ids(tokenizer, sentences) for tokenizer, sentences in sides))
+        return Batch(*map(padded_ids, self.tokenizers.values(), zip(*examples, strict=True)))
 
-    def batches_for(self, recipe: Any, device: torch.device, train: bool) -> "BucketBatches":
-        """Return batches as a ``Recipe`` wants them."""
+    def batches_for(
+        self, recipe: Any, device: torch.device, train: bool, share: tuple[int, int] = (0, 1)
+    ) -> "BucketBatches":
+        """Return batches as a ``Recipe`` wants them; of each, a process's share (see ``BucketBatches``)."""
         size = {"max_tokens": recipe.max_tokens} if train and recipe.max_tokens else {"batch_size": recipe.batch_size}
-        return BucketBatches(self, **size, train=train, seed=recipe.seed, device=device)
+        return BucketBatches(self, **size, train=train, seed=recipe.seed, device=device, share=share)
 
 
 def padded_ids(tokenizer: WordTokenizer, sentences: Iterable[Sequence[str]]) -> Tensor:
@@ -82,7 +88,7 @@ def make_dataset(
             if not src or not tgt:
                 raise ValueError("a side is empty")
             example = Example([*map(sys.intern, src)], [*map(sys.intern, tgt)])  # a repeated word takes no memory
-            if (length := _padded_length(example)) > (max_len or math.inf):
+            if (length := max(map(len, example)) + 2) > (max_len or math.inf):
                 raise ValueError(f"{length} tokens with <sos> and <eos>, expected at most max_len={max_len}")
             kept.append((pair, example))
         except ValueError as error:
@@ -122,67 +128,80 @@ class BucketBatches:
     """Iterate over a dataset in batches that hold little padding: sentences of similar length go together.
 
     Args:
+        dataset: with ``lengths``, items by number, and a ``collate`` for some of them, as a ``PairDataset`` has.
         batch_size: sentences in a batch. Give this or ``max_tokens``.
         max_tokens: positions in a batch, padding included, on its larger side; a sentence may have more, alone.
         train: shuffle, in an order that ``seed`` and the epoch's number decide; otherwise sort by length.
+        share: of each batch, every n-th sentence from the r-th on, for ``(r, n)``: what process r of n takes, so that
+            all get sentences of similar length.
     """
 
     def __init__(
         self,
-        dataset: PairDataset,
+        dataset: Any,
         batch_size: int | None = None,
         max_tokens: int | None = None,
         train: bool = False,
         seed: int = 0,
         device: torch.device | str = "cpu",
+        share: tuple[int, int] = (0, 1),
     ):
         if (batch_size is None) == (max_tokens is None) or (batch_size or max_tokens or 0) < 1:
             raise ValueError(f"batch_size={batch_size} and max_tokens={max_tokens}, expected one of them, 1 or more")
         self.dataset, self.batch_size, self.max_tokens = dataset, batch_size, max_tokens
-        self.train, self.seed, self.device = train, seed, torch.device(device)
+        self.train, self.seed, self.device, self.share = train, seed, torch.device(device), share
+        self.lengths = dataset.lengths
         self.set_epoch(1)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the epoch that starts next: a resumed run sees what an unbroken one would."""
         self.rng = random.Random(f"{self.seed}, {epoch}")
+        self.start = 0  # the batch that this epoch begins with
+
+    @functools.cached_property
+    def _number(self) -> int:
+        return len(self._split(np.arange(len(self.lengths))))
 
     def __len__(self) -> int:
         """Return the number of batches."""
-        return len(self._split(self.dataset.examples))
+        return self._number
 
     def __iter__(self) -> Iterator[Batch]:
-        examples = self.dataset.examples
+        order, batches = np.arange(len(self.lengths)), []
         if self.train:
+            order = np.array(self.rng.sample(range(len(order)), len(order)), dtype=int)
             # sorted within pools of a hundred batches, which leaves more to chance
-            shuffled = self.rng.sample(examples, len(examples))
-            pool = 100 * self.batch_size if self.batch_size else len(examples)
-            pools = [self._split(shuffled[start : start + pool]) for start in range(0, len(shuffled), pool)]
-            batches = [batch for pool in pools for batch in self.rng.sample(pool, len(pool))]
+            size = 100 * self.batch_size if self.batch_size else max(1, len(order))
+            for start in range(0, len(order), size):
+                pool = self._split(order[start : start + size])
+                batches += self.rng.sample(pool, len(pool))
         else:
-            batches = self._split(examples)
-        for batch in batches:
-            yield to_device(self.dataset.collate(sorted(batch, key=_length_key, reverse=True)), self.device)
+            batches = self._split(order)
+        start, self.start = self.start, 0
+        first, step = self.share
+        for batch in batches[start:]:
+            batch = self._sort(batch, -1)
+            mine = batch[first::step]  # one of several processes may have none
+            padded = self.dataset.collate([self.dataset[i] for i in (mine if len(mine) else batch)])
+            yield to_device(type(padded)(*(side[: len(mine)] for side in padded)), self.device)
 
-    def _split(self, examples: Iterable[Example]) -> list[list[Example]]:
-        """Sort examples by length, and split them into batches."""
-        batches: list[list[Example]] = []
-        longest, max_tokens = 0, self.max_tokens or math.inf
-        for example in sorted(examples, key=_length_key):
-            length = _padded_length(example)
-            longest = max(longest, length)
-            if not batches or len(batches[-1]) == self.batch_size or (len(batches[-1]) + 1) * longest > max_tokens:
-                batches.append([])
-                longest = length
-            batches[-1].append(example)
-        return batches
+    def _sort(self, order: np.ndarray, sign: int = 1) -> np.ndarray:
+        """Sort sentences by length, or from the longest on; those that are equally long stay in their order."""
+        src, tgt = self.lengths[order].T
+        return order[np.lexsort((sign * tgt, sign * (src // 2)))]
 
-
-def _length_key(example: Example) -> tuple[int, int]:
-    return len(example.src) // 2, len(example.tgt)
-
-
-def _padded_length(example: Example) -> int:
-    return max(map(len, example)) + 2  # <sos> and <eos> on its longer side
+    def _split(self, order: np.ndarray) -> list[np.ndarray]:
+        """Sort sentences by length, and split them into batches."""
+        order = self._sort(order)
+        starts = list(range(0, len(order), self.batch_size or max(1, len(order))))
+        if self.max_tokens:
+            longest = 0
+            for i, length in enumerate((self.lengths[order].max(axis=1) + 2).tolist()):  # with <sos> and <eos>
+                longest = max(longest, length)
+                if (i - starts[-1] + 1) * longest > self.max_tokens and i:
+                    starts.append(i)
+                    longest = length
+        return [order[start:end] for start, end in itertools.pairwise([*starts, len(order)])]
 
 
 def to_device(batch: Any, device: torch.device) -> Any:

@@ -17,6 +17,7 @@ from transformer_lib.data.tokenizers import normalize, one_line
 CORPORA = ("sample", "multi30k")
 _HERE = Path(__file__).parent
 _IN_WHEEL = (_HERE / "sample").is_dir()
+PREPARED_FILE = "train.safetensors"  # what ``prepare`` writes in place of a training split
 DATA_FOLDER = _HERE if _IN_WHEEL else Path(__file__).parents[2] / "data"  # what comes with the library
 DOWNLOADS = json.loads((_HERE / "downloads.json").read_text("utf-8"))  # corpus: address, and its files' checksums
 _TIMEOUT_S = 5, 30  # to connect, and without a single byte
@@ -55,10 +56,17 @@ class Corpus:
     source: str = "pairs"  # a list of them cannot be opened again
     pairs: dict[str, list[Pair]] = field(default_factory=dict, repr=False, compare=False)
 
+    @property
+    def prepared(self) -> bool:
+        """Whether the training split is there as ids only, which a ``PreparedDataset`` reads."""
+        return "\n" not in self.source and (Path(self.source) / PREPARED_FILE).is_file()
+
     def __getitem__(self, split: str) -> list[Pair]:
         """Return the pairs of a split; a CorpusError if it is unavailable, or its two files differ in length."""
         if split not in self.splits:
             raise CorpusError(f"split is {split!r}, but corpus {self.name!r} has {', '.join(self.splits)}")
+        if split == "train" and self.prepared:
+            raise CorpusError(f"split is 'train', of which {self.source} holds ids only: it is a prepared corpus")
         if split not in self.pairs:
             self.pairs[split] = _read_pairs(self._file(split, self.src), self._file(split, self.tgt))
         return list(self.pairs[split])
@@ -129,6 +137,8 @@ def _open_folder(name: str | Path, src: str, tgt: str) -> Corpus:
     given = sorted(file.removesuffix(f".{src}") for file in files if file.endswith(f".{src}"))
     tests = [split for split in given if split.startswith("test")]
     held_out = [] if "val" in given else ["val"] if tests else ["val", "test"]
+    if held_out and (folder / PREPARED_FILE).is_file():
+        raise CorpusError(f"corpus is {str(name)!r}, which was prepared for other languages than {src} to {tgt}")
     splits = ("train", "val", *(tests or held_out[1:]))
     corpus = Corpus(folder.name, src, tgt, splits, "sample" if name == "sample" else str(folder))
     return corpus._hold_out(corpus["train"], held_out) if held_out else corpus

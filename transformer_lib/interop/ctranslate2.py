@@ -1,9 +1,6 @@
 """To CTranslate2, an engine that serves translation models without PyTorch; ``book/cookbook.md`` translates with it."""
 
-import contextlib
 import copy
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -11,6 +8,7 @@ from torch import nn
 
 from transformer_lib.data.subwords import SubwordTokenizer
 from transformer_lib.data.tokenizers import EOS, SOS, UNK
+from transformer_lib.files import new_folder
 from transformer_lib.inference.translator import Translator
 from transformer_lib.model.transformer import Transformer
 
@@ -83,19 +81,3 @@ def check_parts(model: Transformer) -> None:
         plain = Transformer(model.config)
     if list(map(type, model.modules())) != list(map(type, plain.modules())):
         raise TypeError(f"model is a {type(model).__name__}, expected a Transformer, no subclass and no part replaced")
-
-
-@contextlib.contextmanager
-def new_folder(folder: str | Path) -> Iterator[Path]:
-    """Yield where to write what a new or empty folder is to hold: all of it in the end, or after an error nothing.
-
-    Raises a FileExistsError if the folder holds something.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        raise FileExistsError(f"{folder} holds something, expected a new or empty folder")
-    with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        yield Path(temporary)
-        for file in Path(temporary).iterdir():
-            file.rename(folder / file.name)

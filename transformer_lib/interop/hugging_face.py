@@ -7,8 +7,9 @@ from safetensors.torch import save_file
 
 from transformer_lib.data.subwords import SubwordTokenizer
 from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, WordTokenizer
+from transformer_lib.files import new_folder
 from transformer_lib.inference.translator import Translator
-from transformer_lib.interop.ctranslate2 import check_parts, new_folder
+from transformer_lib.interop.ctranslate2 import check_parts
 from transformer_lib.model.transformer import Transformer
 
 _NAMES = {"feed_forward.linear1": "fc1", "feed_forward.linear2": "fc2", "cross_attn": "encoder_attn"}

@@ -52,10 +52,15 @@ class TextDataset:
         vocab = self.tokenizers["text"].vocab
         return torch.tensor([vocab[token] for token in self.tokens], device="cpu")
 
-    def batches_for(self, recipe: Any, device: torch.device, train: bool) -> "BPTTBatches":
-        """Return chunks as a ``Recipe`` wants them; a short text to validate on may have fewer rows."""
+    def batches_for(
+        self, recipe: Any, device: torch.device, train: bool, share: tuple[int, int] = (0, 1)
+    ) -> "BPTTBatches":
+        """Return chunks as a ``Recipe`` wants them; a short text to validate on may have fewer rows.
+
+        Of n processes, process r takes every n-th row from the r-th on, for a ``share`` of ``(r, n)``.
+        """
         rows = recipe.batch_size if train else max(1, min(recipe.batch_size, len(self) // 2))
-        return BPTTBatches(self, rows, recipe.bptt, device)
+        return BPTTBatches(self, rows, recipe.bptt, device, share)
 
 
 class Chunk(NamedTuple):
@@ -72,16 +77,24 @@ class BPTTBatches:
     Padding, which the loss does not count, fills what the text leaves of the last rows.
     """
 
-    def __init__(self, dataset: TextDataset, batch_size: int = 20, bptt: int = 35, device: torch.device | str = "cpu"):
+    def __init__(
+        self,
+        dataset: TextDataset,
+        batch_size: int = 20,
+        bptt: int = 35,
+        device: torch.device | str = "cpu",
+        share: tuple[int, int] = (0, 1),
+    ):
         if len(dataset) < 2 * batch_size:
             raise ValueError(f"dataset has {len(dataset)} tokens, expected at least two for each of {batch_size} rows")
         self.dataset, self.bptt, self.device = dataset, bptt, torch.device(device)
         pad_id = dataset.tokenizers["text"].pad_id
-        self.rows = F.pad(dataset.ids(), (0, -len(dataset) % batch_size), value=pad_id).view(batch_size, -1)
+        rows = F.pad(dataset.ids(), (0, -len(dataset) % batch_size), value=pad_id).view(batch_size, -1)
+        self.rows = rows[share[0] :: share[1]]
 
     def __len__(self) -> int:
         """Return the number of chunks."""
-        return len(self.rows[0, 1:].split(self.bptt))
+        return len(self.rows[:, 1:].split(self.bptt, dim=1))
 
     def __iter__(self) -> Iterator[Chunk]:
         texts, targets = self.rows[:, :-1].split(self.bptt, dim=1), self.rows[:, 1:].split(self.bptt, dim=1)

@@ -1,18 +1,19 @@
 """Several processes, one training run: each computes the gradient of its share of every batch. Notebook 14, section 12.
 
 ``torchrun`` starts the processes and tells each its rank. They work together within ``process_group``, which ``fit``
-enters; outside it, and in a process that was started alone, everything here returns its argument as it is.
+enters; outside it, and in a process that was started alone, nothing here changes anything. book/scaling.md has the
+commands.
 """
 
 import atexit
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.parallel import DistributedDataParallel
 
 world_size = 1  # processes that work together at this moment
 
@@ -48,11 +49,6 @@ def is_first() -> bool:
     return rank() == 0
 
 
-def shard(batch: Tensor) -> Tensor:
-    """Return this process's share: every n-th row for n processes, so that all get sentences of similar length."""
-    return batch[rank() :: world_size] if world_size > 1 else batch
-
-
 def all_reduce_sum(tensor: Tensor) -> Tensor:
     """Return the sum of all processes' tensors."""
     if world_size > 1:
@@ -61,15 +57,20 @@ def all_reduce_sum(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Replace each parameter's gradient by the sum of all processes' gradients, sent as one tensor."""
-    if world_size > 1:
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        vector_to_parameters(all_reduce_sum(parameters_to_vector(gradients)), gradients)
+class _Replica(nn.Module):
+    """DistributedDataParallel watches ``forward``, and models are trained by another method."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+        return self.model.logits_and_targets(*tensors)
 
 
-def copy_from_first(model: nn.Module) -> None:
-    """Give every process the first one's parameters and buffers, and wait until all have them."""
-    if world_size > 1:
-        for tensor in model.state_dict().values():
-            dist.broadcast(tensor, src=0)
+def replicate(model: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return what computes a model's logits and targets in every process, and averages their gradients on the way back.
+
+    That is PyTorch's DistributedDataParallel, which first gives every process the first one's parameters and buffers.
+    """
+    return DistributedDataParallel(_Replica(model)) if world_size > 1 else model.logits_and_targets

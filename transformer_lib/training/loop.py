@@ -7,9 +7,10 @@ to ``config.pad_id`` (−100 if there is none) do not count. To be saved, its cl
 """
 
 import inspect
+import itertools
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,16 +32,17 @@ from transformer_lib.training.recipe import Recipe
 
 @dataclass
 class History:
-    """What happened in each epoch so far; losses are means, in nats per target token."""
+    """What each validation found, after every epoch or ``validate_every`` steps; losses in nats per target token."""
 
     train_loss: list[float] = field(default_factory=list)  # with dropout, label smoothing and R-Drop
-    val_loss: list[float] = field(default_factory=list)  # after the epoch, without these
-    seconds: list[float] = field(default_factory=list)  # of the epoch, validation included
+    val_loss: list[float] = field(default_factory=list)  # afterwards, without these
+    seconds: list[float] = field(default_factory=list)  # of training and validation
+    steps: list[int] = field(default_factory=list)  # made by then, since the run began
     first_val_loss: float = math.inf  # before the first epoch
 
     @property
     def best_epoch(self) -> int:
-        """The epoch with the lowest validation loss, counted from 1; 0 if the initial model was never beaten."""
+        """Number of the validation with the lowest loss, from 1 on; 0 if the initial model was never beaten."""
         losses = [self.first_val_loss, *self.val_loss]
         return min(range(len(losses)), key=losses.__getitem__)
 
@@ -54,6 +56,8 @@ def train_epoch(
     scaler: torch.amp.GradScaler | None = None,
     average: MovingAverage | None = None,
     progress: bool | None = None,
+    replica: Callable[..., tuple[Tensor, Tensor]] | None = None,
+    on_step: Callable[[Tensor], bool | None] | None = None,
 ) -> float:
     """Train on every batch once, and return the mean loss, in nats per target token. Notebook 05, section 5.
 
@@ -61,10 +65,14 @@ def train_epoch(
         model: any model that this module's docstring describes; it is left in training mode.
         batches: ``BucketBatches``, a ``DataLoader``, a list: any iterable of batches (see ``tensors_of``).
         optimizer, schedule, average: updated at each step.
-        recipe: its ``max_grad_norm``, ``label_smoothing``, ``rdrop_weight`` and ``precision``. In bfloat16, matrices
-            are multiplied (Micikevicius et al. 2018); weights stay in float32, which rounds no small update away.
+        recipe: its ``max_grad_norm``, ``label_smoothing``, ``rdrop_weight``, ``accumulate_steps`` and ``precision``. In
+            bfloat16, matrices are multiplied (Micikevicius et al. 2018); weights stay in float32, which rounds no small
+            update away.
         scaler: keeps small gradients from being rounded to zero in float16 (see ``make_scaler``).
         progress: show a progress bar; by default, on a terminal and in a notebook.
+        replica: of several processes, what ``distributed.replicate`` returned for the model.
+        on_step: called after each step with its loss, summed over target tokens, and their number, ``[2]``; if it
+            returns True, the epoch ends.
 
     Raises a FloatingPointError if the loss is NaN or infinite, and a ValueError if there is no token to predict.
     """
@@ -72,28 +80,40 @@ def train_epoch(
     device, pad_id = next(model.parameters()).device, getattr(model.config, "pad_id", -100)
     dtype = half_precision(device) if recipe.precision == "bfloat16" else torch.float32
     autocast = nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)
-    scaler = scaler or make_scaler(device, recipe.precision)
+    scaler, replica = scaler or make_scaler(device, recipe.precision), replica or model.logits_and_targets
     totals = torch.zeros(2, device=device, dtype=torch.float32)  # loss and tokens of the epoch
-    for step, tensors in enumerate(_inputs(model, batches, "training", progress), start=1):
-        if recipe.rdrop_weight:  # every sentence goes through the model twice, in one batch
-            tensors = [torch.cat([tensor, tensor]) for tensor in tensors]
-        with autocast:
-            logits, targets = model.logits_and_targets(*tensors)
-        if recipe.rdrop_weight:
-            targets = targets.chunk(2)[0]
-            loss = rdrop_loss(logits, targets, pad_id, recipe.label_smoothing, recipe.rdrop_weight)
-        else:
-            loss = sequence_loss(logits, targets, pad_id, recipe.label_smoothing)
-        tokens = (targets != pad_id).sum()
-        sums = distributed.all_reduce_sum(torch.stack([loss.detach() * tokens, tokens]))  # over all processes
+    inputs = _inputs(model, batches, "training", progress)
+    groups = iter(lambda: list(itertools.islice(inputs, recipe.accumulate_steps)), [])  # the last may be shorter
+    for step, group in enumerate(groups, start=1):
+        model.zero_grad()
+        sums = torch.zeros_like(totals)  # loss and tokens of the step, over all its batches and all processes
+        for number, tensors in enumerate(group, start=1):
+            if recipe.rdrop_weight:  # every sentence goes through the model twice, in one batch
+                tensors = [torch.cat([tensor, tensor]) for tensor in tensors]
+            waits = number < len(group) and distributed.world_size > 1  # gradients are sent after the last batch
+            with replica.no_sync() if waits else nullcontext():
+                with autocast:
+                    logits, targets = replica(*tensors)
+                if recipe.rdrop_weight:
+                    targets = targets.chunk(2)[0]
+                    loss = rdrop_loss(logits, targets, pad_id, recipe.label_smoothing, recipe.rdrop_weight)
+                else:
+                    loss = sequence_loss(logits, targets, pad_id, recipe.label_smoothing)
+                tokens = (targets != pad_id).sum()
+                sums += distributed.all_reduce_sum(torch.stack([loss.detach() * tokens, tokens]))
+                if number == 1:
+                    first_tokens = sums[1].clamp(min=1)
+                # so that the gradients, which DistributedDataParallel averages, are those of a mean over all tokens
+                scaler.scale(loss * (tokens * distributed.world_size / first_tokens)).backward()
         totals += sums
         if step % 100 == 0:  # seldom, since the CPU has to wait for a GPU's numbers
-            _mean_loss(totals)
+            mean_loss(totals)
 
-        model.zero_grad()
-        scaler.scale(loss * (tokens / sums[1].clamp(min=1))).backward()
-        distributed.add_gradients(model.parameters())
         scaler.unscale_(optimizer)
+        if len(group) > 1:
+            for parameter in model.parameters():
+                if parameter.grad is not None:
+                    parameter.grad *= first_tokens / sums[1].clamp(min=1)
         nn.utils.clip_grad_norm_(model.parameters(), recipe.max_grad_norm)
         scaler.step(optimizer)  # in float16, not if a gradient is infinite: then update() lowers the scale
         scaler.update()
@@ -101,7 +121,9 @@ def train_epoch(
             schedule.step()
         if average is not None:
             average.update_parameters(model)
-    return _mean_loss(totals)
+        if on_step is not None and on_step(sums):
+            break
+    return mean_loss(totals)
 
 
 @torch.no_grad()
@@ -117,7 +139,7 @@ def evaluate(model: nn.Module, batches: Iterable[Any], progress: bool | None = N
         for tensors in _inputs(model, batches, "evaluating", progress):
             logits, targets = model.logits_and_targets(*tensors)
             totals += torch.stack([sequence_loss(logits, targets, pad_id, reduction="sum"), (targets != pad_id).sum()])
-    return _mean_loss(distributed.all_reduce_sum(totals))
+    return mean_loss(distributed.all_reduce_sum(totals))
 
 
 def perplexity(loss: float) -> float:
@@ -132,17 +154,17 @@ def make_scaler(device: torch.device, precision: str) -> torch.amp.GradScaler:
 
 
 def _inputs(model: nn.Module, batches: Iterable[Any], what: str, progress: bool | None) -> Iterator[list[Tensor]]:
-    """Yield what the model takes of each batch: this process's share, on its device. Show how far it is."""
+    """Yield what the model takes of each batch, on its device, and show how far it is."""
     if progress is None:
         in_notebook = type(sys.stdout).__module__.startswith("ipykernel")
         progress = distributed.is_first() and (in_notebook or getattr(sys.stdout, "isatty", bool)())  # it may be None
     device = next(model.parameters()).device
     names = list(inspect.signature(model.logits_and_targets).parameters)
     for batch in tqdm(batches, what, unit="batch", leave=False, disable=not progress, file=sys.stdout):
-        yield [distributed.shard(tensor) for tensor in tensors_of(batch, names, device)]
+        yield tensors_of(batch, names, device)
 
 
-def _mean_loss(totals: Tensor) -> float:
+def mean_loss(totals: Tensor) -> float:
     """Divide the loss by the number of tokens, and raise an error if there are none, or if training has diverged."""
     loss, tokens = totals.tolist()
     if not tokens:

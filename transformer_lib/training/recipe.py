@@ -1,5 +1,6 @@
 """How to train: all hyperparameters of a training run, and named sets of them (sections 5.3 and 5.4)."""
 
+import math
 from dataclasses import dataclass
 
 from transformer_lib.fast.precision import PRECISIONS
@@ -15,9 +16,10 @@ CHOICES["beam_size"] = range(1, MAX_SAVED_BEAM + 1)  # a saved model may ask for
 class Recipe:
     """How to train. The defaults are the well-known tutorials'; ``RECIPES`` has one for each preset."""
 
-    epochs: int = 10  # passes over the training split
+    epochs: float = 10  # passes over the training split; the last one may be a part
     batch_size: int = 128  # sentences in a batch; for a language model, rows of text
     max_tokens: int = 0  # if not 0, instead of batch_size: positions in a batch, with padding (section 5.1: 25,000)
+    accumulate_steps: int = 1  # batches that make one step, as if they were one: for what is too large for the memory
     bptt: int = 35  # for a language model, tokens of each row in a batch
     optimizer: str = "adamw"  # with the paper's ε of 1e-9; or "muon" (see ``make_optimizer``), or "sgd"
     learning_rate: float = 5e-4  # the optimizer's, at its peak
@@ -36,14 +38,21 @@ class Recipe:
     precision: str = "float32"  # of matrix products; or "bfloat16" (see ``half_precision``)
     subwords: int = 0  # size of a subword vocabulary for both languages (see ``SubwordTokenizer``); 0 for words
     beam_size: int = 1  # if above 1, a beam to translate with, and the length penalty that validates best with it
+    validate_every: int = 0  # validate after so many steps, and at the end; 0: after each epoch
+    save_every: int = 0  # save what a run resumes from after so many steps as well; 0: when it has validated
     seed: int = 1234  # decides dropout, the order of the sentences and, unless you call ``fit``, the initial weights
 
     def __post_init__(self):
         coerce_types(self)
         object.__setattr__(self, "betas", tuple(self.betas))  # a file has a list
-        for name in ("epochs", "batch_size", "bptt", "learning_rate", "max_grad_norm"):
-            if not getattr(self, name) > 0:
+        if self.epochs % 1 == 0:
+            object.__setattr__(self, "epochs", int(self.epochs))
+        for name in ("epochs", "batch_size", "accumulate_steps", "bptt", "learning_rate", "max_grad_norm"):
+            if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected more than 0")
+        for name in ("validate_every", "save_every"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected a number of steps, or 0")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(map(str, choices))}")

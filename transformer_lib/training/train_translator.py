@@ -18,6 +18,7 @@ from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
 from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device, seed_everything
+from transformer_lib.training.prepared import PreparedDataset
 from transformer_lib.training.recipe import RECIPES, Recipe
 from transformer_lib.training.trainer import fit
 
@@ -39,7 +40,7 @@ def train_translator(
     Pairs that cannot be used are left out: those with too many tokens for the model, for example; ``log`` hears of it.
 
     Args:
-        corpus: with the splits ``train`` and ``val``.
+        corpus: with the splits ``train`` and ``val``; or one that ``prepare`` has written, for millions of pairs.
         preset: the model; one of ``PRESETS``.
         recipe: how to train; by default, the one that is named like the preset. A corpus of your own then gets as many
             subwords as ``train_subwords`` chooses, unless ``subwords`` or ``min_freq`` is given.
@@ -65,15 +66,25 @@ def train_translator(
     device = pick_device(str(device))
     seed_everything(recipe.seed)
 
-    if recipe.subwords or suits_corpus:
-        pieces = train_subwords(corpus["train"], recipe.subwords or None, lower)
-        tokenizers = [SubwordTokenizer(language, pieces, lower) for language in (corpus.src, corpus.tgt)]
-        recipe = replace(recipe, subwords=len(tokenizers[0].vocab))
+    if corpus.prepared:
+        train_set = PreparedDataset(corpus.source, shape.max_len, log)
+        tokenizers = [*train_set.tokenizers.values()]
+        there = {"lower": tokenizers[0].lower, "subwords": len(tokenizers[0].vocab), "min_freq": None}
+        for name, asked in {"lower": lower, "subwords": recipe_changes.get("subwords"), "min_freq": min_freq}.items():
+            if asked not in (None, there[name]):
+                raise ValueError(f"{name} is {asked}, but {corpus.source} was prepared with {there[name]}")
     else:
-        tokenizers = [WordTokenizer(language, lower) for language in (corpus.src, corpus.tgt)]
-    train_set, val_set = (make_dataset(corpus[split], *tokenizers, shape.max_len, log) for split in ("train", "val"))
-    if not recipe.subwords:
-        build_vocabularies(train_set, 2 if min_freq is None else min_freq, joint=shape.tie_embeddings)
+        if recipe.subwords or suits_corpus:
+            pieces = train_subwords(corpus["train"], recipe.subwords or None, lower)
+            tokenizers = [SubwordTokenizer(language, pieces, lower) for language in (corpus.src, corpus.tgt)]
+        else:
+            tokenizers = [WordTokenizer(language, lower) for language in (corpus.src, corpus.tgt)]
+        train_set = make_dataset(corpus["train"], *tokenizers, shape.max_len, log)
+        if tokenizers[0].whole_words:
+            build_vocabularies(train_set, 2 if min_freq is None else min_freq, joint=shape.tie_embeddings)
+    val_set = make_dataset(corpus["val"], *tokenizers, shape.max_len, log)
+    if not tokenizers[0].whole_words:
+        recipe = replace(recipe, subwords=len(tokenizers[0].vocab))
     sizes = [len(tokenizer.vocab) for tokenizer in tokenizers]
     model = Transformer(TransformerConfig.preset(preset, *sizes, **changes)).to(device)
     log(f"corpus    {corpus.name}: {len(train_set):,} pairs to train on, {len(val_set):,} to validate")

@@ -80,10 +80,40 @@ def masked(before=hide, after=torch.mul, drop=F.dropout, root=4, dim=-1):
 
 
 def with_where(query, key, value, mask=None, dropout=0.0):
-    mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool) if mask is None else mask
+    everything = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device)
+    mask = everything if mask is None else mask
     scores = torch.where(mask, query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1]), -torch.inf)
     weights = F.dropout(scores.softmax(-1).nan_to_num(), dropout)
     return weights @ value, weights
+
+
+def with_root_in_a_tensor(query, key, value):
+    weights = (query @ key.mT / torch.sqrt(torch.tensor(query.shape[-1]))).softmax(-1)  # a number may be anywhere
+    print(f"scores up to {weights.max():.2f}", weights.sum().item())
+    return weights @ value, weights
+
+
+DEVICE = torch.device("cpu")  # as in a notebook that says at the top where everything is
+
+
+def where_the_notebook_says(query, key, value, mask=None, dropout=0.0):
+    kept = (torch.rand(query.shape[-2], key.shape[-2], device=DEVICE) >= dropout) / (1 - dropout)
+    _, weights = course.scaled_dot_product_attention(query, key, value, mask)
+    return (kept * weights) @ value, kept * weights
+
+
+def root_on_the_cpu(query, key, value):
+    weights = (query @ key.mT / torch.sqrt(torch.FloatTensor([query.shape[-1]]))).softmax(-1)
+    return weights @ value, weights
+
+
+def mask_on_the_cpu(query, key, value, mask=None, dropout=0.0):
+    mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool) if mask is None else mask
+    return course.scaled_dot_product_attention(query, key, value, mask, dropout)
+
+
+def dropping_on_the_cpu(weights, share):
+    return weights * (torch.rand(weights.shape) >= share) / (1 - share)
 
 
 def dropping_scores(query, key, value, mask=None, dropout=0.0):
@@ -118,6 +148,11 @@ class HeadOfOtherNames(nn.Module):
     def __init__(self, d_model, d_k):
         super().__init__()
         self.q, self.k, self.v = (nn.Linear(d_model, d_k) for _ in range(3))
+
+
+class AddingToZeros(course.Head):
+    def forward(self, query, key, value):
+        return torch.zeros(*query.shape[:-1], self.W_V.out_features) + super().forward(query, key, value)
 
 
 def in_a_list(join=None, many=nn.ModuleList, sizes=lambda d_model, heads: (d_model // heads, heads), inputs=slice(3)):
@@ -180,6 +215,21 @@ class Contiguous(course.MultiHeadAttention):
             energy = energy.masked_fill(mask == 0, -1e10)
         weights = torch.dropout(energy.softmax(-1), self.dropout, self.training)
         return self.out_proj((weights @ v).permute(0, 2, 1, 3).contiguous().view(batch, length, width)), weights
+
+
+class RootInAPlainTensor(course.MultiHeadAttention):
+    """As the tutorials write it, but for their ``.to(device)``."""
+
+    def __init__(self, d_model, num_heads, dropout=0.0):
+        super().__init__(d_model, num_heads, dropout)
+        self.scale = torch.sqrt(torch.FloatTensor([d_model // num_heads]))
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = map(self.split_heads, (self.q_proj(query), self.k_proj(key), self.v_proj(value)))
+        scores = q @ k.mT / self.scale
+        weights = (scores if mask is None else scores.masked_fill(~mask, LOWEST)).softmax(-1)
+        weights = F.dropout(weights, self.dropout, self.training)
+        return self.out_proj((weights @ v).transpose(1, 2).flatten(2)), weights
 
 
 class OutputAlone(course.MultiHeadAttention):
@@ -280,6 +330,7 @@ MISTAKES_WITH_HEADS = [
     (multi_head(last=lambda self, joined: 2 * self.out_proj(joined)), "compare with the heads in a list"),
     (multi_head(more=renamed), "there is no ['out_proj.bias']"),
     (multi_head(more=without_biases), "have biases"),
+    (RootInAPlainTensor, "`self.scale` stays where"),
     (course.attention, "a class of modules is expected"),
 ]
 
@@ -322,10 +373,21 @@ RIGHT = {
         (word_by_word,),
     ],
     "02.6": [("root of d_model",), (" Root of d_model ",)],
-    "attention": [(course.attention,), (attention(),), (with_einsum,), (course.scaled_dot_product_attention,)],
+    "attention": [
+        (course.attention,),
+        (attention(),),
+        (with_einsum,),
+        (course.scaled_dot_product_attention,),
+        (with_root_in_a_tensor,),
+    ],
     "Head": [(course.Head,), (head(),)],
     "HeadsInAList": [(course.HeadsInAList,), (in_a_list(),), (AddingSlices,)],
-    "scaled_dot_product_attention": [(course.scaled_dot_product_attention,), (masked(),), (with_where,)],
+    "scaled_dot_product_attention": [
+        (course.scaled_dot_product_attention,),
+        (masked(),),
+        (with_where,),
+        (where_the_notebook_says,),
+    ],
     "MultiHeadAttention": [(course.MultiHeadAttention,), (WithEinsum,), (WithChunk,), (Contiguous,), (multi_head(),)],
     "MyMultiHeadAttention": [
         (course.MyMultiHeadAttention,),
@@ -400,6 +462,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda query, key, value: (value[:3], query), "the four steps"),
         (lambda query, key, value: (attention()(query, key, value)[0], query @ key.mT), "out of the softmax"),
         (transposed, "not for a batch"),
+        (root_on_the_cpu, "device=query.device"),
         (lambda query, key: query, "your code stopped with TypeError"),
     ],
     "Head": [
@@ -412,6 +475,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (head(by="KKV"), "then `attention`"),
         (HeadWithoutBiases, "have biases"),
         (HeadOfOtherNames, "there is no ['W_K.bias']"),
+        (AddingToZeros, "device=query.device"),
     ],
     "HeadsInAList": [
         (in_a_list(many=list), "nn.ModuleList"),
@@ -424,6 +488,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (in_a_list(lambda W_O, outputs: (W_O(torch.cat(outputs, -1)), outputs)), "the output alone"),
         (in_a_list(lambda W_O, outputs: W_O(torch.cat(outputs[::-1], -1))), "the same inputs"),
         (in_a_list(inputs=slice(1)), "need `key` and `value`"),
+        (in_a_list(lambda W_O, outputs: W_O(torch.zeros(2, 3, 24) + torch.cat(outputs, -1))), "device=query.device"),
     ],
     "scaled_dot_product_attention": [
         (masked(root=1), "have not divided"),
@@ -446,6 +511,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (masked(drop=lambda weights, share: F.dropout(weights, 1 - share if share else 0.0)), "not the share to keep"),
         (masked(drop=lambda weights, share: weights * (torch.rand_like(weights) >= share)), "enlarges"),
         (dropping_scores, "drop weights"),
+        (mask_on_the_cpu, "device=query.device"),
+        (masked(drop=dropping_on_the_cpu), "device=query.device"),
         (lambda query, key, value: masked()(query, key, value), "your code stopped with TypeError"),
     ],
     "MultiHeadAttention": [

@@ -142,6 +142,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda ids, pad_id: (ids != pad_id)[:, None, None].float(), "torch.bool"),
         (lambda ids, pad_id: (ids != pad_id)[:, None], "the shape is"),
         (lambda ids: ids, "stopped with TypeError"),
+        (lambda ids, pad_id: (ids != torch.full(ids.shape, pad_id))[:, None, None], "device=ids.device"),
     ],
     "causal_mask": [
         (lambda length: torch.ones(length, length, dtype=torch.bool).triu(1), "upside down"),
@@ -176,6 +177,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda ids, pad_id: masks.causal_mask(len(ids)) & seen(ids, pad_id), "`ids.shape[1]`"),
         (lambda ids, pad_id: seen(ids, pad_id) and causal(ids), "write `&`"),
         (lambda ids, pad_id: seen(ids, pad_id) & masks.causal_mask(ids.shape[1]), "on a GPU"),
+        (lambda ids, pad_id: seen(ids, pad_id) & causal(ids).to("meta"), "where the inputs are"),
         (5, "a function was expected, but this is an int, 5."),
         (
             lambda ids, pad_id: masks.target_mask(torch.tensor([[7, 8, 9, 1], [7, 1, 1, 1], [7, 8, 9, 6]]), 1),

@@ -202,7 +202,10 @@ class AllAtOnce(nn.Module):
 
     def decode(self, tgt, memory, memory_mask):
         length = tgt.shape[1]
-        seen = torch.tril(torch.ones(1, 1, length, length)).bool() & (tgt != self.config.pad_id)[:, None, None, :]
+        seen = (
+            torch.ones(1, 1, length, length, device=tgt.device).tril().bool()
+            & (tgt != self.config.pad_id)[:, None, None, :]
+        )
         return F.linear(self.decoder(self.tgt_embedding(tgt), memory, seen, memory_mask)[0], *self.output.parameters())
 
     def forward(self, src, tgt):
@@ -273,7 +276,7 @@ def mixed_up(count):
 
 RIGHT = {
     "TokenEmbedding": [(course.TokenEmbedding,), (TableByHand,)],
-    "SinusoidalPositionalEncoding": [(course.SinusoidalPositionalEncoding,), (ExpLogPositions,), (PositionsOnTheWay,)],
+    "SinusoidalPositionalEncoding": [(course.SinusoidalPositionalEncoding,), (ExpLogPositions,)],
     "InputEmbedding": [(course.InputEmbedding,), (FunctionalEmbedding,)],
     "PositionwiseFeedForward": [(course.PositionwiseFeedForward,), (EinsumFeedForward,)],
     "PostLNEncoderLayer": [(course.PostLNEncoderLayer,), (WrappedEncoderLayer,)],
@@ -320,6 +323,7 @@ POST_LN = (  # of both encoder layers
         "take them apart",
     ),
     ("self.self_attn(x, x, x, mask)", "self.self_attn(x, x, x)", "the mask does not reach"),
+    ("self.norm1(x + ", "self.norm1(torch.zeros(x.shape) + x + ", "device=x.device"),
     (
         "x = self.norm1(x + self.dropout(y))",
         "x = self.norm1(self.dropout(y))",
@@ -382,6 +386,7 @@ WIRING = (
         "encode returns two things",
     ),
     ("self.output(x)", "x", "the logits have the shape"),
+    ("return self.output(x)", "return self.output(x) + torch.zeros(1)", "device=src.device"),
     ("self.output(x)", "self.output(x).softmax(-1)", "return logits"),
     (
         "return self.output(x)",
@@ -431,6 +436,8 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ("self.scale =", "self.more = nn.Linear(2, 2); self.scale =", "which no part of this box is called"),
         ("nn.Embedding(vocab_size, d_model)", "nn.Embedding(d_model, vocab_size)", "table.weight has the shape"),
         ("(nn.Module)", "", "a class of modules is expected"),
+        ("math.sqrt(d_model)", "torch.sqrt(torch.FloatTensor([d_model]))", "`self.scale` stays where"),
+        ("* self.scale", "* torch.full((1,), self.scale)", "device=ids.device"),
     ),
     "SinusoidalPositionalEncoding": [
         *wrong(
@@ -464,6 +471,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
             (", persistent=False", "", "persistent=False"),
         ),
         (OwnFrequencies, "have one frequency"),
+        (PositionsOnTheWay, "A buffer moves with the model"),
     ],
     "InputEmbedding": wrong(
         "InputEmbedding",
@@ -483,6 +491,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
             "comes last",
         ),
         ("nn.Dropout(dropout)", "nn.Dropout(0.1)", "comes last"),
+        ("self.tokens(ids) +", "self.tokens(ids) + torch.zeros(ids.shape)[..., None] +", "device=ids.device"),
     ),
     "PositionwiseFeedForward": wrong(
         "PositionwiseFeedForward",
@@ -502,6 +511,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ("self.linear2(self.dropout(inner))", "self.dropout(self.linear2(inner))", "between the two layers"),
         ("self.linear1(x)", "self.linear1(self.dropout(x))", "self.dropout(inner)", "inner", "between the two layers"),
         ("nn.Linear(d_model, d_ff)", "nn.Linear(d_ff, d_model)", "linear1.weight has the shape"),
+        (".relu()", ".maximum(torch.zeros(1))", "device=x.device"),
     ),
     "PostLNEncoderLayer": wrong("PostLNEncoderLayer", *POST_LN),
     "EncoderLayer": wrong(
@@ -541,6 +551,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
     "DecoderLayer": wrong(
         "DecoderLayer",
         *LAYER_DROPOUT[:-2],
+        ("self.norm1(x + ", "self.norm1(torch.zeros(x.shape) + x + ", "device=x.device"),
         (
             "self.self_attn = MultiHeadAttention(d_model, num_heads, dropout)",
             "self.self_attn = MultiHeadAttention(d_model, num_heads)",
@@ -666,6 +677,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ("return self.output(x)", "return self.output(x).softmax(-1)", "return logits"),
         ("return self.output(x)", "return x", "the logits have the shape"),
         ("return self.output(x)", "return self.output(x), x", "forward returns the logits"),
+        ("return self.output(x)", "return self.output(x) + torch.zeros(1)", "device=src.device"),
         ("return self.output(x)", "return 2 * self.output(x)", "encode the source, decode the target"),
         ("dropout, True", "dropout, False", "encode the source, decode the target"),
         ("self.output = nn.Linear", "self.out = nn.Linear", "self.output", "self.out", "no ['output"),

@@ -87,6 +87,21 @@ def nothing_for_padding(logits, targets, pad_id, smoothing):
     return (share * surprise).sum(-1)[targets != pad_id].mean()
 
 
+def target_on_the_cpu(logits, targets, pad_id, smoothing):
+    target = torch.full(logits.shape, smoothing / logits.shape[-1])
+    target = target + (1 - smoothing) * F.one_hot(targets, logits.shape[-1])
+    real = targets != pad_id
+    return ((target * -logits.log_softmax(-1)).sum(-1) * real).sum() / real.sum()
+
+
+def summed_on_the_cpu(logits, targets, pad_id, label_smoothing=0.0):
+    losses = F.cross_entropy(
+        logits.flatten(0, 1), targets.flatten(), ignore_index=pad_id, label_smoothing=label_smoothing, reduction="none"
+    )
+    total = torch.zeros(1) + losses.sum()
+    return total / (targets != pad_id).sum()
+
+
 def unsafe(logits, targets, pad_id, smoothing):
     safe = (logits.softmax(-1)).log()
     real = targets != pad_id
@@ -391,6 +406,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda logits, targets, *rest: F.cross_entropy(logits.flatten(1).T, targets.flatten()), "stay side by side"),
         (lambda logits, *rest: course.token_loss(logits[:, 1:], *rest), "both come in shifted"),
         (lambda logits, targets, *rest: logits.gather(-1, targets), "stopped with"),
+        (summed_on_the_cpu, "device=logits.device"),
     ],
     "train_one_epoch": [
         (loop(leave_out=["zero_grad"]), "zero_grad"),
@@ -511,6 +527,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (smoothed(mean=lambda x: -x.mean()), "the sign"),
         (smoothed(mean=lambda x: x), "one number was expected"),
         (unsafe, "`log_softmax` is safe"),
+        (target_on_the_cpu, "device=logits.device"),
         (lambda *arguments: by_torch(*arguments).detach(), "no gradient"),
         (lambda *arguments: by_torch(*arguments).item(), "a tensor was expected"),
         (lambda logits, targets, pad_id, smoothing: by_torch(logits, targets, 1, smoothing), "padding counts"),

@@ -1,12 +1,21 @@
 """Answers to the exercises of notebook 06: searching for a translation."""
 
+import inspect
 import math
+import re
 
 import numpy as np
 import torch
 from transformer_exercises.course import notebook_06 as course
 
 from transformer_lib.inference.search import greedy_search
+
+
+def on_the_cpu(function):
+    """Return one of the course's functions without what it says of the device."""
+    names = dict(vars(course))
+    exec(re.sub(r", device=\w+\.device", "", inspect.getsource(function)), names)
+    return names[function.__name__]
 
 
 def one(
@@ -17,7 +26,8 @@ def one(
     def search(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
         ids, steps = [sos_id if first is None else first], []
         while ids[-1] != eos_id and len(ids) <= max_len + room:
-            log_probs = next_log_probs(torch.tensor([given(ids)]), memory, memory_mask)[0]
+            tgt = torch.tensor([given(ids)], device=memory.device)
+            log_probs = next_log_probs(tgt, memory, memory_mask)[0]
             ids.append(pick(log_probs).item())
             steps.append(log_probs[ids[-1]].item())
         return change(ids[1:]), add(steps)
@@ -26,7 +36,7 @@ def one(
 
 
 def with_tensors(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
-    tgt, total = torch.tensor([[sos_id]]), 0
+    tgt, total = torch.tensor([[sos_id]]).to(memory.device), 0
     for _ in range(max_len):
         step = next_log_probs(tgt, memory, memory_mask).topk(1)
         tgt, total = torch.cat([tgt, step.indices], dim=1), total + step.values[0, 0]
@@ -65,7 +75,8 @@ def everybody_stays(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len
 
 def rows_leave(follows=True, start=None):
     def search(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
-        tgt, left, found = torch.full((len(memory), 1), sos_id), list(range(len(memory))), [None] * len(memory)
+        tgt = torch.full((len(memory), 1), sos_id, device=memory.device)
+        left, found = list(range(len(memory))), [None] * len(memory)
         for _ in range(max_len):
             token = next_log_probs(tgt, memory, memory_mask).max(dim=-1).indices
             tgt = torch.hstack([tgt, token[:, None]])
@@ -95,7 +106,7 @@ def beam_step(
         vocab = step.shape[-1]
         candidates = add(log_probs, step).reshape(len(step), -1)
         best, index = candidates.topk(min(times * beam_size, candidates.shape[1]))
-        first = torch.arange(len(step))[:, None] * step.shape[1]
+        first = torch.arange(len(step), device=step.device)[:, None] * step.shape[1]
         return change(best, index // vocab, index % vocab, first)
 
     return step_of
@@ -108,7 +119,7 @@ def sorted_lists(log_probs, step, beam_size):
         candidates = [(p, row + i, token) for i, tokens in enumerate(rows) for token, p in enumerate(tokens)]
         found.append(sorted(candidates, reverse=True)[: 2 * beam_size])
     best, rows, tokens = zip(*(zip(*of_one, strict=True) for of_one in found), strict=True)
-    return torch.tensor(best), torch.tensor(rows), torch.tensor(tokens)
+    return tuple(torch.tensor(numbers, device=step.device) for numbers in (best, rows, tokens))
 
 
 def a_choice_for_each_prefix(log_probs, step, beam_size):
@@ -147,11 +158,8 @@ def beam(
     """Return a batched beam search, with one thing changed."""
 
     def search(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50, lp=lambda length: 1.0):
-        left, tgt, log_probs = (
-            torch.arange(len(memory)),
-            torch.full((len(memory), 1), sos_id),
-            torch.zeros(len(memory), 1),
-        )
+        left = torch.arange(len(memory)).to(memory.device)
+        tgt, log_probs = torch.full_like(left[:, None], sos_id), memory.new_zeros(len(memory), 1)
         finished, answers = [[] for _ in left], {}
         for length in range(1, max_len + 1):
             step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)
@@ -186,7 +194,7 @@ def by_hand(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_
     for row, row_mask in zip(memory, memory_mask, strict=True):
         prefixes, finished = [(0.0, [])], []
         while prefixes:
-            tgt = torch.tensor([[sos_id, *ids] for _, ids in prefixes])
+            tgt = torch.tensor([[sos_id, *ids] for _, ids in prefixes], device=row.device)
             asked = next_log_probs(
                 tgt, row.expand(len(tgt), *row.shape), row_mask.expand(len(tgt), *row_mask.shape)
             ).tolist()
@@ -344,6 +352,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda *given: ("ids", 1), "a list of lists"),
         (lambda *given: (torch.tensor(one()(*given)[0]), 1.0), "yours holds a Tensor"),
         (lambda *given: ([4.0, 3.0], -1.0), "a whole number"),
+        (on_the_cpu(course.greedy), "device=memory.device"),
     ],
     "greedy_batch": [
         (everybody_stays, "let a row leave"),
@@ -362,6 +371,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda *given: [tuple(ids) for ids in many()(*given)], "yours holds a tuple"),
         (lambda *given: (ids for ids in many()(*given)), "yours is a generator"),
         (lambda next_log_probs, memory: [], "stopped with TypeError"),
+        (on_the_cpu(course.greedy_batch), "device=memory.device"),
     ],
     "beam_step": [
         (beam_step(add=lambda log_probs, step: step), "add the log-probability of the prefix"),
@@ -382,6 +392,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda *given: beam_step()(*given)[0], "three tensors"),
         (more_than_there_are, "the first step has 9 candidates"),
         (lambda log_probs, step, beam_size: step @ log_probs, "stopped with"),
+        (on_the_cpu(course.beam_step), "device=step.device"),
     ],
     "beam": [
         (beam(ended=lambda token, eos_id, last: token == eos_id), "is lost"),
@@ -402,6 +413,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (beam(possible=lambda best: best == best), "is not finished"),
         (beam(result=lambda pairs, beam_size: sorted(pairs)[: -beam_size - 1 : -1], scored=in_a_tensor), "no tensor"),
         (lambda *given: iter(beam()(*given)), "such as (-1.25, [4, 7, 3])"),
+        (on_the_cpu(course.beam), "device=memory.device"),
     ],
     "my_beam": [
         (greedy_of, "that is greedy search"),
@@ -421,6 +433,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (blank(of=by_hand), "ask once a step"),
         (too_wide_for_a_toy, "of the toy's five sentences"),
         (lambda *given: beam()(*given), "a whole number"),
+        (on_the_cpu(course.my_beam), "device=memory.device"),
     ],
     "06.3": [
         (

@@ -1,11 +1,15 @@
-"""Answers to the exercises of notebook 09: the paper's numbers, and attention that saves something."""
+"""Answers to the exercises of notebook 09: the paper's model and numbers, attention that saves something."""
 
+import inspect
 import math
 from fractions import Fraction
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import nn
+from transformer_exercises.course import notebook_04 as boxes
+from transformer_exercises.course import notebook_09 as course
 
 from transformer_lib.model.masks import local_mask
 
@@ -75,7 +79,75 @@ def columns(n):
     return column[:, None] == column
 
 
+def paper(*changes):
+    """The course's class, with some of its text changed: each change is the old and the new text."""
+    source = inspect.getsource(course.PaperTransformer)
+    for old, new in changes:
+        assert old in source, old
+        source = source.replace(old, new)
+    names = dict(vars(course))
+    exec(source, names)
+    return names["PaperTransformer"]
+
+
+class OfEarlierBoxes(nn.Module):
+    """With the boxes of notebooks 02 to 04, and an output layer that has biases."""
+
+    def __init__(self, config):
+        super().__init__()
+        tokens, sizes = boxes.TokenEmbedding(config.src_vocab_size, config.d_model), (config.d_model, config.num_heads)
+        positions = boxes.SinusoidalPositionalEncoding(config.max_len, config.d_model)
+        self.embedding, sizes = boxes.InputEmbedding(tokens, positions, config.dropout), (*sizes, config.d_ff)
+        encoder, decoder = (
+            [layer(*sizes, config.dropout) for _ in range(config.num_layers)]
+            for layer in (boxes.PostLNEncoderLayer, boxes.DecoderLayer)
+        )
+        self.encoder, self.decoder = boxes.Encoder(encoder, nn.Identity()), boxes.Decoder(decoder, nn.Identity())
+        self.output = nn.Linear(config.d_model, config.src_vocab_size)
+        self.output.weight = tokens.table.weight
+
+    def forward(self, src, tgt):
+        mask = boxes.padding_mask(src, 1)
+        memory = self.encoder(self.embedding(src), mask)[0]
+        return self.output(self.decoder(self.embedding(tgt), memory, boxes.target_mask(tgt, 1), mask)[0])
+
+
+class LastNorms(boxes.Transformer):
+    def __init__(self, config):
+        super().__init__(config)
+        self.encoder.norm, self.decoder.norm = nn.LayerNorm(config.d_model), nn.LayerNorm(config.d_model)
+
+
+NORM_FIRST = (
+    (
+        'layer["norm1"](memory + self.dropout(self.attend(layer["self_attn"], memory, memory, src_mask)))',
+        'memory + self.dropout(self.attend(layer["self_attn"], *[layer["norm1"](memory)] * 2, src_mask))',
+    ),
+    (
+        'layer["norm2"](memory + self.dropout(self.feed(layer, memory)))',
+        'memory + self.dropout(self.feed(layer, layer["norm2"](memory)))',
+    ),
+    (
+        'layer["norm1"](x + self.dropout(self.attend(layer["self_attn"], x, x, tgt_mask)))',
+        'x + self.dropout(self.attend(layer["self_attn"], *[layer["norm1"](x)] * 2, tgt_mask))',
+    ),
+    (
+        'layer["norm2"](x + self.dropout(self.attend(layer["cross_attn"], x, memory, src_mask)))',
+        'x + self.dropout(self.attend(layer["cross_attn"], layer["norm2"](x), memory, src_mask))',
+    ),
+    (
+        'layer["norm3"](x + self.dropout(self.feed(layer, x)))',
+        'x + self.dropout(self.feed(layer, layer["norm3"](x)))',
+    ),
+)
+IN_SELF_ATTENTION = (
+    'self.attend(layer["self_attn"], memory, memory, src_mask)',
+    ('self.attend(layer["self_attn"], memory, memory, src_mask | True)'),
+)
+IN_CROSS_ATTENTION = 'layer["cross_attn"], x, memory, src_mask', 'layer["cross_attn"], x, memory, src_mask | True'
+
 RIGHT = {
+    "PaperTransformer": [(course.PaperTransformer,), (boxes.Transformer,), (OfEarlierBoxes,)],
     "09.1": [(50, 25, 7), (np.int64(50), Fraction(25), torch.tensor(7)), (50.0, 25.0, 7.0)],
     "09.2": [
         (101, 86_250),
@@ -104,6 +176,38 @@ RIGHT = {
     ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
+    "PaperTransformer": [
+        (paper(*NORM_FIRST), "that is pre-LN"),
+        (paper((" * self.config.d_model**0.5", "")), "multiplied by √d_model"),
+        (paper((" + self.positions[: ids.shape[1]]", "")), "the positions are missing"),
+        (paper((" / q.shape[-1] ** 0.5", "")), "not divided by √d_k"),
+        (paper((".tril()", "")), "a word of the target"),
+        (paper(IN_CROSS_ATTENTION), "cross-attention sees padding"),
+        (paper(IN_SELF_ATTENTION), "the encoder sees padding"),
+        (paper(IN_SELF_ATTENTION, IN_CROSS_ATTENTION), "in the encoder and in cross-attention"),
+        (paper(("return x @ self.table.weight.T", "return (x @ self.table.weight.T).softmax(-1)")), "return logits"),
+        (paper(("layer in self.decoder", "layer in reversed(self.decoder)")), "read section 3 once more"),
+        (paper((".relu()", "")), "read section 3 once more"),
+        (paper(("nn.Dropout(config.dropout)", "nn.Dropout(0.1)")), "in training, drop"),
+        (paper(("self.dropout(self.table(ids)", "(self.table(ids)")), "in training, drop"),
+        (paper(("x + self.dropout(self.feed(layer, x))", "x + self.feed(layer, x)")), "in training, drop"),
+        (paper(("self.dropout(self.feed(", "nn.functional.dropout(self.feed(")), "is dropout still on"),
+        (paper((", device=tgt.device", "")), "device=src.device"),
+        (
+            paper(('self.register_buffer("positions", positions, persistent=False)', "self.positions = positions")),
+            "buffer",
+        ),
+        (LastNorms, "each of its layers ends in one"),
+        (
+            paper(
+                ("self.dropout =", "self.output = nn.Linear(d_model, config.src_vocab_size); self.dropout ="),
+                ("return x @ self.table.weight.T", "return self.output(x)"),
+            ),
+            "but here are 2",
+        ),
+        (paper(("q_proj", "w_q")), "there is no ['decoder.0.cross_attn.q_proj.bias']"),
+        (course.torch.relu, "a class of modules is expected"),
+    ],
     "09.1": [
         ((99, 25, 7), "that is k = 3"),
         ((20, 25, 7), "two positions to each side"),
