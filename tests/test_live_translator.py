@@ -1,10 +1,10 @@
 import copy
+import dataclasses
 import re
 
 import pytest
 import torch
 
-from transformer_lib.inference.search import beam_search
 from transformer_lib.notebook import live_translator
 from transformer_lib.notebook.live_translator import LiveTranslator, to_html, trace
 
@@ -57,17 +57,13 @@ def test_each_steps_probabilities_are_the_models_own_given_what_is_written(train
 
 def test_the_steps_multiply_to_the_translations_probability(found):
     log_prob = torch.tensor([probability for _, probability, _ in found.steps]).log().sum().item()
-    assert log_prob == pytest.approx(found.beams[0][1].log_prob, abs=1e-4)
+    assert log_prob == pytest.approx(found.translation.log_prob, abs=1e-4)
 
 
-def test_the_beams_are_those_of_beam_search(trained, found):
-    tgt_tokenizer, src = trained.tgt_tokenizer, torch.tensor([trained.src_tokenizer.encode(SENTENCE)])
-    hypotheses = beam_search(trained.model, src, tgt_tokenizer.sos_id, tgt_tokenizer.eos_id, 4, trained.length_penalty)[
-        0
-    ]
-    assert [hypothesis for _, hypothesis in found.beams] == hypotheses
-    assert found.beams[0][0] == trained(SENTENCE, beam_size=4)
-    assert len({text for text, _ in found.beams}) == 4
+def test_the_beam_is_that_of_beam_search(trained, found):
+    [best] = trained.translate([SENTENCE], beam_size=4, n_best=4)
+    assert found.translation == best and found.translation.alternatives == best.alternatives
+    assert len({one.text for one in (best, *best.alternatives)}) == 4
 
 
 def test_dropout_is_off_whatever_mode_the_model_is_in(trained, found):
@@ -91,10 +87,10 @@ def test_every_step_and_the_beam_are_shown(found):
     for _, _, alternatives in found.steps:
         for token, probability in alternatives.items():
             assert f"{token} {probability:.1%}".replace("<", "&lt;").replace(">", "&gt;") in html
-    for words, hypothesis in found.beams:
-        assert f"{hypothesis.log_prob:.3f}" in html
-        assert words.replace("<", "&lt;").replace(">", "&gt;") in html and f"{hypothesis.score:.3f}" in html
-    assert html.count("<tr>") == 1 + len(found.steps) + 1 + len(found.beams)
+    for one in (found.translation, *found.translation.alternatives):
+        assert f"{one.log_prob:.3f}" in html
+        assert one.text.replace("<", "&lt;").replace(">", "&gt;") in html and f"{one.score:.3f}" in html
+    assert html.count("<tr>") == 1 + len(found.steps) + 1 + 4
     assert to_html(found, 2).count("<tr>") == 1 + 2
 
 
@@ -108,14 +104,15 @@ def test_headings_stand_above_all_columns(found):
 def test_no_token_becomes_a_tag(found):
     hostile = "<img src=x onerror=alert(1)>"
     steps = [(hostile, 0.5, {hostile: 0.5})]
-    changed = found._replace(steps=steps, unknown=[hostile], beams=[(hostile, found.beams[0][1])])
+    translation = dataclasses.replace(found.translation, text=hostile, alternatives=[])
+    changed = found._replace(steps=steps, unknown=[hostile], translation=translation)
     assert "<img" not in to_html(changed) and to_html(changed).count("&lt;img") == 4
 
 
 def test_what_is_typed_is_translated(widget, shown, trained):
     shown.clear()
     widget.field.value = "Das Kind schläft."
-    assert widget.trace.beams[0][0] == trained("Das Kind schläft.", beam_size=4)
+    assert widget.trace.translation.text == trained("Das Kind schläft.", beam_size=4)
     *steps, last = [output["data"]["text/html"] for output in shown]
     assert [html.count("<tr>") for html in steps] == [*range(2, 2 + len(widget.trace.steps))]  # token by token
     assert to_html(widget.trace) in last and "attention-viewer" in last

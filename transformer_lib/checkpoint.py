@@ -54,13 +54,9 @@ def describe_model(model: nn.Module, tokenizers: Tokenizers, notes: dict[str, An
         raise TypeError(f"config is a {type(config).__name__}, expected a {type(model).config_class.__name__}")
     check_vocabularies(config, tokenizers)
     described = {name: {"class": _name(type(each)), **each.to_dict()} for name, each in tokenizers.items()}
-    return {
-        "format": _FORMAT,
-        "model": _name(type(model)),
-        "config": json.dumps(asdict(config)),
-        "tokenizers": json.dumps(described),
-        "notes": json.dumps(notes or {}),
-    }
+    parts = {"config": asdict(config), "tokenizers": described, "notes": notes or {}}
+    written = {name: json.dumps(part) for name, part in parts.items()}
+    return {"format": _FORMAT, "model": _name(type(model)), **written}
 
 
 def load_model(path: str | Path, *custom: type, device: torch.device | str = "cpu") -> SavedModel:

@@ -51,7 +51,8 @@ def sentence_counts(hypotheses: Tokens, references: Tokens) -> np.ndarray:
     _check(hypotheses, references, tokenised=True)
     rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
-        ngrams = [[_ngrams(tokens, order) for order in range(1, MAX_ORDER + 1)] for tokens in (hypothesis, reference)]
+        shifted = [[tokens[i:] for i in range(MAX_ORDER)] for tokens in (hypothesis, reference)]
+        ngrams = [[Counter(zip(*s[:order], strict=False)) for order in range(1, MAX_ORDER + 1)] for s in shifted]
         matches = [(ours & theirs).total() for ours, theirs in zip(*ngrams, strict=True)]  # & clips to the reference's
         rows.append([*matches, *(ours.total() for ours in ngrams[0]), len(reference)])
     return np.array(rows)
@@ -123,10 +124,6 @@ def _words_like(text: str, reference: str, tokenizer: WordTokenizer) -> list[str
     """Split a text into words as its reference is split: spaCy takes "U.S." for one word, but "u.s." for two."""
     parts = {part.lower() if tokenizer.lower else part: tokenizer.words(part) for part in normalize(reference).split()}
     return [word for part in normalize(text).split() for word in parts.get(part) or tokenizer.words(part)]
-
-
-def _ngrams(tokens: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
-    return Counter(tuple(tokens[i : i + order]) for i in range(len(tokens) - order + 1))
 
 
 def _check(hypotheses: Sequence, references: Sequence, tokenised: bool) -> None:

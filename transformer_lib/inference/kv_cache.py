@@ -95,13 +95,12 @@ class CachedDecoder:
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Keep these rows of the target (one may come twice) and these sentences of the memory, in this order."""
-        fewer = len(sentences) < len(self.memory_mask)
-        if fewer:
+        if len(sentences) < len(self.memory_mask):
             self.memory_mask = self.memory_mask.index_select(0, sentences)
+            for layer in self.layers:
+                layer.cross_attn.select(sentences)
         for layer in self.layers:
             layer.self_attn.select(rows)
-            if fewer:
-                layer.cross_attn.select(sentences)
 
 
 def can_cache(model: nn.Module) -> bool:

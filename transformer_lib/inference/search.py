@@ -17,25 +17,18 @@ MAX_SAVED_BEAM = 16  # that a saved model may ask for; a search itself may be as
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation of one sentence.
+    """One translation of one sentence."""
 
-    Attributes:
-        ids: target ids without ``<sos>``; the last is ``<eos>``, unless the length ran out before.
-        log_prob: natural logarithm of their probability, ``<pad>`` and ``<sos>`` ruled out: neither is ever written.
-        score: what beam search maximises, ``log_prob`` divided by the length penalty; in greedy search, ``log_prob``.
-    """
-
-    ids: list[int]
-    log_prob: float
-    score: float
+    ids: list[int]  # target ids without <sos>; the last is <eos>, unless the length ran out before
+    log_prob: float  # natural logarithm of their probability, <pad> and <sos> ruled out: neither is ever written
+    score: float  # what beam search maximises, log_prob divided by the length penalty; in greedy search, log_prob
 
 
 def greedy_search(
     model: Transformer, src: Tensor, sos_id: int, eos_id: int, max_len: int | None = None, use_cache: bool = True
 ) -> list[Hypothesis]:
     """Take the most probable token at each step: a beam of one. Arguments and errors as ``beam_search``."""
-    beams = beam_search(model, src, sos_id, eos_id, 1, 0.0, max_len, use_cache)
-    return [hypotheses[0] for hypotheses in beams]
+    return [beam[0] for beam in beam_search(model, src, sos_id, eos_id, 1, 0.0, max_len, use_cache)]
 
 
 @torch.inference_mode()
@@ -76,7 +69,12 @@ def beam_search(
         raise TypeError(f"model is a {type(model).__name__}, which has a forward but no decode for it to call")
     vocab_size = model.config.tgt_vocab_size
     check_search(beam_size, length_penalty, vocab_size)
-    limits = _length_limits(model, src, max_len)
+    is_token = src != model.config.pad_id
+    if (is_token[:, 1:] & ~is_token[:, :-1]).any():
+        raise ValueError("src has padding before a token, expected it on the right: it would move the positions")
+    src_lengths = is_token.sum(dim=1)  # [batch], as are the most tokens that each output may have
+    limits = src_lengths + 50 if max_len is None else torch.full_like(src_lengths, max_len)
+    limits = limits.clamp(max=model.config.max_len)
     if prefix is not None and prefix.numel():
         _check_prefix(prefix, model.config, limits, sos_id, eos_id)
     banned_ids = {model.config.pad_id, sos_id} - {eos_id}  # no training targets; some models begin with <eos>
@@ -148,16 +146,6 @@ def check_search(beam_size: int, length_penalty: float, max_beam_size: int) -> N
         raise ValueError(f"length_penalty is {length_penalty}, expected 0 (none) to 10, such as 0.6")
     if not 1 <= operator.index(beam_size) <= max_beam_size:
         raise ValueError(f"beam_size is {beam_size}, expected a whole number from 1 to {max_beam_size}")
-
-
-def _length_limits(model: Transformer, src: Tensor, max_len: int | None) -> Tensor:
-    """Return how many tokens each sentence's output may have, ``[batch]``."""
-    is_token = src != model.config.pad_id
-    if (is_token[:, 1:] & ~is_token[:, :-1]).any():
-        raise ValueError("src has padding before a token, expected it on the right: it would move the positions")
-    src_lengths = is_token.sum(dim=1)
-    limits = src_lengths + 50 if max_len is None else torch.full_like(src_lengths, max_len)
-    return limits.clamp(max=model.config.max_len)
 
 
 def _check_prefix(prefix: Tensor, config: TransformerConfig, limits: Tensor, sos_id: int, eos_id: int) -> None:

@@ -10,7 +10,6 @@ from transformer_lib.data.subwords import SubwordTokenizer
 from transformer_lib.data.tokenizers import EOS, SOS, UNK
 from transformer_lib.files import new_folder
 from transformer_lib.inference.translator import Translator
-from transformer_lib.interop.pytorch import to_torch
 from transformer_lib.model.transformer import Transformer
 
 
@@ -27,27 +26,35 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
 
     Raises a TypeError if a part of the model was replaced: it may compute something else from the same weights.
     """
+    from ctranslate2.converters.fairseq import set_embeddings, set_layer_norm, set_linear, set_multi_head_attention
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation, LayerNormSpec
 
-    model, config = translator.model, translator.model.config
-    check_parts(model)
-
-    model = copy.deepcopy(model).to("cpu", torch.float32)  # quantizing changes weights in place
-    stacks, sizes = to_torch(model), (config.num_layers, config.num_heads)
+    check_parts(translator.model)
+    # a copy, since quantizing changes weights in place
+    model = copy.deepcopy(translator.model).to("cpu", torch.float32).requires_grad_(False)
+    config = model.config
     activation = Activation[{"silu": "SWISH"}.get(config.activation, config.activation.upper())]
+    sizes = (config.num_layers, config.num_heads)
     spec = TransformerSpec.from_config(*sizes, pre_norm=config.norm_first, activation=activation)
-    spec.encoder.embeddings[0].weight = model.src_embedding.tokens.table.weight
-    spec.decoder.embeddings.weight = model.tgt_embedding.tokens.table.weight
+    set_embeddings(spec.encoder.embeddings[0], model.src_embedding.tokens.table)
+    set_embeddings(spec.decoder.embeddings, model.tgt_embedding.tokens.table)
     spec.encoder.position_encodings.encodings = model.src_embedding.positions(config.max_len)
     spec.decoder.position_encodings.encodings = model.tgt_embedding.positions(config.max_len)
-    for side, stack in ((spec.encoder, stacks.encoder), (spec.decoder, stacks.decoder)):
+    for side, stack in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
         for layer_spec, layer in zip(side.layer, stack.layers, strict=True):
-            _fill_layer(layer_spec, layer)
-        if stack.norm is not None:  # with post-LN the engine has one too, but the specification has no option for it
+            set_multi_head_attention(layer_spec.self_attention, layer.self_attn, self_attention=True)
+            set_layer_norm(layer_spec.self_attention.layer_norm, layer.norm1)
+            if stack is model.decoder:
+                set_multi_head_attention(layer_spec.attention, layer.cross_attn)
+                set_layer_norm(layer_spec.attention.layer_norm, layer.norm2)
+            set_layer_norm(layer_spec.ffn.layer_norm, layer.norm3 if stack is model.decoder else layer.norm2)
+            set_linear(layer_spec.ffn.linear_0, layer.feed_forward.linear1)
+            set_linear(layer_spec.ffn.linear_1, layer.feed_forward.linear2)
+        if isinstance(stack.norm, nn.LayerNorm):  # with post-LN the engine has one too, but the specification no option
             vars(side)["layer_norm"] = LayerNormSpec()
-            _fill(side.layer_norm, stack.norm)
-    _fill(spec.decoder.projection, model.output)
+            set_layer_norm(side.layer_norm, stack.norm)
+    set_linear(spec.decoder.projection, model.output)
     never_written = [translator.tgt_tokenizer.pad_id, translator.tgt_tokenizer.sos_id]
     spec.decoder.projection.bias[never_written] = -1e4  # a logit that float16 has, too
 
@@ -74,31 +81,3 @@ def check_parts(model: Transformer) -> None:
         plain = Transformer(model.config)
     if list(map(type, model.modules())) != list(map(type, plain.modules())):
         raise TypeError(f"model is a {type(model).__name__}, expected a Transformer, no subclass and no part replaced")
-
-
-def _fill_layer(spec, layer: nn.Module) -> None:
-    """Give a specification a layer of PyTorch's; there, each sub-layer has its own norm."""
-    _fill_attention(spec.self_attention, layer.self_attn, layer.norm1)
-    if isinstance(layer, nn.TransformerDecoderLayer):
-        _fill_attention(spec.attention, layer.multihead_attn, layer.norm2)
-    _fill(spec.ffn.layer_norm, getattr(layer, "norm3", layer.norm2))
-    _fill(spec.ffn.linear_0, layer.linear1)
-    _fill(spec.ffn.linear_1, layer.linear2)
-
-
-def _fill_attention(spec, attention: nn.MultiheadAttention, norm: nn.LayerNorm) -> None:
-    """Give it attention and its norm; in cross-attention, the projection of queries stands alone."""
-    *projections, out = spec.linear
-    rows = [attention.embed_dim * number for number in ([3] if len(projections) == 1 else [1, 2])]
-    packed = zip(projections, attention.in_proj_weight.split(rows), attention.in_proj_bias.split(rows), strict=True)
-    for projection, weight, bias in packed:
-        projection.weight, projection.bias = weight, bias
-    _fill(out, attention.out_proj)
-    _fill(spec.layer_norm, norm)
-
-
-def _fill(spec, part: nn.Linear | nn.LayerNorm) -> None:
-    if isinstance(part, nn.LayerNorm):
-        spec.gamma, spec.beta = part.weight, part.bias
-    else:
-        spec.weight, spec.bias = part.weight, part.bias

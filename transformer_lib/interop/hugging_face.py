@@ -24,12 +24,8 @@ def to_hugging_face(translator: Translator, folder: str | Path) -> None:
     A pre-LN model becomes a ``PegasusForConditionalGeneration``, one with the paper's post-LN a ``MarianMTModel``. A
     tokeniser of words expects words with spaces between. Beam search divides scores by another power of the length.
 
-    Args:
-        translator: its model in any precision, on any device.
-        folder: a new or empty folder; otherwise, a FileExistsError.
-
-    Raises a ValueError unless embeddings are tied, positions sinusoids and, with post-LN, there is no ``final_norm``,
-    and a TypeError if a part of the model was replaced.
+    Arguments and errors are as in ``to_ctranslate2``. It also raises a ValueError unless embeddings are tied, positions
+    sinusoids and, with post-LN, there is no ``final_norm``.
     """
     from transformers import GenerationConfig, MarianConfig, PegasusConfig
 

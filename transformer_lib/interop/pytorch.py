@@ -15,15 +15,9 @@ from transformer_lib.model.encoder import Encoder, EncoderLayer
 from transformer_lib.model.sublayers import ACTIVATIONS, PositionwiseFeedForward
 from transformer_lib.model.transformer import Transformer
 
+_PARTS = ("self_attn", "norm1", "feed_forward.linear1", "feed_forward.dropout", "feed_forward.linear2", "norm2")
 # what this library calls a part of a layer, and what PyTorch calls it
-ENCODER_LAYER = {
-    "self_attn": "self_attn",
-    "norm1": "norm1",
-    "feed_forward.linear1": "linear1",
-    "feed_forward.dropout": "dropout",
-    "feed_forward.linear2": "linear2",
-    "norm2": "norm2",
-}
+ENCODER_LAYER = {part: part.removeprefix("feed_forward.") for part in _PARTS}
 DECODER_LAYER = {**ENCODER_LAYER, "cross_attn": "multihead_attn", "norm3": "norm3"}
 
 

@@ -17,17 +17,9 @@ class LanguageModelConfig(Configuration):
     """Every choice that shapes the language model; a ValueError names one that is impossible.
 
     The defaults are those of PyTorch's tutorial, except that there are only as many positions as a chunk has tokens.
-
-    Attributes:
-        vocab_size: number of token types, special tokens included.
-        d_model: size of the vectors that flow through the model (the tutorial's emsize).
-        num_heads: heads of every attention; divides ``d_model``.
-        d_ff: inner size of the feed-forward networks (the tutorial's nhid).
-        num_layers: layers of the stack.
-        dropout: probability of dropout, after the embedding and wherever ``nn.TransformerEncoderLayer`` has one.
-        max_len: number of positions: how many tokens the model can look back on.
-        final_norm: one more LayerNorm after the stack, as in some models around ``nn.TransformerEncoder``.
-        pad_id: the id of padding.
+    Fields mean what they do in ``TransformerConfig``: ``d_model`` is the tutorial's emsize, ``d_ff`` its nhid, and the
+    model can look back on ``max_len`` tokens. Dropout follows the embedding and is where ``nn.TransformerEncoderLayer``
+    has it. ``final_norm`` is what some models around ``nn.TransformerEncoder`` have after their stack.
     """
 
     vocab_size: int
