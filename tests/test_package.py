@@ -133,9 +133,9 @@ def test_a_package_that_may_change_is_confined():
         "IPython": {"notebook.live_translator", "notebook.plots", "notebook.session"},
         "ipywidgets": {"notebook.live_translator"},
         "pooch": {"data.corpora"},
-        "safetensors": {"checkpoint", "files", "interop.hugging_face"},
+        "safetensors": {"checkpoint", "files", "interop.hugging_face", "training.prepared"},
         "sacrebleu": {"inference.bleu"},
-        "tqdm": {"training.loop"},
+        "tqdm": {"training.loop", "training.prepared"},
     }.items():
         assert users_of(package) <= users, package
 
