@@ -159,7 +159,10 @@ def additive_attention(my_additive_attention: Callable[..., Tensor]) -> str:
     expect_tensor(
         found, right, "scores [batch, query_len, key_len]: v · tanh(W_q q + W_k k) for each query with each key."
     )
-    return "tanh keeps each term between −1 and 1, so the scores do not grow with d_k. It needs more work, though."
+    return (
+        "tanh keeps each term between −1 and 1, whatever d_k is. How many terms there are, the hidden size says: the "
+        "larger it is, the smaller v has to be. It needs more work than a dot product, too."
+    )
 
 
 def wrong_scores(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Tensor]:
@@ -519,7 +522,10 @@ def from_memory(MyMultiHeadAttention: type[nn.Module]) -> str:
     output, _, right, _ = expect_multi_head(module)
     expect_any_device(WHERE_QUERY_IS, module, *words_and_others(), torch.ones(3, 5) > 0)
     difference = (output - right).abs().max().item()
-    return f"with the weights of an `nn.MultiheadAttention`, the outputs differ by at most {difference:.0e}."
+    return (
+        f"with the weights of an `nn.MultiheadAttention`, the outputs differ by at most {difference:.0e}, where a row "
+        "may attend to something. (What hides the rest, such as −1e9, matters elsewhere: notebook 03, section 4.)"
+    )
 
 
 # The patient. Read on when you have named its fault.

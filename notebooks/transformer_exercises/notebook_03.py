@@ -98,7 +98,10 @@ def attention_head(my_attention: Callable[[Tensor, Tensor, Tensor, Tensor], Tens
     expect_tensor(
         found, right, "go through equation 1 again: scores, root of d_k, mask, softmax, average of the values."
     )
-    return "that is PyTorch's `F.scaled_dot_product_attention`, by hand."
+    return (
+        "that is PyTorch's `F.scaled_dot_product_attention`, by hand, for rows that may attend to something; section 4 "
+        "has the others."
+    )
 
 
 def _mix(scores: Tensor, mask: Tensor, value: Tensor) -> Tensor:

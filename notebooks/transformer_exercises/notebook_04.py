@@ -172,6 +172,7 @@ def rotary(my_rotate: Callable[[Tensor, int], Tensor]) -> str:
     expect(close(turned * pairs, turned), "dimensions 2i and 2i + 1 are a pair, and turn together.")
     sines = turned.fill_diagonal_(0).norm(dim=-1).sort().values  # of the angles, each once for both of its dimensions
     expect((sines.diff() > 1e-3 * sines[1:]).sum() >= 3, "four pairs of dimensions need four different speeds.")
+    expect_any_device(WHERE_X_IS, my_rotate, query, 3)
     return "positions that are never added to anything: Llama and many models after it have them."
 
 

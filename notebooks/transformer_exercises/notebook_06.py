@@ -26,6 +26,7 @@ from transformer_exercises import (
     expect_tensor,
     question,
 )
+from transformer_lib.inference.kv_cache import CachedDecoder
 from transformer_lib.inference.search import beam_search, greedy_search
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
@@ -509,6 +510,78 @@ def blank_page(my_beam: Callable[..., list[list[int]]]) -> str:
     return "beam search on a blank page, and every id is the library's."
 
 
+class _Watched(CachedDecoder):
+    """The library's cache, which says what is wrong where rows and cache do not match."""
+
+    def step(self, newest: Tensor) -> Tensor:
+        expect(
+            isinstance(newest, Tensor) and newest.dim() == 2 and newest.dtype == torch.long and newest.shape[1] == 1,
+            "`decoder.step` takes the newest token of each row, [rows, 1]: the others went through it before.",
+        )
+        expect(self.length < self.model.config.max_len, "your search asks again and again, and does not end.")
+        rows = len(self.layers[0].self_attn.keys) if self.length else len(self.memory_mask)
+        expect(
+            len(newest) == rows,
+            f"`decoder.step` is given {len(newest)} rows, and the cache holds {rows}: where rows leave, or are copied, "
+            "the cache's do. `decoder.select`.",
+        )
+        return super().step(newest)
+
+
+class _OnAnyDevice:
+    """Answers like a decoder with a cache, wherever its mask is."""
+
+    def __init__(self, memory_mask: Tensor):
+        self.memory_mask = memory_mask
+
+    def step(self, newest: Tensor) -> Tensor:
+        return F.embedding(newest, torch.zeros(9, 9, device=self.memory_mask.device))
+
+    def select(self, rows: Tensor, sentences: Tensor) -> None:
+        pass
+
+
+@exercise("my_cached_beam")
+def blank_page_with_a_cache(my_cached_beam: Callable[..., list[list[int]]]) -> str:
+    """``my_cached_beam(decoder, pad_id, sos_id, eos_id, beam_size, max_len)``: the best ids of each sentence."""
+    for seed, sos_id, eos_id, beam_size, max_len in (
+        (2, 2, 3, 1, 12),
+        (2, 2, 3, 3, 12),
+        (7, 2, 3, 2, 9),
+        (29, 4, 5, 4, 12),
+    ):
+        model, src = _tiny(seed, 5, sos_id, eos_id)
+        model.output.bias[eos_id] -= 3  # long translations: two tokens would forgive a cache that has lost its rows
+        pad_id = model.config.pad_id
+
+        def answer(src: Tensor, settings: tuple = (pad_id, sos_id, eos_id, beam_size, max_len), model: Any = model):
+            return _lists(_returned(my_cached_beam, _Watched(model, *model.encode(src)), *settings))
+
+        found = answer(src)
+        several = beam_search(model, src, sos_id, eos_id, beam_size, 0.0, max_len, use_cache=False)
+        right = [many[0].ids for many in several]
+        expect(len(found) == len(right), f"there are {len(right)} sentences, but you return {len(found)}.")
+        expect(found != [[sos_id, *ids] for ids in right], "leave out `<sos>`, which is given and not written.")
+        expect(
+            not any({pad_id, sos_id} & {*ids} for ids in found), "`<pad>` and `<sos>` are never written: rule them out."
+        )
+        if found != right and beam_size == 1:
+            raise Wrong("even with a beam of 1, the ids are not those of `my_beam`. Which sentences go on?")
+        if found != right:
+            expect(
+                [answer(row)[0] for row in src.split(1)] != right,
+                "each sentence alone is right; in a batch, they get mixed up: which rows belong to which sentence?",
+            )
+            raise Wrong(
+                "other translations win than without a cache. A new row continues some row of this step, and that "
+                "one's keys and values are what it needs: `decoder.select(rows, …)`, the same rows as in `tgt[rows]`."
+            )
+    mask = torch.ones(1, 1, 1, 4, dtype=torch.bool)
+    remedy = "Say `device=decoder.memory_mask.device`."
+    expect_any_device(remedy, lambda mask: my_cached_beam(_OnAnyDevice(mask), 1, 2, 3, 2), mask)
+    return "every id is that of the search without a cache: the cache follows its rows."
+
+
 @exercise("06.2")
 def length_penalties(winners: Sequence[str], best_score: float) -> str:
     """``winners`` for alpha 0, 0.6 and 1, of A (3 words, -2.0), B (5, -2.2), C (8, -2.7); the score of the second."""
@@ -619,7 +692,7 @@ FAULTS = {
 _SIGNS = {
     "one beam": "next_log_probs would be asked about beam_size rows, however many sentences there are",
     "first row": "a beam of 1 would go wrong in a batch, too",
-    "mask": "sentences of equal length, which have no padding, would come out right",
+    "mask": "sentences of equally many tokens, which have no padding, would come out right, with a beam of 2 as well",
     "order": "each translation would be in the list, beside the wrong sentence, with a beam of 1 as well",
 }
 

@@ -211,7 +211,7 @@ QUOTED = {
     "01": "31,014 0.95",  # Multi30k; an example
     "02": "1.61 0.88",  # ln 5; e² / (e² + 1)
     "04": "3.5 25.7 25.8 29,000",  # the paper's section, its Table 3, row (E); Multi30k
-    "05": "29,000 40.2 1.15 1.610 1.671 2.018 4.2 4.51 4.75 5.316 36.52"  # book/results.md; published logs; StepLR;
+    "05": "29,000 40.2 1.15 1.671 2.018 4.2 4.51 4.75 5.316 36.52"  # book/results.md; published logs; StepLR;
     " 2.5",  # notebook 13
     "06": "2.85 3.49 2.12 4.87 2.2 2.7",  # its tree of hypotheses; an exercise's table
     "08": "0.51 28.4 1.6",  # another scale; the paper's Table 2; a rounded interval

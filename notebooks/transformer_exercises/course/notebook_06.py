@@ -92,3 +92,32 @@ def my_beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_
         tgt = torch.cat([tgt[rows], token[:, None]], dim=1)
         memory, memory_mask = memory[rows], memory_mask[rows]
     return [ids for _, ids in finished]
+
+
+def my_cached_beam(decoder, pad_id, sos_id, eos_id, beam_size, max_len=50):  # as many sentences as memory_mask has
+    device, number = decoder.memory_mask.device, len(decoder.memory_mask)
+    sentences = torch.arange(number, device=device)  # those that are not done
+    tgt = torch.full((number, 1), sos_id, device=device)  # [sentences · width, length]
+    log_probs = torch.zeros(number, 1, device=device)  # [sentences, width]
+    finished = [(-math.inf, [])] * number  # the best of each sentence: its log-probability and ids
+    while len(sentences):
+        logits = decoder.step(tgt[:, -1:])[:, -1]  # the newest tokens alone; what they come after is in the cache
+        logits[:, [pad_id, sos_id]] = -math.inf
+        step = logits.log_softmax(dim=-1).unflatten(0, log_probs.shape)  # [sentences, width, vocab]
+        width, vocab = step.shape[1:]
+        candidates = (log_probs[:, :, None] + step).flatten(1)  # those of a sentence compete, in one row
+        best, index = candidates.topk(min(2 * beam_size, width * vocab))  # half of them may end
+        first_row = torch.arange(len(sentences), device=device)[:, None] * width
+        rows, token = first_row + index // vocab, index % vocab
+        ends = (token == eos_id) | (tgt.shape[1] == max_len)
+        for s, j in ends[:, :beam_size].nonzero().tolist():
+            one = best[s, j].item(), [*tgt[rows[s, j], 1:].tolist(), token[s, j].item()]
+            finished[sentences[s]] = max(finished[sentences[s]], one)
+        log_probs, chosen = best.masked_fill(ends, -math.inf).topk(min(beam_size, best.shape[1]))
+        to_beat = torch.tensor([finished[s][0] for s in sentences.tolist()], device=device)
+        going_on = log_probs[:, 0] > to_beat  # a prefix that is behind cannot catch up
+        rows, token = (x.gather(1, chosen)[going_on].flatten() for x in (rows, token))
+        decoder.select(rows, going_on.nonzero().flatten())  # keys and values follow their rows, as tgt does
+        sentences, log_probs = sentences[going_on], log_probs[going_on]
+        tgt = torch.cat([tgt[rows], token[:, None]], dim=1)
+    return [ids for _, ids in finished]

@@ -213,10 +213,11 @@ class AllAtOnce(nn.Module):
         return self.decode(tgt, memory, mask)
 
 
-def rotary(speed=lambda d: 10_000 ** (-torch.arange(0, d, 2) / d), sign=-1, keep=1.0):
+def rotary(base=10_000, speed=None, sign=-1, keep=1.0):
     def rotate(x, start):
-        position = torch.arange(start, start + x.shape[-2])[:, None]
-        angle = position * speed(x.shape[-1])
+        d = x.shape[-1]
+        position = torch.arange(start, start + x.shape[-2], device=x.device)[:, None]
+        angle = position * (speed(d) if speed else base ** (-torch.arange(0, d, 2, device=x.device) / d))
         a, b = x[..., 0::2], x[..., 1::2]
         turned = a * angle.cos() + sign * b * angle.sin(), a * angle.sin() + b * angle.cos()
         return keep * torch.stack(turned, dim=-1).flatten(-2)
@@ -225,9 +226,8 @@ def rotary(speed=lambda d: 10_000 ** (-torch.arange(0, d, 2) / d), sign=-1, keep
 
 
 def complex_numbers(x, start):
-    angle = torch.arange(start, start + x.shape[-2])[:, None] * 500_000 ** (
-        -torch.arange(0, x.shape[-1], 2) / x.shape[-1]
-    )
+    position, pair = (torch.arange(*of, device=x.device) for of in ((start, start + x.shape[-2]), (0, x.shape[-1], 2)))
+    angle = position[:, None] * 500_000 ** (-pair / x.shape[-1])
     hands = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
     return torch.view_as_real(hands * torch.polar(torch.ones_like(angle), angle)).flatten(-2)
 
@@ -297,7 +297,7 @@ RIGHT = {
     "04.3": [(sorting,), (sorting_in_one_tensor,)],
     "04.4": [
         (rotary(),),
-        (rotary(speed=lambda d: 100 ** (-torch.arange(0, d, 2) / d)),),
+        (rotary(base=100),),
         (complex_numbers,),
     ],
     "04.5": [("one decoder layer",), (" One decoder layer",)],
@@ -736,5 +736,6 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda x, start: rotary()(x, 0), "does not depend on the positions"),
         (lambda x, start: rotary()(x, start + 1), "nothing turns"),
         (lambda x: x, "stopped with TypeError"),
+        (rotary(speed=lambda d: 10_000 ** (-torch.arange(0, d, 2) / d)), "device=x.device"),
     ],
 }

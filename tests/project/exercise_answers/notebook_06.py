@@ -18,6 +18,41 @@ def on_the_cpu(function):
     return names[function.__name__]
 
 
+SELECT = "decoder.select(rows, going_on.nonzero().flatten())"
+
+
+def cached(of="", to="", change=lambda found, sos_id: found):
+    """Return the course's search with a cache, with one thing changed."""
+    names, source = dict(vars(course)), inspect.getsource(course.my_cached_beam)
+    assert of in source
+    exec(source.replace(of, to) if of else source, names)
+    search = names["my_cached_beam"]
+    return lambda decoder, pad_id, sos_id, *rest: change(search(decoder, pad_id, sos_id, *rest), sos_id)
+
+
+def cached_by_hand(decoder, pad_id, sos_id, eos_id, beam_size, max_len=50):
+    """Ask the notebook's ``beam`` what it wants to know next, and let the cache follow what it asks."""
+    mask, known = decoder.memory_mask, []
+    memory = torch.arange(len(mask), device=mask.device)[:, None]  # in its place, each sentence's number
+
+    def next_log_probs(tgt, memory, memory_mask):
+        if known:
+            before, owners = known[-1]
+            rows = [
+                next(i for i, ids in enumerate(before) if ids == one[:-1] and owners[i] == owner)
+                for one, owner in zip(tgt.tolist(), memory[:, 0].tolist(), strict=True)
+            ]
+            order = sorted(set(owners))
+            left = [order.index(owner) for owner in sorted({*memory[:, 0].tolist()})]
+            decoder.select(torch.tensor(rows), torch.tensor(left))
+        known.append((tgt.tolist(), memory[:, 0].tolist()))
+        logits = decoder.step(tgt[:, -1:])[:, -1]
+        logits[:, [pad_id, sos_id]] = -math.inf
+        return logits.log_softmax(dim=-1)
+
+    return [pairs[0][1] for pairs in course.beam(next_log_probs, memory, memory, sos_id, eos_id, beam_size, max_len)]
+
+
 def one(
     first=None, given=lambda ids: ids, room=0, pick=torch.argmax, add=lambda steps: sum(steps), change=lambda ids: ids
 ):
@@ -292,6 +327,7 @@ RIGHT = {
     "beam_step": [(course.beam_step,), (beam_step(),), (sorted_lists,), (lambda *given: list(beam_step()(*given)),)],
     "beam": [(course.beam,), (beam(),), (by_hand,)],
     "my_beam": [(course.my_beam,), (blank(),), (from_the_beam,)],
+    "my_cached_beam": [(course.my_cached_beam,), (cached_by_hand,)],
     "06.3": [
         (lambda config, src_len, tgt_len: 2 * config.num_layers * config.d_model * (src_len + tgt_len),),
         (lambda config, *lengths: torch.tensor(2 * config.num_layers * config.d_model * sum(lengths)),),
@@ -435,6 +471,19 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda *given: beam()(*given), "a whole number"),
         (on_the_cpu(course.my_beam), "device=memory.device"),
     ],
+    "my_cached_beam": [
+        (cached(SELECT, "pass"), "and the cache holds"),
+        (cached("select(rows,", "select(rows.sort().values,"), "`tgt[rows]`"),
+        (cached("select(rows,", "select(rows - rows % width,"), "`tgt[rows]`"),
+        (cached("going_on.nonzero().flatten())", "torch.arange(len(going_on))[: going_on.sum()])"), "mixed up"),
+        (cached("first_row + index", "index"), "with a beam of 1"),
+        (cached("        logits[:, [pad_id, sos_id]] = -math.inf\n"), "rule them out"),
+        (cached("tgt[:, -1:]", "tgt"), "the newest token of each row"),
+        (cached("== max_len)", "== 0)"), "does not end"),
+        (cached(change=lambda found, sos_id: [[sos_id, *ids] for ids in found]), "leave out `<sos>`"),
+        (cached(change=lambda found, sos_id: found[1:]), "there are 5 sentences"),
+        (cached(", device=device"), "device=decoder.memory_mask.device"),
+    ],
     "06.3": [
         (
             lambda config, src_len, tgt_len: config.num_layers * config.d_model * (src_len + tgt_len),
@@ -470,7 +519,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
     ],
     "06.5": [
         (("order",), "with a beam of 1"),
-        (("mask",), "equal length"),
+        (("mask",), "equally many tokens"),
         (("one beam",), "beam_size rows"),
         (("first row",), "a beam of 1 would go wrong"),
         (("dropout",), "not on the list"),
