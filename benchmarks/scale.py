@@ -129,9 +129,8 @@ def plan() -> None:
     print(
         f"{model.num_parameters():,} parameters, {operations / 1e12:.1f} TFLOP a step, {steps * operations:.1e} in all"
     )
-    print(
-        f"{pairs * length / tokens:,.0f} steps an epoch of {pairs:,} pairs, {steps * tokens / pairs / length:.0f} epochs"
-    )
+    epoch = pairs * length / tokens  # in steps
+    print(f"{epoch:,.0f} steps an epoch of {pairs:,} pairs, {steps / epoch:.0f} epochs")
     print(f"the paper's 0.4 s a step: {steps * 0.4 / 3600:.0f} hours, {operations / 0.4e12:.0f} TFLOP/s on 8 GPUs")
     rates = {f"this machine's {name}": rate for name, rate in matrix_rates(torch.device("cpu")).items()}
     for name, rate in {**rates, "100 TFLOP/s": 1e14, "8 × 100 TFLOP/s": 8e14}.items():
