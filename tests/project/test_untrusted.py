@@ -81,7 +81,7 @@ def training_state(tmp_path, pairs, subword_model):
 
 
 @linux_only
-@pytest.mark.parametrize("each", [100, pytest.param(3_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("each", [30, pytest.param(3_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["subword_model", "word_model", "language_model", "training_state"])
 def test_a_broken_file_is_refused_or_read_and_nothing_else_happens(kind, each, request, tmp_path, tried):
     path = request.getfixturevalue(kind)
