@@ -30,7 +30,8 @@ def test_clipping():
 def test_a_perfect_translation_scores_100_and_a_longer_one_is_not_rewarded():
     reference = [["one", "two", "three", "four", "five"]]
     assert bleu.by_definition(reference, reference) == pytest.approx(100)
-    assert bleu.by_definition([[*reference[0], "six"]], reference) < 100
+    precisions = (5 / 6) * (4 / 5) * (3 / 4) * (2 / 3)
+    assert bleu.by_definition([[*reference[0], "six"]], reference) == pytest.approx(100 * precisions**0.25)
 
 
 def random_corpus(seed):
