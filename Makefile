@@ -99,22 +99,21 @@ book: $(READY)
 # Two processes of one thread each: with more threads, the two would wait for each other's.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-NOTEBOOKS_AND_TESTS := --nbval-lax notebooks tests
-
+# What starts processes to train in, or imports Hugging Face's library, waits for `make test`.
 check: $(READY)
-	$(PYTEST) --ignore tests/project tests
+	$(PYTEST) -p no:nbval $(addprefix --ignore tests/,project test_distributed.py test_hugging_face.py) tests
 	@echo "the library works. Before a pull request: make test"
 
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(PYTEST) --durations 10 --durations-min 1 $(NOTEBOOKS_AND_TESTS)
+	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(PYTEST) --durations 10 --nbval-lax $(SERIES) tests
 	@echo "everything works here. To read and run the notebooks: make lab"
 
 test-all: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(PYTEST) -m "slow or not slow" $(NOTEBOOKS_AND_TESTS)
+	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(PYTEST) -m "slow or not slow" --nbval-lax notebooks tests
 	$(BIN)/python tests/project/test_devices.py
 
 lab: $(READY)

@@ -125,7 +125,7 @@ def dataset(tokenizers):
 def tiny_config(tokenizers):
     src_tokenizer, tgt_tokenizer = tokenizers
     return TransformerConfig(
-        len(src_tokenizer.vocab), len(tgt_tokenizer.vocab), d_model=32, num_heads=4, d_ff=64, num_layers=2, max_len=40
+        len(src_tokenizer.vocab), len(tgt_tokenizer.vocab), d_model=32, num_heads=4, d_ff=64, num_layers=1, max_len=40
     )
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -131,14 +132,14 @@ def make_model(model_class, dataset):
     """The same weights every time."""
     seed_everything(0)
     sizes = (len(tokenizer.vocab) for tokenizer in dataset.tokenizers.values())
-    return model_class(TransformerConfig(*sizes, d_model=32, num_heads=4, d_ff=64, num_layers=2, max_len=40))
+    return model_class(TransformerConfig(*sizes, d_model=32, num_heads=4, d_ff=64, num_layers=1, max_len=40))
 
 
-def train(model_class: type, output: Path, resume: bool = False) -> nn.Module:
+def train(model_class: type, output: Path, resume: bool = False, epochs: int = RECIPE.epochs) -> nn.Module:
     """Train, or go on, to the end."""
-    dataset = make_data()
+    dataset, recipe = make_data(), replace(RECIPE, epochs=epochs)
     model = make_model(model_class, dataset)
-    fit(model, dataset, dataset, RECIPE, output, resume, log=lambda line: None)
+    fit(model, dataset, dataset, recipe, output, resume, log=lambda line: None)
     return model
 
 

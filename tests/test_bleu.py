@@ -30,7 +30,8 @@ def test_clipping():
 def test_a_perfect_translation_scores_100_and_a_longer_one_is_not_rewarded():
     reference = [["one", "two", "three", "four", "five"]]
     assert bleu.by_definition(reference, reference) == pytest.approx(100)
-    assert bleu.by_definition([[*reference[0], "six"]], reference) < 100
+    precisions = (5 / 6) * (4 / 5) * (3 / 4) * (2 / 3)
+    assert bleu.by_definition([[*reference[0], "six"]], reference) == pytest.approx(100 * precisions**0.25)
 
 
 def random_corpus(seed):
@@ -41,15 +42,15 @@ def random_corpus(seed):
     return hypotheses, references
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_all_three_agree_on_the_same_tokens(seed):
-    hypotheses, references = random_corpus(seed)
-    ours = bleu.by_definition(hypotheses, references)
-    joined = [[" ".join(tokens) for tokens in side] for side in (hypotheses, references)]
-    theirs = sacrebleu.corpus_bleu(joined[0], [joined[1]], tokenize="none", smooth_method="none", force=True).score
-    assert 5 < ours < 95
-    assert ours == pytest.approx(theirs)
-    assert bleu.torchtext_bleu(hypotheses, references).value == pytest.approx(theirs, rel=1e-5)
+def test_all_three_agree_on_the_same_tokens():
+    for seed in range(5):
+        hypotheses, references = random_corpus(seed)
+        ours = bleu.by_definition(hypotheses, references)
+        joined = [[" ".join(tokens) for tokens in side] for side in (hypotheses, references)]
+        theirs = sacrebleu.corpus_bleu(joined[0], [joined[1]], tokenize="none", smooth_method="none", force=True).score
+        assert 5 < ours < 95
+        assert ours == pytest.approx(theirs)
+        assert bleu.torchtext_bleu(hypotheses, references).value == pytest.approx(theirs, rel=1e-5)
 
 
 def test_sacrebleu_is_given_with_its_signature():
@@ -71,27 +72,27 @@ def test_references_are_the_raw_texts_tokens_never_words_looked_up(trained):
 TEXTS = {  # as people type them: abbreviations, typographic spaces, letters and accents that are two characters each
     "de": ["Dr. Müller fährt z.B. um 5 Uhr.  Ein „Mädchen“ – mit T-Shirt – lacht!"],
     "en": ["Mr. Smith lives in the U.S., near St. Paul's.", "They don't\u200b wait  at the café."],
-    "fr": ["Ils crient tous\u202f!", "«\u00a0Oui\u00a0», dit l’homme\u00a0: qu’est-ce\u00a0?"],
+    "it": ["Gridano tutti\u202f!", "«\u00a0Sì\u00a0», dice l’uomo\u00a0: cos’è\u00a0?"],
     "ko": ["개가 집 앞에서 자고 있습니다."],
     "hi": ["ल\u095cका \u095bमीन पर ख\u095cा है।", "वह प\u095d रही है।"],  # in NFC, these are two characters each
 }
 
 
-@pytest.mark.parametrize("lower", [True, False])
 @pytest.mark.parametrize("language", TEXTS)
-def test_a_perfect_translator_scores_100_by_all_measures(language, lower):
+def test_a_perfect_translator_scores_100_by_all_measures(language):
     """Its translations are the references, sent through the tokeniser and back."""
     references = [*TEXTS[language], *(unicodedata.normalize("NFD", text) for text in TEXTS[language])]
-    pieces = train_subwords([(text, text) for text in references], lower=lower)
-    tokenizers = [SubwordTokenizer(language, pieces, lower)]
-    if language != "ko":  # for which spaCy needs a package
-        tokenizers.append(WordTokenizer(language, lower))
-        tokenizers[1].build_vocab(map(tokenizers[1].preprocess, references))
-    for tokenizer in tokenizers:
-        tokens = [tokenizer.decode(tokenizer.encode(text)) for text in references]
-        translations = [Translation(tokenizer.join(one), [], [*one, "<eos>"], 0.0, 0.0) for one in tokens]
-        scores = bleu.score(translations, references, tokenizer)
-        assert [score.value for score in scores] == pytest.approx([100] * 2)
+    for lower in (True, False):
+        pieces = train_subwords([(text, text) for text in references], lower=lower)
+        tokenizers = [SubwordTokenizer(language, pieces, lower)]
+        if language != "ko":  # for which spaCy needs a package
+            tokenizers.append(WordTokenizer(language, lower))
+            tokenizers[1].build_vocab(map(tokenizers[1].preprocess, references))
+        for tokenizer in tokenizers:
+            tokens = [tokenizer.decode(tokenizer.encode(text)) for text in references]
+            translations = [Translation(tokenizer.join(one), [], [*one, "<eos>"], 0.0, 0.0) for one in tokens]
+            scores = bleu.score(translations, references, tokenizer)
+            assert [score.value for score in scores] == pytest.approx([100] * 2)
 
 
 def test_a_word_of_the_translation_is_split_as_in_the_reference(pairs):
@@ -119,7 +120,7 @@ def test_the_signature_says_what_was_counted(pairs):
         "en_US": "spaCy's en words",
         "cy": "words of any language, as it has no rules for 'cy'",
         "pt-br": "spaCy's pt words",
-        "fra": "spaCy's fr words",
+        "ita": "spaCy's it words",
         "ko": "characters",
         "km": "characters",
     }.items():

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -58,12 +60,11 @@ def is_random(layer, x):
     return not layer(x)[0].equal(layer(x)[0])
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-@pytest.mark.parametrize("inner_dropout", [0.0, 0.3])
-def test_both_kinds_of_dropout_act_on_their_own_and_in_training_only(dropout, inner_dropout):
-    layer, x = EncoderLayer(8, 2, 16, dropout=dropout, inner_dropout=inner_dropout), torch.randn(2, 4, 8)
-    assert is_random(layer, x) == (dropout > 0 or inner_dropout > 0)
-    assert not is_random(layer.eval(), x)
+def test_both_kinds_of_dropout_act_on_their_own_and_in_training_only():
+    for dropout, inner_dropout in itertools.product((0.0, 0.3), repeat=2):
+        layer, x = EncoderLayer(8, 2, 16, dropout=dropout, inner_dropout=inner_dropout), torch.randn(2, 4, 8)
+        assert is_random(layer, x) == (dropout > 0 or inner_dropout > 0), (dropout, inner_dropout)
+        assert not is_random(layer.eval(), x)
 
 
 def test_what_is_dropped_is_what_sub_layers_add_never_what_goes_past_them():

@@ -85,6 +85,7 @@ def test_what_they_save_again_is_the_same_model(tokenizers, tmp_path):
         torch.testing.assert_close(their_logits(again, src, tgt), their_logits(model, src, tgt))
 
 
+@pytest.mark.slow  # imports transformers once more; in this process, the first test compares what both write
 def test_three_lines_in_a_fresh_process_translate_as_the_included_translator_does(tmp_path):
     translator = Translator.load()
     to_hugging_face(translator, tmp_path / "theirs")

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -21,15 +23,14 @@ def build(**changes):
     return model
 
 
-@pytest.mark.parametrize("norm_first", [False, True])
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 @torch.no_grad()
-def test_one_step_at_a_time_gives_what_all_steps_at_once_give(norm_first, positions):
-    model = build(norm_first=norm_first, positions=positions)
-    cache = CachedDecoder(model, *model.encode(SRC))
-    steps = [cache.step(TGT[:, i : i + 1]) for i in range(TGT.shape[1])]
-    torch.testing.assert_close(torch.cat(steps, dim=1), model(SRC, TGT))
-    assert cache.length == TGT.shape[1]
+def test_one_step_at_a_time_gives_what_all_steps_at_once_give():
+    for norm_first, positions in itertools.product((False, True), ("learned", "sinusoidal")):
+        model = build(norm_first=norm_first, positions=positions)
+        cache = CachedDecoder(model, *model.encode(SRC))
+        steps = [cache.step(TGT[:, i : i + 1]) for i in range(TGT.shape[1])]
+        torch.testing.assert_close(torch.cat(steps, dim=1), model(SRC, TGT))
+        assert cache.length == TGT.shape[1]
 
 
 @torch.no_grad()
@@ -265,15 +266,15 @@ def build_with(attention, where):
     return model.eval()
 
 
-@pytest.mark.parametrize("where", ["self_attn", "cross_attn"])
 @pytest.mark.parametrize(
     "attention", [Rotary, RotaryFromZero, Grouped, RotaryGrouped, LastNine, Sharper, Centred, NeedsAMask]
 )
-def test_whatever_attention_a_reader_writes_a_search_finds_the_same_with_a_cache_as_without(attention, where):
-    model = build_with(attention, where)
-    plain, default = (greedy_search(model, SRC, 2, 3, use_cache=use_cache) for use_cache in (False, True))
-    assert [one.ids for one in default] == [one.ids for one in plain]
-    assert [one.log_prob for one in default] == pytest.approx([one.log_prob for one in plain], rel=1e-4)
+def test_whatever_attention_a_reader_writes_a_search_finds_the_same_with_a_cache_as_without(attention):
+    for where in ("self_attn", "cross_attn"):
+        model = build_with(attention, where)
+        plain, default = (greedy_search(model, SRC, 2, 3, use_cache=use_cache) for use_cache in (False, True))
+        assert [one.ids for one in default] == [one.ids for one in plain], where
+        assert [one.log_prob for one in default] == pytest.approx([one.log_prob for one in plain], rel=1e-4), where
 
 
 @pytest.mark.parametrize(

@@ -68,11 +68,14 @@ def own(request, tmp_path_factory):
     return request.param, train(request.param, folder), folder
 
 
-def test_an_own_model_that_is_interrupted_and_resumed_ends_as_if_nothing_had_happened(own, tmp_path, interrupted):
-    model_class, straight, _ = own
-    interrupted(train, model_class, tmp_path)
-    assert len(load_training_state(tmp_path / STATE_FILE)["history"]["val_loss"]) == 1
-    assert same_weights(train(model_class, tmp_path, resume=True), straight)
+@pytest.mark.parametrize("model_class", MODELS)
+def test_an_own_model_that_is_interrupted_and_resumed_ends_as_if_nothing_had_happened(
+    model_class, tmp_path, interrupted
+):
+    straight, output = train(model_class, tmp_path / "straight", epochs=3), tmp_path / "broken"
+    interrupted(train, model_class, output, epochs=3)
+    assert len(load_training_state(output / STATE_FILE)["history"]["val_loss"]) == 1
+    assert same_weights(train(model_class, output, resume=True, epochs=3), straight)
 
 
 @pytest.mark.slow
@@ -105,16 +108,17 @@ def test_an_own_model_comes_back_as_exactly_its_class_and_computes_the_same(own,
         assert again(*batch).equal(expected)
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_an_own_model_translates_what_it_has_learnt(own, beam_size):
+def test_an_own_model_translates_what_it_has_learnt(own):
     model_class, _, folder = own
     translator = Translator.load(folder, model_class)
     sentences = [pair.src for pair in LEARNT]
-    cached, computed = (translator.translate(sentences, beam_size, use_cache=use_cache) for use_cache in (True, False))
-    assert [translation.text for translation in cached] == [pair.tgt.lower() for pair in LEARNT]
-    for with_cache, without in zip(cached, computed, strict=True):
-        assert with_cache.tokens == without.tokens
-        assert with_cache.log_prob == pytest.approx(without.log_prob, abs=1e-5)
+    for beam_size in (1, 3):
+        both = (translator.translate(sentences, beam_size, use_cache=use_cache) for use_cache in (True, False))
+        cached, computed = both
+        assert [translation.text for translation in cached] == [pair.tgt.lower() for pair in LEARNT]
+        for with_cache, without in zip(cached, computed, strict=True):
+            assert with_cache.tokens == without.tokens
+            assert with_cache.log_prob == pytest.approx(without.log_prob, abs=1e-5)
 
 
 def test_without_its_class_an_own_model_is_refused_and_the_class_is_named(own):
@@ -239,13 +243,12 @@ def fit_from_loader(output, to_kind=tuple, resume=False, **options):
     return model
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_data_loader_of_any_kind_of_batches_trains_and_resumes(tmp_path, interrupted, kind):
-    straight = fit_from_loader(tmp_path / "straight", KINDS[kind])
-    interrupted(fit_from_loader, tmp_path / "broken", KINDS[kind])
-    assert same_weights(fit_from_loader(tmp_path / "broken", KINDS[kind], resume=True), straight)
+def test_a_data_loader_of_any_kind_of_batches_trains_and_resumes(tmp_path, interrupted):
+    straight = fit_from_loader(tmp_path / "straight", KINDS["a dictionary"])
     assert same_weights(load_model(tmp_path / "straight").model, straight)
-    assert same_weights(fit_from_loader(tmp_path / "other", KINDS["a dictionary"]), straight)  # the same sentences
+    for kind, to_kind in KINDS.items():  # of the same sentences
+        interrupted(fit_from_loader, tmp_path / kind, to_kind)
+        assert same_weights(fit_from_loader(tmp_path / kind, to_kind, resume=True), straight), kind
 
 
 def with_lost_words(batch):

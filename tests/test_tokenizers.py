@@ -141,17 +141,20 @@ def test_detokenize_undoes_the_tokeniser():
         assert detokenize(spacy_tokenizer("en")(sentence)) == sentence
 
 
-def test_join_writes_the_signs_of_other_languages_as_people_do():
-    for language, sentence in (
-        ("fr", "L'homme n'a pas d'argent."),
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [
+        pytest.param("fr", "L'homme n'a pas d'argent.", marks=pytest.mark.slow),  # spaCy's French takes four seconds
         ("it", "All'ombra dell’albero, c'è un cane."),
         ("es", "¿Dónde está? ¡Aquí!"),
         ("ar", "هل الكلب نائم؟ نعم، هو نائم."),
         ("hi", "कुत्ता सो रहा है।"),
         ("en", "They don’t say it’s theirs."),
-    ):
-        tokenizer = WordTokenizer(language, lower=False)
-        assert tokenizer.join(tokenizer.preprocess(sentence)) == sentence
+    ],
+)
+def test_join_writes_the_signs_of_other_languages_as_people_do(language, sentence):
+    tokenizer = WordTokenizer(language, lower=False)
+    assert tokenizer.join(tokenizer.preprocess(sentence)) == sentence
 
 
 def test_a_language_has_several_codes():

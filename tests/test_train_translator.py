@@ -12,6 +12,8 @@ from transformer_lib.training import train_translator as training
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.train_translator import tune_length_penalty
 
+NARROW = {"d_model": 32, "d_ff": 64, "dropout": 0.0}
+
 
 @pytest.fixture
 def corpus(tmp_path, pairs):
@@ -24,8 +26,8 @@ def corpus(tmp_path, pairs):
 
 def test_a_corpus_goes_in_and_a_translator_comes_out(corpus, pairs, tmp_path):
     lines = []
-    recipe = Recipe(epochs=40, batch_size=4, learning_rate=2e-3, warmup_steps=10)
-    translator = train_translator(corpus, "small", recipe, tmp_path / "run", min_freq=1, log=lines.append)
+    recipe = Recipe(epochs=15, batch_size=1, learning_rate=3e-3, warmup_steps=10)
+    translator = train_translator(corpus, "small", recipe, tmp_path / "run", min_freq=1, log=lines.append, **NARROW)
     assert translator(pairs[0].src) == pairs[0].tgt.lower()
     assert Translator.load(tmp_path / "run")(pairs[0].src) == pairs[0].tgt.lower()
     assert load_model(tmp_path / "run").notes["preset"] == "small"
@@ -82,12 +84,12 @@ def test_files_of_your_own_become_a_translator_that_keeps_capitals_and_finds_its
         (tmp_path / f"own.{ending}").write_text("".join(f"{getattr(p, side)}\n" for p in many), encoding="utf-8")
     corpus = load_corpus((tmp_path / "own.de", tmp_path / "own.en"), "de", "en")
     lines = []
-    small = {"d_model": 32, "d_ff": 64, "epochs": 30, "batch_size": 8, "learning_rate": 3e-3, "warmup_steps": 20}
-    train_translator(corpus, output=tmp_path / "run", lower=False, dropout=0.0, **small, log=lines.append)
+    steps = {"epochs": 12, "batch_size": 4, "learning_rate": 3e-3, "warmup_steps": 20}
+    train_translator(corpus, output=tmp_path / "run", lower=False, **NARROW, **steps, log=lines.append)
     saved = load_model(tmp_path / "run")
     config = saved.model.config
     assert (config.d_model, config.dropout, config.num_layers) == (32, 0.0, 2)  # changed, and the preset's
-    assert saved.notes["recipe"]["epochs"] == 30 and saved.notes["recipe"]["subwords"] == config.src_vocab_size > 80
+    assert saved.notes["recipe"]["epochs"] == 12 and saved.notes["recipe"]["subwords"] == config.src_vocab_size > 80
     assert any(line.startswith("subwords  ") for line in lines)
     again = load_corpus(saved.notes["corpus"], saved.tokenizers["src"].language, saved.tokenizers["tgt"].language)
     assert again["test"] == corpus["test"] and again["test"][0] not in corpus["train"]
@@ -121,13 +123,12 @@ def test_an_unknown_preset_says_which_there_are(corpus):
 
 @pytest.fixture
 def subword_recipe():
-    return Recipe(epochs=40, batch_size=4, learning_rate=2e-3, warmup_steps=10, subwords=80, beam_size=3)
+    return Recipe(epochs=15, batch_size=1, learning_rate=3e-3, warmup_steps=10, subwords=80, beam_size=3)
 
 
 def test_subwords_and_a_beam_from_the_corpus_to_the_file(corpus, pairs, tmp_path, subword_recipe):
-    lines = []
-    narrow = {"d_model": 64, "d_ff": 128}
-    translator = train_translator(corpus, "multi30k_best", subword_recipe, tmp_path / "run", log=lines.append, **narrow)
+    lines, output = [], tmp_path / "run"
+    translator = train_translator(corpus, "multi30k_best", subword_recipe, output, log=lines.append, **NARROW)
     loaded = Translator.load(tmp_path / "run")
     assert translator(pairs[0].src) == loaded(pairs[0].src) == pairs[0].tgt.lower()
     assert loaded.beam_size == 3 and loaded.length_penalty == translator.length_penalty

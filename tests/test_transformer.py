@@ -127,6 +127,7 @@ def test_per_sentence_gradients_of_functorch_are_those_of_backward():
             assert found[name][i].allclose(parameter.grad, atol=1e-5), name
 
 
+@pytest.mark.slow  # imports PyTorch's compiler, and traces the model
 def test_a_model_can_be_exported_for_batches_of_any_size():
     model = small_model()
     batch, src_len, tgt_len = (torch.export.Dim(name, min=2, max=20) for name in ("batch", "src_len", "tgt_len"))

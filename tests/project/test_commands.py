@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import importlib
+import importlib.metadata
 import io
 import itertools
 import json
@@ -19,6 +20,7 @@ from test_package import FILES, ROOMS, place_of
 from test_translator_in_browser import site  # noqa: F401 - a fixture
 
 from transformer_lib import cli
+from transformer_lib.__main__ import main
 from transformer_lib.data.corpora import load_corpus
 
 ROOT = Path(__file__).parents[2]
@@ -192,8 +194,8 @@ def test_torchrun_trains_with_two_processes_as_the_readme_says(workplace):
 
 
 def test_the_command_is_installed():
-    command = Path(sys.executable).with_name("transformer-lib")
-    assert "transformer-lib" in subprocess.run([command, "--version"], capture_output=True, text=True).stdout
+    (command,) = importlib.metadata.entry_points(group="console_scripts", name="transformer-lib")
+    assert command.load() is main and shutil.which(command.name, path=Path(sys.executable).parent)
 
 
 # benchmarks

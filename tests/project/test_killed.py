@@ -11,12 +11,14 @@ from training_to_kill import LIBRARY, RECIPE, train
 from transformer_lib.checkpoint import MODEL_FILE, load_model
 from transformer_lib.files import STATE_FILE, load_training_state
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+pytestmark = [
+    pytest.mark.slow,  # starts a process for each kill; what is interrupted and resumed is in tests/test_trainer.py
+    pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL"),
+]
 KILLED = -9
-FILES = "a line that reads or writes files"
 PLACES = {
     "any line of the library": LIBRARY,
-    FILES: (f"{LIBRARY}/checkpoint.py", f"{LIBRARY}/files.py"),
+    "a line that reads or writes files": (f"{LIBRARY}/checkpoint.py", f"{LIBRARY}/files.py"),
 }
 
 
@@ -73,18 +75,14 @@ def assert_same_end(folder, straight):
     assert sorted(path.name for path in (folder / "run").glob("[!.]*")) == [MODEL_FILE, STATE_FILE]
 
 
-@pytest.mark.parametrize(
-    ("place", "kills"), [(FILES, 2), *(pytest.param(place, 25, marks=pytest.mark.slow) for place in PLACES)]
-)
-def test_a_training_killed_at_any_line_ends_as_if_nothing_had_happened(
-    processes, straight, tmp_path, place, kills, tried
-):
+@pytest.mark.parametrize("place", PLACES)
+def test_a_training_killed_at_any_line_ends_as_if_nothing_had_happened(processes, straight, tmp_path, place, tried):
     straight_run, lines, _ = straight
-    rng = random.Random(f"{place}, {kills}")
+    rng = random.Random(place)
     killed, number, epochs = 0, 0, 0
     folder = tmp_path / "0"
     folder.mkdir()
-    while killed < kills:
+    while killed < 25:
         exit_code = run(processes, folder, rng.randint(1, lines[place]), PLACES[place])
         assert exit_code in (0, KILLED)
         killed += exit_code == KILLED
@@ -101,7 +99,6 @@ def test_a_training_killed_at_any_line_ends_as_if_nothing_had_happened(
     tried(f"training killed at {place}", killed, "nothing but the epoch it was in", "the last completed epoch goes on")
 
 
-@pytest.mark.slow
 def test_a_training_killed_at_any_time_ends_as_if_nothing_had_happened(processes, straight, tmp_path, tried):
     """Between lines too: in the middle of a matrix product, or of a file."""
     straight_run, _, seconds = straight

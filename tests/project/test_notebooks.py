@@ -111,12 +111,10 @@ def read_by_people(page):
     return "".join(html.unescape(re.sub(r"<[^>]*>", "", page)).split())
 
 
-@pytest.mark.parametrize(
-    "paths", [NOTEBOOKS[7:8], pytest.param(list(CELLS), marks=pytest.mark.slow)], ids=["07", "all"]
-)
-def test_pages_show_every_stored_output_and_wait_for_no_widget(paths):
+@pytest.mark.slow  # makes a page of each notebook
+def test_pages_show_every_stored_output_and_wait_for_no_widget():
     nbconvert = pytest.importorskip("nbconvert", reason="Jupyter is not installed")
-    for path in paths:
+    for path in CELLS:
         page, _ = nbconvert.HTMLExporter().from_filename(str(path))
         assert "widget-view+json" not in page, path  # it would need its kernel, and shows nothing without
         page, text = "".join(page.split()), read_by_people(page)

@@ -81,7 +81,7 @@ def training_state(tmp_path, pairs, subword_model):
 
 
 @linux_only
-@pytest.mark.parametrize("each", [100, pytest.param(3_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("each", [30, pytest.param(3_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["subword_model", "word_model", "language_model", "training_state"])
 def test_a_broken_file_is_refused_or_read_and_nothing_else_happens(kind, each, request, tmp_path, tried):
     path = request.getfixturevalue(kind)
@@ -135,18 +135,18 @@ def test_a_file_that_promises_more_than_it_holds_is_refused_before_memory_or_tim
                 load_model(path, *custom)
 
 
-@pytest.mark.parametrize("shape", [[1] * 30_000, [2**64 - 1, 0], [0], []], ids=["30,000 axes", "2⁶⁴ - 1", "0", "none"])
-def test_a_tensor_too_many_is_refused_unread(subword_model, shape):
+def test_a_tensor_too_many_is_refused_unread(subword_model):
     content = subword_model.read_bytes()
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
     end = max(tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__")
-    size = 4 * math.prod(shape)
-    header["extra"] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + size]}
-    changed = json.dumps(header).encode()
-    subword_model.write_bytes(len(changed).to_bytes(8, "little") + changed + content[8 + length :] + bytes(size))
-    with pytest.raises(CheckpointError, match="does not hold a model that fits together"):
-        load_model(subword_model)
+    for shape in ([1] * 30_000, [2**64 - 1, 0], [0], []):
+        size = 4 * math.prod(shape)
+        header["extra"] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + size]}
+        changed = json.dumps(header).encode()
+        subword_model.write_bytes(len(changed).to_bytes(8, "little") + changed + content[8 + length :] + bytes(size))
+        with pytest.raises(CheckpointError, match="does not hold a model that fits together"):
+            load_model(subword_model)
 
 
 def test_another_id_of_padding_than_the_vocabularys_is_refused(subword_model):
@@ -176,15 +176,16 @@ def test_a_model_cannot_send_us_to_another_machine(word_model, capsys):
     assert "is on another machine: say so with --corpus" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_a_model_that_predicts_nan_says_so(subword_model, beam_size, dtype):
+def test_a_model_that_predicts_nan_says_so(subword_model):
     saved = load_model(subword_model)
     with torch.no_grad():
         for weights in saved.model.encoder.parameters():
             weights.mul_(1e30)  # finite, but not for long
-    with pytest.raises(FloatingPointError, match="the model predicts nan: are its weights damaged"):
-        Translator(saved.model.to(dtype), *saved.tokenizers.values()).translate(["Ein Hund schläft."], beam_size)
+    for dtype in (torch.float32, torch.bfloat16):
+        translator = Translator(saved.model.to(dtype), *saved.tokenizers.values())
+        for beam_size in (1, 3):
+            with pytest.raises(FloatingPointError, match="the model predicts nan"):
+                translator.translate(["Ein Hund schläft."], beam_size)
 
 
 def test_a_file_cannot_ask_for_an_impossible_search(subword_model):
@@ -207,11 +208,11 @@ def test_notes_of_another_kind_are_refused(subword_model):
             load_model(subword_model)
 
 
-@pytest.mark.parametrize("language", ["de.examples", "..os", "os/../de", "", "x"])
-def test_a_language_that_is_no_code_is_never_looked_up_as_a_module(language, monkeypatch):
+def test_a_language_that_is_no_code_is_never_looked_up_as_a_module(monkeypatch):
     monkeypatch.setattr(spacy, "blank", lambda language: pytest.fail(f"spaCy was asked for {language}"))
-    with pytest.raises(ValueError, match="expected one that spaCy can tokenise"):
-        spacy_tokenizer(language)
+    for language in ("de.examples", "..os", "os/../de", "", "x"):
+        with pytest.raises(ValueError, match="expected one that spaCy can tokenise"):
+            spacy_tokenizer(language)
 
 
 def test_what_a_strangers_model_writes_cannot_give_orders_to_the_terminal(word_model, language_model, capsys):
@@ -239,9 +240,10 @@ def test_what_a_strangers_model_writes_cannot_give_orders_to_the_terminal(word_m
     assert not [letter for letter in out if letter != "\n" and not letter.isprintable()]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_what_is_said_of_a_strangers_model_cannot_give_orders_to_the_terminal_either(word_model):
+    content = word_model.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    for change in (
         lambda header: header["__metadata__"].update(format="\x1b[2J"),
         lambda header: header["__metadata__"].update(model="my.\x1b[2J"),
         lambda header: header["__metadata__"].update(config=json.dumps({"\x1b[2J": 1})),
@@ -249,20 +251,15 @@ def test_what_a_strangers_model_writes_cannot_give_orders_to_the_terminal(word_m
         lambda header: header["__metadata__"].update(tokenizers=json.dumps({"src": {"class": "\x1b[2J"}})),
         lambda header: header["output.bias"].update(dtype="\x1b[2J"),
         lambda header: header.update({"\x1b[2J": header.pop("output.bias")}),
-    ],
-    ids=["format", "model", "configuration", "tokeniser", "its class", "type", "tensor"],
-)
-def test_what_is_said_of_a_strangers_model_cannot_give_orders_to_the_terminal_either(word_model, change):
-    content = word_model.read_bytes()
-    length = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + length])
-    change(header)
-    changed = json.dumps(header).encode()
-    word_model.write_bytes(len(changed).to_bytes(8, "little") + changed + content[8 + length :])
-    with pytest.raises(CheckpointError) as caught:
-        load_model(word_model)
-    printed = "".join(traceback.format_exception(caught.value))
-    assert not [letter for letter in printed if letter != "\n" and not letter.isprintable()]
+    ):
+        header = json.loads(content[8 : 8 + length])
+        change(header)
+        changed = json.dumps(header).encode()
+        word_model.write_bytes(len(changed).to_bytes(8, "little") + changed + content[8 + length :])
+        with pytest.raises(CheckpointError) as caught:
+            load_model(word_model)
+        printed = "".join(traceback.format_exception(caught.value))
+        assert not [letter for letter in printed if letter != "\n" and not letter.isprintable()]
 
 
 def calls(tree):
