@@ -1,5 +1,6 @@
 """The page "Try it": the model in JavaScript computes what the library computes, and readers can use the page."""
 
+import contextlib
 import functools
 import http.server
 import json
@@ -19,6 +20,7 @@ from transformer_lib.data.corpora import CorpusError, load_corpus
 from transformer_lib.inference import bleu
 from transformer_lib.inference.search import beam_search, greedy_search
 from transformer_lib.inference.translator import Translator
+from transformer_lib.model.masks import padding_mask
 
 ROOT = Path(__file__).parents[2]
 BOOK = ROOT / "book"
@@ -41,10 +43,10 @@ NASTIER = {  # what sentencepiece's table of letters changes, and what it leaves
 }
 # defined where the scripts of the page are: takes JSON, gives JSON
 ANSWER = """
-let settings, model, tokenizer;
+let settings, tokenizer;
 function answer([what, ...rest]) {
   settings ??= unpack(bytes());
-  model ??= new Transformer(settings);
+  const model = new Transformer(settings);
   tokenizer ??= new SubwordTokenizer(settings);
   const encode = (sentence) => {
     try { return tokenizer.encode(sentence); } catch (error) { return { error: error.message }; }
@@ -53,7 +55,8 @@ function answer([what, ...rest]) {
     let cache = model.startCache(model.encode(src).memory), logits;
     return tgt.map((id) => ([{ cache, logits }] = model.step([id], [cache]), [...logits]));
   };
-  const translate = (sentence, beamSize, prefix = []) => {
+  const translate = (sentence, beamSize, prefix = [], changes = {}) => {
+    const model = new Transformer(settings, changes);
     const { memory } = model.encode(tokenizer.encode(sentence).ids);
     let finished;
     const penalty = beamSize > 1 ? settings.search.length_penalty : 0;
@@ -69,7 +72,13 @@ function answer([what, ...rest]) {
     tokenizer.ids = ids;
     return count;
   };
-  return { encode, logits, translate, hint, lookups }[what](...rest);
+  const trace = (text, written, changes) => {
+    const { ids } = tokenizer.encode(text), model = new Transformer(settings, changes);
+    const lists = (found) => ArrayBuffer.isView(found) ? [...found] : typeof found === "object" && found
+      ? Object.fromEntries(Object.entries(found).map(([name, inner]) => [name, lists(inner)])) : found;
+    return lists(explain(written.length, { number: 1, model, tokenizer, ids, written }));
+  };
+  return { encode, logits, translate, hint, lookups, trace }[what](...rest);
 }
 """
 WORKER = ("tokenizer", "model", "search", "worker")
@@ -265,6 +274,140 @@ def test_all_translations_are_those_of_the_library(ask, translator):
     )
     in_torch = bleu.score(translations, references, english)[0].value
     assert abs(in_node - in_torch) < 0.1
+
+
+@contextlib.contextmanager
+def changed(model, mask=True, scale=True, positions=True, silenced=()):
+    """The library's model without the causal mask, the division by √d_k, the positions, or heads such as "cross 3.4"."""
+    size = model.config.d_model // model.config.num_heads
+    attentions = {f"encoder {n}": layer.self_attn for n, layer in enumerate(model.encoder.layers, start=1)}
+    attentions |= {f"decoder {n}": layer.self_attn for n, layer in enumerate(model.decoder.layers, start=1)}
+    attentions |= {f"cross {n}": layer.cross_attn for n, layer in enumerate(model.decoder.layers, start=1)}
+
+    def silence(heads, inputs):
+        joined = inputs[0].clone()
+        for head in heads:
+            joined[..., (head - 1) * size : head * size] = 0
+        return joined
+
+    with contextlib.ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        if not mask:
+            patch.setattr("transformer_lib.model.transformer.target_mask", padding_mask)
+        for name, attention in attentions.items():
+            heads = [int(one[-1]) for one in silenced if one[:-2] == name]
+            hook = functools.partial(silence, heads)
+            stack.enter_context(attention.out_proj.register_forward_pre_hook(lambda _, inputs, hook=hook: hook(inputs)))
+            if not scale:
+                times = size**0.5  # of the queries, before the scores are divided by as much
+                stack.enter_context(
+                    attention.q_proj.register_forward_hook(lambda _, inputs, q: q * times, always_call=True)
+                )
+        if not positions:
+            for embedding in (model.src_embedding, model.tgt_embedding):
+                stack.enter_context(embedding.positions.register_forward_hook(lambda _, inputs, table: 0 * table))
+        yield
+
+
+CHANGES = [
+    {},
+    {"mask": False},
+    {"scale": False},
+    {"positions": False},
+    {"silenced": ["encoder 1.2", "decoder 3.1", "cross 1.1", "cross 3.4"]},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+def test_translations_with_something_taken_away_are_those_of_the_library_without_it(ask, translator, changes):
+    texts = sentences()[0][:6]
+    for beam_size, penalty in ((1, 0.0), (4, translator.length_penalty)):
+        best = [found[0] for found in ask(*(["translate", text, beam_size, [], changes] for text in texts))]
+        with changed(translator.model, **changes):
+            expected = [
+                beam_search(
+                    translator.model, torch.tensor([ids_of(translator, text)]), 2, 3, beam_size, penalty, use_cache=False
+                )[0][0]
+                for text in texts
+            ]
+        assert [one["ids"] for one in best] == [one.ids for one in expected]
+        found, wanted = ([one["logProb"] for one in best], [one.log_prob for one in expected])
+        torch.testing.assert_close(torch.tensor(found), torch.tensor(wanted), rtol=0, atol=1e-3)
+
+
+@pytest.mark.slow
+@torch.inference_mode()
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+def test_each_number_of_the_figure_is_the_librarys(ask, translator, changes):
+    """What each module of the library computes for this sentence, with the same taken away, noted by hooks."""
+    model = translator.model.eval()
+    heads = model.config.num_heads
+    written = greedy_search(model, torch.tensor([ids_of(translator, SENTENCE)]), 2, 3)[0].ids[:4]
+    src, tgt = torch.tensor([ids_of(translator, SENTENCE)]), torch.tensor([[2, *written]])
+    trace = ask(["trace", SENTENCE, written, changes])[0]
+    enters, leaves = {}, {}
+
+    def note(name, module, inputs, output):
+        enters[name], leaves[name] = inputs[0], output[0] if isinstance(output, tuple) else output
+
+    hooks = [m.register_forward_hook(functools.partial(note, name)) for name, m in model.named_modules()]
+    with changed(model, **changes):
+        model(src, tgt)
+        maps = model.attention_maps(src, tgt)
+    for hook in hooks:
+        hook.remove()
+
+    def compare(found, expected):
+        if isinstance(found, dict):  # rows, such as keys
+            found = [found[str(i)] for i in range(len(found))]
+        found = torch.tensor(found, dtype=torch.float32).flatten()
+        torch.testing.assert_close(found, expected.flatten(), rtol=0, atol=1e-3)
+
+    def layer_of(stack, number):
+        return trace["source" if stack == "encoder" else "target"]["layers"][str(number)]
+
+    for stack, side, ids in (("encoder", "source", src), ("decoder", "target", tgt)):
+        embedding = {"encoder": "src_embedding", "decoder": "tgt_embedding"}[stack]
+        compare(trace[side]["tokens"], translator.model.src_embedding.tokens(ids)[0])
+        compare(trace[side]["places"], leaves[f"{embedding}.positions"] * changes.get("positions", True))
+        compare(trace[side]["x"], enters[f"{stack}.layers.0"])
+        compare(trace[side]["output"], leaves[f"{stack}.norm"])
+        for number in range(model.config.num_layers):
+            name, found = f"{stack}.layers.{number}", layer_of(stack, number)
+            norms = {"self_attn": "norm1", "cross_attn": "norm2", "feed_forward": "norm3"}
+            if stack == "encoder":
+                norms = {"self_attn": "norm1", "feed_forward": "norm2"}
+            x = enters[name]
+            for part, norm in norms.items():
+                compare(found[part]["enters"], x)
+                compare(found[part]["norm"], leaves[f"{name}.{norm}"])
+                compare(found[part]["out"], leaves[f"{name}.{part}"])
+                x = x + leaves[f"{name}.{part}"]
+                compare(found[part]["sum"], x)
+            compare(found["feed_forward"]["inner"], leaves[f"{name}.feed_forward.linear1"].relu())
+            compare(found["feed_forward"]["sum"], leaves[name])
+            for part, kind in (("self_attn", stack), ("cross_attn", "cross")):
+                if part not in norms:
+                    continue
+                q, k, v = (leaves[f"{name}.{part}.{which}_proj"] for which in "qkv")
+                for which, expected in {"q": q, "keys": k, "values": v}.items():
+                    compare(found[part][which], expected)
+                compare(found[part]["joined"], enters[f"{name}.{part}.out_proj"])
+                q, k = (x[0].unflatten(-1, (heads, -1)).transpose(0, 1) for x in (q, k))
+                for head in range(heads):
+                    compare(found[part]["dots"][str(head)], q[head] @ k[head].T)
+                    compare(found[part]["maps"][str(head)], getattr(maps, kind)[number][0, head])
+
+    for number in range(model.config.num_layers + 1):  # the lens: in place of what leaves the last layer
+        x = enters["decoder.layers.0"] if not number else leaves[f"decoder.layers.{number - 1}"]
+        logits = model.output(model.decoder.norm(x))[0]
+        logits[:, [1, 2]] = -torch.inf
+        log_probs, best = logits.log_softmax(dim=-1).topk(3)
+        for position, of_position in trace["lens"][str(number)].items():
+            of_position = [of_position[str(i)] for i in range(3)]
+            assert [one["id"] for one in of_position] == best[int(position)].tolist()
+            compare([one["logProb"] for one in of_position], log_probs[int(position)])
+            compare([one["logit"] for one in of_position], logits[int(position), best[int(position)]])
 
 
 # The page, as a reader uses it.
