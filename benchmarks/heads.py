@@ -67,7 +67,9 @@ def main() -> None:
     result = json.loads(args.output.read_text(encoding="utf-8")) if args.output.exists() else {"heads": {}}
     about = {"sentences": len(complete), "loss": complete.mean().item()}
     if result["heads"] and result["sentences"] != about["sentences"]:
-        parser.error(f"{args.output} is of {result['sentences']} sentences, these are {about['sentences']}: move it away")
+        parser.error(
+            f"{args.output} is of {result['sentences']} sentences, these are {about['sentences']}: move it away"
+        )
 
     d_k = config.d_model // config.num_heads
     for name, attention in attentions(model).items():

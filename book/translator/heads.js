@@ -18,9 +18,9 @@ function headAtlas({ fill, element, fixed, rowOf }, toggle) {
     return element("div", { role: "group", ariaLabel: title }, element("p", { className: "title" }, title), ...buttons);
   }));
 
-  /** How much of its weight a head of self-attention gives to the word before, to itself and to the word after. */
+  /** How much of its weight a head of self-attention gives back to the word before, to itself, or to the next, whatever is most. */
   function habit(map, words) {
-    const shares = { before: -1, itself: 0, after: 1 };
+    const shares = { back: -1, self: 0, next: 1 };
     for (const [name, step] of Object.entries(shares)) {
       const seen = words.map((_, i) => rowOf(map, i, words)[i + step]).filter((weight) => weight !== undefined);
       shares[name] = seen.reduce((a, b) => a + b, 0) / seen.length;

@@ -150,6 +150,7 @@
     fill(".translation", ...marked(hypotheses[0].text, plain));
     find(".compare").hidden = !isChanged;
     fill(".plain", ...marked(plain, hypotheses[0].text));
+    fill(".same", plain === hypotheses[0].text ? "(the same)" : "");
     fill(".silenced", changes.silenced.length ? `Silenced: ${changes.silenced.join(", ")}.` : "");
     for (const why of find(".compare").querySelectorAll("[data-without]")) why.hidden = changes[why.dataset.without];
     showSource(tokens);
