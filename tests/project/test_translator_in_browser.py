@@ -4,6 +4,7 @@ import contextlib
 import functools
 import html
 import http.server
+import importlib.util
 import json
 import re
 import shutil
@@ -1156,6 +1157,36 @@ def test_the_atlas_shows_all_heads_with_what_was_measured_and_where_they_look(pa
             }
             most = max(shares, key=shares.get)
             assert said[2] == most and float(said[3]) == pytest.approx(shares[most], abs=0.0051)
+
+
+@torch.inference_mode()
+def test_the_opened_box_of_notebook_04_has_the_shipped_models_numbers(translator):
+    spec = importlib.util.spec_from_file_location("draw_figures", ROOT / "assets" / "draw_figures.py")
+    drawn = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(drawn)
+    model, vocab = translator.model, translator.tgt_tokenizer.vocab
+    src = torch.tensor([ids_of(translator, "Der Mann hebt den Ball auf.")])
+    tgt = torch.tensor([[2, *(vocab[f"▁{word}"] for word in ("the", "man", "is"))]])
+    attention, kept = model.decoder.layers[0].cross_attn, []
+    hooks = [
+        module.register_forward_hook(lambda *args: kept.append(args[2]))
+        for module in (attention.q_proj, attention.k_proj)
+    ]
+    logits = model(src, tgt)[0, -1]
+    for hook in hooks:
+        hook.remove()
+    q, k = (x[0, :, :64] for x in kept)
+    scores = k @ q[-1] / 8
+    assert [*drawn.OPENED] == [token.strip("▁") for token in translator.source_tokens("Der Mann hebt den Ball auf.")]
+    expected = zip(scores.tolist(), scores.softmax(dim=0).tolist(), strict=True)
+    for (score, weight), (its_score, its_weight) in zip(drawn.OPENED.values(), expected, strict=True):
+        assert abs(score - its_score) < 0.0051 and abs(weight - its_weight) < 0.00051
+    logits[[1, 2]] = -torch.inf
+    probabilities, ids = logits.softmax(dim=-1).topk(3)
+    may_come = [
+        f"{vocab.itos[i].strip('▁')} {100 * p:.0f} %" for i, p in zip(ids.tolist(), probabilities.tolist(), strict=True)
+    ]
+    assert ", ".join([*may_come, "…"]) == drawn.MAY_COME
 
 
 def test_the_lines_beside_the_boxes_are_in_the_notebooks_that_they_name():
