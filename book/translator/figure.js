@@ -131,7 +131,7 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
   /** Fill the panel with the steps of the pressed box. */
   function draw() {
     const at = place(), { stack, part } = at, kind = box.dataset.box;
-    fill(".panel .title", box.ariaLabel);
+    fill(".panel .title", box.dataset.title);
     const menus = { layer: at.all.layers.map((_, l) => l + 1), head: at.maps?.map((_, h) => h + 1), word: at.names };
     const isOfOne = { layer: part, head: at.maps && kind === "attention", word: !box.matches(".of-all") };
     for (const name in menus) {
@@ -167,6 +167,7 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
     draw();
     if (find(".panel").offsetTop > find(".model").offsetTop + 50) find(".panel").scrollIntoView({ block: "start" }); // below
   };
+  find(".up").onclick = () => box.focus();
   find(".picks").onchange = ({ target: { name, value } }) => {
     picked[name === "word" ? place().stack : name] = Number(value);
     flow();

@@ -263,7 +263,8 @@
   /** The beam as a tree: a column for each step, the most probable beginning on top. */
   function showBeam() {
     const WIDTH = 124, HEIGHT = 34, ranks = {}, edges = { other: "", best: "" }; // pixels, as in page.css
-    const { beams, hypotheses, penalty } = shown, columns = [[{ ids: [], token: "<sos>", logProb: 0 }], ...beams];
+    const { beams, hypotheses, penalty, steps, prefix } = shown;
+    const columns = [[{ ids: [], token: "<sos>", logProb: 0 }], ...beams];
     fill(".tree ol", ...columns.flatMap((column, step) => column.map(({ ids, token, logProb }, rank) => {
       const kind = ids.every((id, i) => id === hypotheses[0].ids[i]) ? "best" : "other";
       const [from, to] = [ranks[ids.slice(0, -1)], rank].map((at) => (at + 0.5) * HEIGHT), x = step * WIDTH;
@@ -277,6 +278,12 @@
     fill(".finished", ...hypotheses.map(({ logProb, score, text }) =>
       row(fixed(logProb), fixed(logProb / score), fixed(score), text)));
     fill(".exponent", penalty);
+    const detour = steps.findIndex(({ rank }, i) => rank > 1 && i >= prefix.length); // where greedy search goes elsewhere
+    const { best, chosen: taken } = steps[Math.max(0, detour)];
+    const quoted = ({ token, logProb }) => `“${readable(token)}” (${percent(logProb)})`;
+    fill(".greedy", detour < 0 ? "Greedy search would write the same." : "After "
+      + `“${words.inputs.slice(0, detour + 1).join(" ")}”, greedy search would take ${quoted(best[0])}. `
+      + `The best hypothesis goes on with ${quoted(taken)}, and scores best in the end.`);
   }
 
   const submit = (event) => {

@@ -914,7 +914,7 @@ def test_each_box_of_figure_1_opens_by_click_and_by_key(page):
     open_view(page, "Figure 1")
     panel, boxes = opened(page), page.locator(".model button")
     assert boxes.count() == 28
-    names = boxes.evaluate_all("all => all.map((one) => one.ariaLabel)")
+    names = boxes.evaluate_all("all => all.map((one) => one.dataset.title)")
     assert len(set(names)) == len(names)
     for number, name in enumerate(names):
         box = boxes.nth(number)
