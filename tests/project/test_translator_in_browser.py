@@ -1160,6 +1160,42 @@ def test_the_atlas_shows_all_heads_with_what_was_measured_and_where_they_look(pa
 
 
 @torch.inference_mode()
+def test_what_the_page_says_of_its_examples_is_so(translator):
+    page = " ".join((BOOK / "try_it.md").read_text(encoding="utf-8").split())
+    model, vocab = translator.model, translator.tgt_tokenizer.vocab
+    tgt = torch.tensor([[2, *(vocab[f"▁{word}"] for word in ("the", "man", "is", "picking"))]])
+    texts = ("Der Mann hebt den Ball auf.", "Der Mann hebt den Ball.", "Der Mann den Ball auf.")
+    ups = [
+        model(torch.tensor([ids_of(translator, text)]), tgt)[0, -1].softmax(dim=-1)[vocab["▁up"]].item()
+        for text in texts
+    ]
+    with_all, without_auf, without_hebt = (f"{100 * up:.1f} %" for up in ups)
+    assert f"*up* has {with_all} after" in page and f"it still has {without_auf};" in page
+    assert f"leave out *hebt* instead, and it has {without_hebt}." in page
+    maps = model.attention_maps(torch.tensor([ids_of(translator, texts[0])]), tgt)
+    assert maps.cross[-1][0, :, -1].mean(dim=0).topk(2).indices.tolist() == [4, 5]  # den, ball
+    assert f"puts {maps.cross[0][0, 0, 3, 3]:.3f} of its weight on *hebt*" in page
+    auf, hebt = 6, 3
+    assert maps.encoder[1][0, 1, auf].argmax() == hebt
+    assert f"it looks most at *hebt*, {maps.encoder[1][0, 1, auf, hebt]:.3f}" in page
+    said = re.search(r"without positions, she feeds the pigeons \*(.*?)\*", page)[1]
+    src = torch.tensor([ids_of(translator, "Eine alte Frau füttert vor der Kirche die Tauben.")])
+    girl = torch.tensor(
+        [ids_of(translator, "Ein Mädchen mit roter Mütze zieht ihren Schlitten den verschneiten Hügel hinauf.")]
+    )
+
+    def english(source, **changes):
+        with changed(model, **changes):
+            best = beam_search(model, source, 2, 3, 4, translator.length_penalty, use_cache=False)[0][0]
+        return translator.tgt_tokenizer.join(translator.tgt_tokenizer.decode(best.ids))
+
+    assert english(src, positions=False).endswith(f"{said}.")
+    assert len(english(girl, mask=False)) < len(english(girl))  # "The fourth example loses words here."
+    dog = torch.tensor([ids_of(translator, "Ein Hund jagt eine Katze.")])
+    assert english(dog, positions=False) != english(dog)
+
+
+@torch.inference_mode()
 def test_the_opened_box_of_notebook_04_has_the_shipped_models_numbers(translator):
     spec = importlib.util.spec_from_file_location("draw_figures", ROOT / "assets" / "draw_figures.py")
     drawn = importlib.util.module_from_spec(spec)
