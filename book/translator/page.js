@@ -13,7 +13,7 @@
   const SWITCHES = document.querySelectorAll("#translator .without input");
   let worker, newest = 0; // the number of the newest request
   let loaded = 0, loading, begun; // parts of the weights, a promise while they come, when the translation began
-  let asked; // the text that the results belong to
+  let asked, begins; // the text that the results belong to, and the ids that its translation had to begin with
   let shown, words, chosen, viewer; // a result of the worker, its tokens, a place in its translation, its maps on show
 
   function element(tag, properties = {}, ...children) {
@@ -38,7 +38,7 @@
   const figure = figureOne(tools, (place) => worker.postMessage({ number: shown.number, place }));
   const silenced = new Set(), showAtlas = headAtlas(tools, (head) => {
     if (!silenced.delete(head)) silenced.add(head);
-    send(shown.prefix);
+    send(begins);
   });
 
   const isWorking = () => find("form").matches(".working");
@@ -100,7 +100,7 @@
         .finally(() => (loading = undefined));
     }
     const beamSize = Number(find("[name=search]:checked").value);
-    asked = find("textarea").value;
+    [asked, begins] = [find("textarea").value, prefix];
     match();
     const isThere = ({ name, checked }) => [name, !checked];
     const changes = { ...Object.fromEntries([...SWITCHES].map(isThere)), silenced: [...silenced] };
@@ -300,11 +300,11 @@
   find("textarea").oninput = match;
   find(".stop").onclick = stop;
   find(".searches").onchange = () => shown && send();
-  find(".without").onchange = () => send(shown.prefix);
+  find(".without").onchange = () => send(begins);
   find(".all-back").onclick = () => {
     SWITCHES.forEach((one) => (one.checked = false));
     silenced.clear();
-    send(shown.prefix);
+    send(begins);
   };
   find(".views").onchange = open;
   find(".previous").onclick = () => choose(chosen - 1);
