@@ -3,7 +3,7 @@
 
 function figureOne({ find, fill, element, row, fixed, percent, readable, order }, ask) {
   const [BLUE, ORANGE] = [[47, 126, 216], [230, 120, 0]], MOST = 64; // words, of more nobody could read the tables
-  const picked = { layer: 0, head: 0, encoder: 1, decoder: Infinity }; // of each stack a position: Infinity is the newest
+  const picked = { layer: 0, head: 0, encoder: 1, decoder: Infinity }; // the last two: words; Infinity is the newest
   let box = find(".model .attention[data-part=cross_attn]"); // which is open
   let shown, words, now, trace; // a translation, its tokens, a place in it, and what was computed there
 
@@ -26,33 +26,38 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
       element("code", {}, `[${figures}, …]`), element("small", {}, `${values.length} numbers`), element("p", {}, note));
   }));
 
+  /** Row i of a matrix that has so many. */
+  const rowAt = (matrix, i, rows) => matrix.subarray((i * matrix.length) / rows, ((i + 1) * matrix.length) / rows);
+
   function table(head, rows, chosen) {
-    const heads = head.map((cell) => element("th", { scope: "col" }, cell)), body = element("tbody", {}, ...rows.map((cells) => row(...cells)));
+    const titles = element("tr", {}, ...head.map((cell) => element("th", { scope: "col" }, cell)));
+    const body = element("tbody", {}, ...rows.map((cells) => row(...cells)));
     body.children[chosen]?.classList.add("chosen");
-    const made = element("table", {}, element("thead", {}, element("tr", {}, ...heads)), body);
+    const made = element("table", {}, element("thead", {}, titles), body);
     return element("div", { className: "scroller", tabIndex: 0, role: "region", ariaLabel: head.join(", ") }, made);
   }
 
-  /** What the steps of the pressed box need: its stack and sub-layer, and `of`, which takes a word's row of a matrix. */
+  /** What the steps of the pressed box need: its stack and sub-layer, and `of`, which takes a word's row of a matrix */
   function place() {
     const { stack } = box.closest("[data-stack]").dataset, { part } = box.dataset, isSource = stack === "encoder";
     const all = trace[isSource ? "source" : "target"], read = shown.steps.slice(0, trace.place + 1);
     const names = isSource ? words.source : words.inputs.slice(0, trace.place + 1);
-    const ids = isSource ? shown.ids : read.map(({ input }) => input.id), word = Math.min(picked[stack], names.length - 1);
-    const of = (matrix, i = word) => matrix.subarray((i * matrix.length) / names.length, ((i + 1) * matrix.length) / names.length);
+    const ids = isSource ? shown.ids : read.map(({ input }) => input.id);
+    const word = Math.min(picked[stack], names.length - 1), of = (matrix, i = word) => rowAt(matrix, i, names.length);
     const passed = [all.x, ...all.layers.map(({ feed_forward }) => feed_forward.sum)]; // between the layers
     const computed = all.layers[picked.layer][part] ?? { enters: passed.at(-1), norm: all.output }; // of the last norm
     return { stack, part, all, names, ids, word, name: names[word], of, passed, ...computed };
   }
 
-  /** What an attention's steps need beside: the chosen head's `own` part of a vector, and its rows of dots and weights. */
+  /** What an attention's steps need beside: the chosen head's `own` part of a vector, and its dots and weights. */
   function head({ stack, part, names, word, keys, dots, maps, of }) {
     const isCross = part === "cross_attn", kind = isCross ? "cross" : stack, size = keys[0].length / maps.length;
     const isSilent = (h) => shown.changes.silenced.includes(`${kind} ${picked.layer + 1}.${h + 1}`);
     const own = (vector, h = picked.head) => vector.subarray(h * size, (h + 1) * size);
     const hides = (j) => kind === "decoder" && shown.changes.mask && j > word;
     const title = `head ${picked.head + 1}`, looked = isCross ? words.source : names;
-    return { kind, size, isSilent, own, hides, title, looked, dots: of(dots[picked.head]), weights: of(maps[picked.head]) };
+    const [products, weights] = [dots, maps].map((all) => of(all[picked.head]));
+    return { kind, size, isSilent, own, hides, title, looked, products, weights };
   }
 
   const STEPS = { // what is shown under each text of try_it.md, by its data-step
@@ -74,11 +79,11 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
       return [vectors([`y of “${at.name}”`, at.of(at.norm)], [`q, ${title}`, own(at.of(at.q))])];
     },
     scores(at) {
-      const { kind, looked, size, own, hides, dots, weights } = head(at), { scale, mask } = shown.changes;
-      const isMasked = kind === "decoder", sees = mask ? "sees" : "no mask";
-      const titles = ["looks at", "k", "q · k", scale ? `÷ √${size}` : "not divided", ...(isMasked ? ["mask"] : []), "weight", "v"];
-      return [table(titles, looked.map((name, j) => [name, colours(own(at.keys[j])), fixed(dots[j]),
-        fixed(dots[j] / (scale ? Math.sqrt(size) : 1)), ...(isMasked ? [hides(j) ? "−∞" : sees] : []),
+      const { kind, looked, size, own, hides, products, weights } = head(at), { scale, mask } = shown.changes;
+      const masked = (cell) => (kind === "decoder" ? [cell] : []), sees = mask ? "sees" : "no mask";
+      const titles = ["looks at", "k", "q · k", scale ? `÷ √${size}` : "not divided", ...masked("mask"), "weight", "v"];
+      return [table(titles, looked.map((name, j) => [name, colours(own(at.keys[j])), fixed(products[j]),
+        fixed(products[j] / (scale ? Math.sqrt(size) : 1)), ...masked(hides(j) ? "−∞" : sees),
         element("span", { className: "bar", style: `--share: ${weights[j]}` }, fixed(weights[j], 3)),
         colours(own(at.values[j]))]), order(weights)[0])];
     },
@@ -108,14 +113,15 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
       const last = (position) => trace.lens.at(-1)[position][0].id;
       const token = ({ id, token }, position) => element(id === last(position) ? "b" : "span", {}, readable(token));
       const rows = (cells) => trace.lens.map((found, l) => [l ? `layer ${l}` : "embedding", ...cells(found)]);
-      const three = rows((found) => found[word].map((one) => element("span", {}, token(one, word), ` ${percent(one.logProb)}`)));
-      return [table(["after", "1st", "2nd", "3rd"], three),
+      const sure = (one) => element("span", {}, token(one, word), ` ${percent(one.logProb)}`);
+      return [table(["after", "1st", "2nd", "3rd"], rows((found) => found[word].map(sure))),
         table(["after", ...names], rows((found) => found.map(([first], position) => token(first, position))))];
     },
     memory: ({ all, of, names }) => [vectors(...names.map((name, i) => [name, of(all.output, i)]))],
     logits({ all, names, of }) {
-      const rows = shown.steps[trace.place].best.map(({ id, token, logit }) => [readable(token), `x · row ${id} + bias`, fixed(logit)]);
-      return [vectors(["x, after the last norm", of(all.output, names.length - 1)]), table(["token", "how", "logit"], rows)];
+      const best = ({ id, token, logit }) => [readable(token), `x · row ${id} + bias`, fixed(logit)];
+      return [vectors(["x, after the last norm", of(all.output, names.length - 1)]),
+        table(["token", "how", "logit"], shown.steps[trace.place].best.map(best))];
     },
     softmax() {
       const { best } = shown.steps[trace.place], sum = fixed(best[0].logit - best[0].logProb);
@@ -124,7 +130,7 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
     },
     next() {
       const { chosen, rank } = shown.steps[trace.place];
-      return [element("p", {}, element("b", {}, readable(chosen.token)), ` ${percent(chosen.logProb)}, number ${rank} of all.`)];
+      return [element("b", {}, readable(chosen.token)), ` ${percent(chosen.logProb)}, number ${rank} of all.`];
     },
   };
 
@@ -135,8 +141,8 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
     const menus = { layer: at.all.layers.map((_, l) => l + 1), head: at.maps?.map((_, h) => h + 1), word: at.names };
     const isOfOne = { layer: part, head: at.maps && kind === "attention", word: !box.matches(".of-all") };
     for (const name in menus) {
-      const menu = find(`.panel [name=${name}]`), options = menus[name]?.map((label, value) => element("option", { value }, label));
-      menu.replaceChildren(...(options ?? []));
+      const menu = find(`.panel [name=${name}]`), option = (label, value) => element("option", { value }, label);
+      menu.replaceChildren(...(menus[name] ?? []).map(option));
       menu.value = name === "word" ? at.word : picked[name];
       menu.parentElement.hidden = !isOfOne[name];
     }
@@ -152,11 +158,13 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
   function flow() {
     const { best } = shown.steps[now], read = { encoder: words.source, decoder: words.inputs.slice(0, now + 1) };
     for (const stack in read) {
-      const chosen = Math.min(picked[stack], read[stack].length - 1);
-      const className = (i) => (i === chosen && !box.matches(".of-all") && box.closest(`[data-stack=${stack}]`) ? "chosen" : "");
-      fill(`.words.${stack}`, ...read[stack].map((word, i) => element("span", { className: className(i) }, word)));
+      const isOpen = !box.matches(".of-all") && box.closest(`[data-stack=${stack}]`);
+      const chosen = isOpen && Math.min(picked[stack], read[stack].length - 1);
+      const span = (word, i) => element("span", { className: i === chosen ? "chosen" : "" }, word);
+      fill(`.words.${stack}`, ...read[stack].map(span));
     }
-    fill(".likely", ...best.slice(0, 3).map(({ token, logProb }) => element("span", {}, `${readable(token)} ${percent(logProb)}`)));
+    const likely = ({ token, logProb }) => element("span", {}, `${readable(token)} ${percent(logProb)}`);
+    fill(".likely", ...best.slice(0, 3).map(likely));
     for (const one of find(".model").querySelectorAll("button")) one.setAttribute("aria-pressed", one === box);
   }
 
@@ -165,7 +173,7 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
     if (!trace) return;
     flow();
     draw();
-    if (find(".panel").offsetTop > find(".model").offsetTop + 50) find(".panel").scrollIntoView({ block: "start" }); // below
+    if (find(".panel").offsetTop > find(".model").offsetTop + 50) find(".panel").scrollIntoView(); // it is below
   };
   find(".up").onclick = () => box.focus();
   find(".picks").onchange = ({ target: { name, value } }) => {

@@ -3,13 +3,14 @@
 
 function headAtlas({ fill, element, fixed, rowOf }, toggle) {
   const KINDS = { encoder: "Encoder self-attention", decoder: "Decoder self-attention", cross: "Cross-attention" };
-  const most = Math.max(...Object.values(HEADS.heads).map(({ rise }) => rise)), thousandths = (value) => fixed(1000 * value, 0);
+  const most = Math.max(...Object.values(HEADS.heads).map(({ rise }) => rise));
+  const thousandths = (value) => fixed(1000 * value, 0);
   const heads = {}; // of each name, such as "cross 3.4": its button, canvas and note
   for (const [name, { rise, low, high }] of Object.entries(HEADS.heads)) {
     const [kind, number] = name.split(" "), canvas = element("canvas", { ariaHidden: true }), note = element("small");
     const cost = `${rise < 0 ? "" : "+"}${thousandths(rise)}`, interval = `${thousandths(low)} to ${thousandths(high)}`;
     const button = element("button", { type: "button", className: low <= 0 ? "none" : "", onclick: () => toggle(name),
-      style: `--rise: ${Math.max(0, rise / most)}`, title: `Without ${name}, the loss rises by ${cost} thousandths (${interval})` },
+      style: `--rise: ${Math.max(0, rise / most)}`, title: `Without ${name}: ${cost} thousandths (${interval})` },
       canvas, element("b", {}, number), element("span", {}, cost), note, element("small", {}, interval));
     heads[name] = { kind, number, button, canvas, note };
   }
@@ -18,7 +19,7 @@ function headAtlas({ fill, element, fixed, rowOf }, toggle) {
     return element("div", { role: "group", ariaLabel: title }, element("p", { className: "title" }, title), ...buttons);
   }));
 
-  /** How much of its weight a head of self-attention gives back to the word before, to itself, or to the next, whatever is most. */
+  /** How much of its weight a head of self-attention gives to the word before, to itself or to the next: the most. */
   function habit(map, words) {
     const shares = { back: -1, self: 0, next: 1 };
     for (const [name, step] of Object.entries(shares)) {

@@ -80,7 +80,7 @@ function softmax(scores) {
  * softmax(Q Kᵀ / √d_k) V in each head. q: [queries, d_model]; keys, values: a vector [d_model] for each position.
  * Head h has the numbers from h · d_k on of every vector. With `isCausal`, query i sees keys 0 to i only; without
  * `scale`, nothing is divided by √d_k; heads in `silent`, counted from 0, find nothing.
- * Returns {output: [queries, d_model], and of each head, [queries, keys]: dots, the products Q Kᵀ, and maps, the weights}.
+ * Returns {output: [queries, d_model], and of each head, [queries, keys]: dots, which are Q Kᵀ, and maps, the weights}.
  */
 function attention(q, { keys, values }, heads, { isCausal = false, scale = true, silent = [] } = {}) {
   const size = keys[0].length, d_k = size / heads, queries = q.length / size, output = new Float32Array(q.length);

@@ -4,7 +4,8 @@
 (() => {
   const find = (selector) => document.querySelector(`#translator ${selector}`);
   const fill = (selector, ...children) => find(selector).replaceChildren(...children);
-  const VIEWS = { figure: showFigure, heads: showHeads, alternatives: showAlternatives, attention: showAttention, beam: showBeam };
+  const VIEWS = { figure: showFigure, heads: () => showAtlas(shown, words), alternatives: showAlternatives,
+    attention: showAttention, beam: showBeam };
   const KINDS = [ // of attention, as in attention_viewer.py; rows and columns name lists of `words`
     ["encoder", "Encoder self-attention", "Source word", "Source words it looks at", "source", "source"],
     ["decoder", "Decoder self-attention", "Target word read", "Words it looks at", "inputs", "inputs"],
@@ -160,7 +161,7 @@
         word, element("small", {}, percent(steps[place].chosen.logProb)));
     }));
     const sureness = steps.map(({ chosen }) => chosen.logProb);
-    choose(prefix.length ? prefix.length - 1 : sureness.indexOf(Math.min(...sureness))); // begin where it was least sure
+    choose(prefix.length ? prefix.length - 1 : sureness.indexOf(Math.min(...sureness))); // where it was least sure
     fill(".picked", words.target[chosen]);
     find(".again").hidden = !prefix.length;
     if (prefix.length) find(".target").children[chosen].focus({ preventScroll: true });
@@ -169,7 +170,7 @@
   /** A text in pieces; words that the other text has not, or elsewhere, are marked. */
   function marked(text, other) {
     const [words, others] = [text, other].map((all) => all.split(" "));
-    const common = words.map(() => []).concat([[]]); // the length of the longest common part from word i, other word j on
+    const common = words.map(() => []).concat([[]]); // how many words the rests from i and j on share
     const from = (i, j) => common[i]?.[j] ?? 0;
     for (let i = words.length - 1; i >= 0; i--) {
       for (let j = others.length - 1; j >= 0; j--) {
@@ -199,10 +200,6 @@
     const wanted = find("[name=view]:checked").value;
     for (const name in VIEWS) find(`.view.${name}`).hidden = name !== wanted;
     VIEWS[wanted]();
-  }
-
-  function showHeads() {
-    showAtlas(shown, words);
   }
 
   function showFigure() {
@@ -278,7 +275,7 @@
     fill(".finished", ...hypotheses.map(({ logProb, score, text }) =>
       row(fixed(logProb), fixed(logProb / score), fixed(score), text)));
     fill(".exponent", penalty);
-    const detour = steps.findIndex(({ rank }, i) => rank > 1 && i >= prefix.length); // where greedy search goes elsewhere
+    const detour = steps.findIndex(({ rank }, i) => rank > 1 && i >= prefix.length); // greedy search goes elsewhere
     const { best, chosen: taken } = steps[Math.max(0, detour)];
     const quoted = ({ token, logProb }) => `“${readable(token)}” (${percent(logProb)})`;
     fill(".greedy", detour < 0 ? "Greedy search would write the same." : "After "

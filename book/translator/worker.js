@@ -93,18 +93,20 @@ function serve() {
     if (!model.isChanged) plain = { question, text: hypotheses[0].text };
     last = { number, model, tokenizer, ids, written };
     const steps = said.map(({ logits, logProbs }, i) => {
-      const name = namer(tokenizer, logits, logProbs), [input, chosen] = [written[i - 1] ?? SOS_ID, written[i]].map(name);
+      const name = namer(tokenizer, logits, logProbs);
+      const [input, chosen] = [written[i - 1] ?? SOS_ID, written[i]].map(name);
       const best = largest(logProbs, 6).map(name), rank = 1 + logProbs.filter((p) => p > chosen.logProb).length;
       return { input, chosen, rank, best };
     });
     const maps = { encoder: found.maps, decoder: gather(said, "own"), cross: gather(said, "source") };
-    postMessage({ kind: "done", number, prefix, beamSize, penalty, tokens, ids, beams: found.beams, hypotheses, steps, maps,
-      changes: model.changes, isChanged: model.isChanged, plain: plain.text });
+    const { changes: all, isChanged } = model, asked = { number, prefix, beamSize, penalty, changes: all, isChanged };
+    postMessage({ kind: "done", ...asked, plain: plain.text, tokens, ids, beams: found.beams, hypotheses, steps, maps });
   }
 }
 
 /** What a token was, by its id, and what a step said of it. */
-const namer = ({ pieces }, logits, logProbs) => (id) => ({ id, token: pieces[id], logit: logits[id], logProb: logProbs[id] });
+const namer = ({ pieces }, logits, logProbs) =>
+  (id) => ({ id, token: pieces[id], logit: logits[id], logProb: logProbs[id] });
 
 /** All that the model computed for the token at a place of a translation; of the lens, the best 3 at each position. */
 function explain(place, { number, model, tokenizer, ids, written }) {
