@@ -4,7 +4,7 @@
 function headAtlas({ fill, element, fixed, rowOf }, toggle) {
   const KINDS = { encoder: "Encoder self-attention", decoder: "Decoder self-attention", cross: "Cross-attention" };
   const most = Math.max(...Object.values(HEADS.heads).map(({ rise }) => rise));
-  const thousandths = (value) => fixed(1000 * value, 0);
+  const thousandths = (value) => fixed(1000 * value, 1);
   const heads = {}; // of each name, such as "cross 3.4": its button, canvas and note
   for (const [name, { rise, low, high }] of Object.entries(HEADS.heads)) {
     const [kind, number] = name.split(" "), canvas = element("canvas", { ariaHidden: true }), note = element("small");
@@ -14,6 +14,8 @@ function headAtlas({ fill, element, fixed, rowOf }, toggle) {
       canvas, element("b", {}, number), element("span", {}, cost), note, element("small", {}, interval));
     heads[name] = { kind, number, button, canvas, note };
   }
+  fill(".sentences", HEADS.sentences.toLocaleString("en"));
+  fill(".loss", fixed(HEADS.loss));
   fill(".atlas", ...Object.entries(KINDS).map(([kind, title]) => {
     const buttons = Object.values(heads).filter((head) => head.kind === kind).map(({ button }) => button);
     return element("div", { role: "group", ariaLabel: title }, element("p", { className: "title" }, title), ...buttons);

@@ -1145,9 +1145,9 @@ def test_the_atlas_shows_all_heads_with_what_was_measured_and_where_they_look(pa
         kind, head = name.split()
         layer, head = (int(part) - 1 for part in head.split("."))
         said = buttons.nth(number).inner_text().replace("−", "-").split()
-        assert said[0] == f"{layer + 1}.{head + 1}" and float(said[1]) == pytest.approx(1000 * found["rise"], abs=0.51)
-        assert float(said[-3]) == pytest.approx(1000 * found["low"], abs=0.51)
-        assert float(said[-1]) == pytest.approx(1000 * found["high"], abs=0.51)
+        assert said[0] == f"{layer + 1}.{head + 1}" and float(said[1]) == pytest.approx(1000 * found["rise"], abs=0.051)
+        assert float(said[-3]) == pytest.approx(1000 * found["low"], abs=0.051)
+        assert float(said[-1]) == pytest.approx(1000 * found["high"], abs=0.051)
         weights = getattr(maps, kind)[layer][0, head]
         drawn = torch.tensor(buttons.nth(number).evaluate(pixels)).view(weights.shape)
         torch.testing.assert_close(drawn / 255, weights, rtol=0, atol=0.0025)
