@@ -234,7 +234,7 @@
   /** The notebooks' viewer with this translation's maps, at the kind, layer and head where the reader left it. */
   function showAttention() {
     if (Math.max(words.source.length, words.target.length) > 64) { // nobody could read them
-      return fill(".attention", "Maps are drawn for up to 64 subwords.");
+      return fill(".view.attention", "Maps are drawn for up to 64 subwords.");
     }
     const menus = () => [...(viewer?.shadowRoot.querySelectorAll("select") ?? [])];
     if (viewer?.shown !== shown) {
@@ -246,7 +246,7 @@
       });
       const json = element("script", { type: "application/json" }, JSON.stringify(data));
       viewer = element("div", { className: "attention-viewer", shown }, json);
-      fill(".attention", viewer);
+      fill(".view.attention", viewer);
       startViewers();
       left.forEach((place, i) => {
         menus()[i].selectedIndex = place;

@@ -806,6 +806,7 @@ def test_the_source_is_shaded_for_the_token_under_the_mouse_and_under_the_keyboa
 @pytest.mark.slow
 def test_the_heads_can_be_walked_by_keyboard_and_are_the_librarys(page, translator):
     translate(page)
+    token(page, 0).click()
     page.get_by_role("radio", name="Alternatives").focus()
     page.keyboard.press("ArrowRight")
     viewer = page.get_by_role("region", name="Attention").locator(".attention-viewer")
@@ -867,6 +868,18 @@ def test_the_beams_tree_and_its_hypotheses_are_shown(page, translator):
     texts = [translator.tgt_tokenizer.join(translator.tgt_tokenizer.decode(hypothesis.ids)) for hypothesis in expected]
     assert [row[3].strip() for row in rows] == texts
     assert [row[2].strip() for row in rows] == [f"{hypothesis.score:.2f}".replace("-", "−") for hypothesis in expected]
+    vocab = (
+        translator.tgt_tokenizer.vocab
+    )  # where greedy search, which the page says would write "playing", goes elsewhere
+    tgt = torch.tensor([[2, vocab["▁two"], vocab["▁children"]]])
+    with torch.inference_mode():
+        logits = translator.model(torch.tensor([ids_of(translator, SENTENCE)]), tgt)[0, -1]
+    likely, taken = (100 * logits.softmax(dim=-1)[vocab[f"▁{word}"]].item() for word in ("playing", "are"))
+    assert likely == pytest.approx(100 * logits.softmax(dim=-1).max().item())
+    said = (
+        f"After “<sos> two children”, greedy search would take “playing” ({likely:.1f} %). The best hypothesis goes on "
+    )
+    assert panel.locator(".greedy").inner_text() == f"{said}with “are” ({taken:.1f} %), and scores best in the end."
 
 
 def opened(page):
