@@ -1,5 +1,5 @@
 // The page "Try it": what the reader sees and touches. All that stands still is in try_it.md, and worker.js computes;
-// generated.js holds the worker's source, the size of the weights, and the notebooks' attention viewer.
+// generated.js holds the worker's source, the size of the weights, what heads are worth, and the notebooks' viewer.
 // Text reaches the page as text only, never as HTML.
 (() => {
   const find = (selector) => document.querySelector(`#translator ${selector}`);
