@@ -1129,7 +1129,9 @@ def test_heads_are_silenced_by_key_and_come_back(page, translator):
     for name in heads:
         kind, number = name.split()
         title = {"cross": "Cross-attention", "encoder": "Encoder self-attention"}[kind]
-        button = panel.get_by_role("group", name=title).get_by_role("button").filter(has_text=number).first
+        button = (
+            panel.get_by_role("group", name=title).get_by_role("button").filter(has=page.locator("b", has_text=number))
+        )
         button.press("Enter")
         wait(page)
         assert button.get_attribute("aria-pressed") == "true"
