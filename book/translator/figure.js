@@ -15,7 +15,7 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
     values.forEach((value, i) => {
       image.data.set([...(value < 0 ? ORANGE : BLUE), (128 * Math.abs(value)) / usual], 4 * i); // which ends at 255
     });
-    canvas.getContext("2d").putImageData(image, 0, 0);
+    canvas.getContext("2d", { willReadFrequently: true }).putImageData(image, 0, 0);
     return canvas;
   }
 

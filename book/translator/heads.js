@@ -39,7 +39,7 @@ function headAtlas({ fill, element, fixed, rowOf }, toggle) {
       Object.assign(canvas, { width: columns.length, height: rows });
       const image = new ImageData(columns.length, rows);
       map.forEach((weight, i) => image.data.set([47, 126, 216, 255 * weight], 4 * i));
-      canvas.getContext("2d").putImageData(image, 0, 0);
+      canvas.getContext("2d", { willReadFrequently: true }).putImageData(image, 0, 0);
       note.textContent = kind === "cross" ? "" : habit(map, columns);
       button.setAttribute("aria-pressed", changes.silenced.includes(name));
     }

@@ -99,7 +99,7 @@ def write(folder: Path) -> None:
     viewer, style = ((notebook / f"viewer.{kind}").read_text(encoding="utf-8") for kind in ("js", "css"))
     source = "\n".join((HERE / f"{name}.js").read_text(encoding="utf-8") for name in WORKER)
     (folder / "generated.js").write_text(
-        "// Written by write_weights.py: what the page needs beside its scripts: sizes, the worker, the heads, the viewer.\n"
+        "// Written by write_weights.py: sizes, what the worker runs, what heads are worth, the notebooks' viewer.\n"
         f"const WEIGHTS = {json.dumps({'parts': len(parts), 'megabytes': round(sum(map(len, scripts)) / 1e6, 1)})};\n"
         f"const WORKER_SOURCE = {json.dumps(source)};\n"
         f"const HEADS = {HEADS.read_text(encoding='utf-8').strip()};\n"
