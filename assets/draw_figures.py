@@ -531,6 +531,61 @@ def whole_model() -> Figure:
     return figure
 
 
+# What the shipped model computes in layer 1 of cross-attention, head 1, when <sos> the man is has been written: scores,
+# weights, and the probabilities of what may come next (a test computes them again).
+OPENED = {
+    "<sos>": (-2.34, 0.000),
+    "der": (1.18, 0.005),
+    "mann": (-1.46, 0.000),
+    "hebt": (6.46, 0.985),
+    "den": (0.87, 0.004),
+    "ball": (-1.53, 0.000),
+    "auf": (-0.94, 0.001),
+    ".": (0.48, 0.002),
+    "<eos>": (0.51, 0.003),
+}
+MAY_COME = "rais 38 %, picking 17 %, l 8 %, …"
+
+
+def opened_box() -> Figure:
+    """Draw one head of one box of the model for a sentence, with all its numbers."""
+    line, width = 18, 328
+    height = line * len(OPENED) + 58
+    best = max(OPENED, key=lambda word: OPENED[word][1])
+    figure = Figure(
+        "opened_box",
+        368,
+        height + 176,
+        "One box of the model, opened",
+        "Head 1 of the cross-attention in layer 1, when '<sos> the man is' has been written. The query of 'is' meets "
+        f"the key of each German word: scores, divided by √d_k, and the weights that softmax makes of them: "
+        f"{'; '.join(f'{word} {score:.2f}, {weight:.3f}' for word, (score, weight) in OPENED.items())}. "
+        f"After all layers, the next word's probabilities: {MAY_COME}",
+    )
+    written = _words(figure, 184, figure.height - 44, ("<sos>", "the", "man", "is"))
+    figure.text(184, figure.height - 26, "English so far", "middle", bold=True, colour=INK)
+    panel = figure.panel(184, written.top - 20, width, height, "heads")
+    figure.arrow((written.right - 16, written.top), (written.right - 16, panel.bottom))
+    figure.text(panel.left + 14, panel.top + 17, "Cross-attention, layer 1, head 1", bold=True, size=BODY, colour=INK)
+    top = panel.top + 39
+    for x, title in ((130, "score"), (190, "weight")):
+        figure.text(x, top, title, "end", colour=INK)
+    figure.text(panel.left + 14, top, "looks at", colour=INK)
+    for number, (word, (score, weight)) in enumerate(OPENED.items(), start=1):
+        y, bold = top + line * number, word == best
+        figure.text(panel.left + 14, y, word, code=True, bold=bold, colour=INK)
+        figure.text(130, y, f"{score:.2f}".replace("-", "−"), "end", bold=bold, colour=INK)
+        figure.text(190, y, f"{weight:.3f}", "end", bold=bold, colour=INK)
+        if weight >= 0.01:
+            figure.rectangle(202, y - 6, max(1, 130 * weight), 12, *KINDS["attention"], radius=1)
+    chosen = Box(184, panel.top - 22, 240, 40)
+    figure.rectangle(chosen.left, chosen.top, chosen.width, chosen.height, *KINDS["data"])
+    figure.text(184, chosen.top + 13, "Next word", "middle", bold=True, colour=INK)
+    figure.text(184, chosen.top + 29, MAY_COME, "middle", colour=INK)
+    figure.arrow((184, panel.top), (184, chosen.bottom))
+    return figure
+
+
 def multi_head_attention() -> Figure:
     """Draw multi-head attention, with the scaled dot product of every head opened up."""
     figure = Figure(
@@ -1719,6 +1774,7 @@ def norm_placement() -> Figure:
 FIGURES: tuple[Callable[[], Figure], ...] = (
     whole_model,
     transformer,
+    opened_box,
     memory_patch,
     encoder_layer,
     decoder_layer,

@@ -98,11 +98,11 @@ def in_chromium(book: Path, sentences: list[str]) -> tuple[dict[str, Timed], dic
         page.set_default_timeout(0)
         page.goto((book / "try_it.html").resolve().as_uri())
         loading, _ = page.evaluate(ON_THE_PAGE, [sentences[0], 1])
-        for view in ("attention", "beam", "step", "alternatives"):
+        for view in ("figure", "heads", "attention", "beam", "alternatives"):
             page.locator(f"[name=view][value={view}]").check()
         page.evaluate(LONG_TASKS)
         found = {way: [page.evaluate(ON_THE_PAGE, [one, size]) for one in sentences] for way, size in BEAMS.items()}
-        for view in ("attention", "beam", "step"):
+        for view in ("figure", "heads", "attention", "beam"):
             page.locator(f"[name=view][value={view}]").check()
             for sentence in sentences[:10]:
                 page.evaluate(ON_THE_PAGE, [sentence, 4])

@@ -1,5 +1,5 @@
-// The Transformer of transformer_lib/model/, for one sentence. With no batch there is no padding, and since the decoder
-// is only ever asked about its newest position (kv_cache.py), there is no causal mask either: nothing to hide.
+// The Transformer of transformer_lib/model/, for one sentence. With no batch there is no padding, and where the decoder
+// is only asked about its newest position, as in kv_cache.py, there is no causal mask either: nothing to hide.
 // A matrix [rows, columns] is a Float32Array, row after row. A weight is [outputs, inputs], as in PyTorch.
 
 /** Read what write_weights.py packed into an ArrayBuffer: {config, search, pieces, charsmap, weights}. */
@@ -78,29 +78,43 @@ function softmax(scores) {
 
 /**
  * softmax(Q Kᵀ / √d_k) V in each head. q: [queries, d_model]; keys, values: a vector [d_model] for each position.
- * Head h has the numbers from h · d_k on of every vector. Returns {output: [queries, d_model], maps: each head's
- * [queries, keys]}.
+ * Head h has the numbers from h · d_k on of every vector. With `isCausal`, query i sees keys 0 to i only; without
+ * `scale`, nothing is divided by √d_k; heads in `silent`, counted from 0, find nothing.
+ * Returns {output: [queries, d_model], and of each head, [queries, keys]: dots, which are Q Kᵀ, and maps, the weights}.
  */
-function attention(q, { keys, values }, heads) {
+function attention(q, { keys, values }, heads, { isCausal = false, scale = true, silent = [] } = {}) {
   const size = keys[0].length, d_k = size / heads, queries = q.length / size, output = new Float32Array(q.length);
-  const maps = Array.from({ length: heads }, (_, head) => {
-    const map = new Float32Array(queries * keys.length), first = head * d_k;
+  const empty = () => Array.from({ length: heads }, () => new Float32Array(queries * keys.length));
+  const dots = empty(), maps = empty();
+  for (let head = 0; head < heads; head++) {
+    const first = head * d_k;
     for (let at = 0, row = 0; row < queries; at += size, row++) {
-      const weights = softmax(keys.map((key) => dot(q, at + first, key, first, d_k) / Math.sqrt(d_k)));
-      map.set(weights, row * keys.length);
+      const products = keys.map((key) => dot(q, at + first, key, first, d_k));
+      const scores = scale ? products.map((product) => product / Math.sqrt(d_k)) : products;
+      const weights = softmax(scores.map((score, j) => (isCausal && j > row ? -Infinity : score)));
+      dots[head].set(products, row * keys.length);
+      maps[head].set(weights, row * keys.length);
+      if (silent.includes(head)) continue; // whose part of the output stays 0
       values.forEach((value, j) => {
         for (let i = first; i < first + d_k; i++) output[at + i] += weights[j] * value[i];
       });
     }
-    return map;
-  });
-  return { output, maps };
+  }
+  return { output, dots, maps };
 }
 
+const UNCHANGED = { mask: true, scale: true, positions: true, silenced: [] };
+
 class Transformer {
-  constructor({ config, weights }) {
+  /**
+   * changes: what readers take away to see what it is for: the causal `mask`, the `scale` 1 / √d_k, or the `positions`,
+   * each false, and the heads in `silenced`, such as "cross 3.4": encoder, decoder or cross, layer and head from 1.
+   */
+  constructor({ config, weights }, changes = {}) {
     this.config = config;
     this.weights = weights;
+    const { mask, scale, positions, silenced } = (this.changes = { ...UNCHANGED, ...changes });
+    this.isChanged = !(mask && scale && positions) || silenced.length > 0;
     this.table = weights.src_embedding.tokens.table.weight; // [vocab, d_model]; both sides and the output share it
   }
 
@@ -109,7 +123,8 @@ class Transformer {
     const size = this.config.d_model;
     const token = this.table.slice(id * size, (id + 1) * size).map((value) => value * Math.sqrt(size));
     const angle = (i) => position * 10_000 ** (-(i - (i % 2)) / size);
-    return [token, token.map((_, i) => (i % 2 ? Math.cos(angle(i)) : Math.sin(angle(i))))];
+    const place = token.map((_, i) => (i % 2 ? Math.cos(angle(i)) : Math.sin(angle(i))));
+    return [token, this.changes.positions ? place : place.fill(0)];
   }
 
   /** What positions offer to those that look at them: {keys, values}, a vector [d_model] for each row of x. */
@@ -118,62 +133,115 @@ class Transformer {
     return { keys, values };
   }
 
+  /** The attention of a kind, "encoder", "decoder" or "cross", in layer l. */
+  attend(kind, l, q, offered, isCausal = false) {
+    const { scale, silenced } = this.changes, heads = this.config.num_heads;
+    const silent = [...Array(heads).keys()].filter((head) => silenced.includes(`${kind} ${l + 1}.${head + 1}`));
+    return attention(q, offered, heads, { isCausal, scale, silent });
+  }
+
+  /** d_model → d_ff → d_model: {inner: [rows, d_ff], out: [rows, d_model]}. */
   feedForward(x, { linear1, linear2 }) {
-    return linear(linear(x, linear1).map((value) => Math.max(0, value)), linear2); // d_model → d_ff → d_model
+    const inner = linear(x, linear1).map((value) => Math.max(0, value));
+    return { inner, out: linear(inner, linear2) };
+  }
+
+  logits(x) {
+    return linear(x, { weight: this.table, bias: this.weights.output.bias }); // [rows, d_model] → [rows, vocab]
+  }
+
+  /**
+   * A whole stack for all positions at once: the encoder, or with a memory to look at, the decoder.
+   *
+   * Returns all that it computes, [positions, d_model] each: {tokens, places, x: their sum, layers, output}. A layer is
+   * {self_attn, cross_attn, feed_forward}, and each of these {enters, norm, …, out, sum: out + what enters}.
+   */
+  read(kind, ids, memory) {
+    const { layers, norm } = this.weights[kind], isCausal = kind === "decoder" && this.changes.mask;
+    const pairs = ids.map((id, i) => this.embed(id, i));
+    const [tokens, places] = [0, 1].map((which) => join(pairs.map((pair) => pair[which])));
+    let x = add(tokens, places);
+    const all = { tokens, places, x };
+    all.layers = Object.values(layers).map((layer, l) => {
+      const sublayer = (norm, compute) => {
+        const enters = x, y = layerNorm(x, norm), found = compute(y);
+        return { enters, norm: y, ...found, sum: (x = add(x, found.out)) };
+      };
+      const look = (kind, { q_proj, out_proj, ...projections }, from, isCausal) => (y) => {
+        const q = linear(y, q_proj), offered = this.offer(from ?? y, projections);
+        const { output: joined, dots, maps } = this.attend(kind, l, q, offered, isCausal);
+        return { q, ...offered, dots, maps, joined, out: linear(joined, out_proj) };
+      };
+      const self_attn = sublayer(layer.norm1, look(kind, layer.self_attn, null, isCausal));
+      const cross_attn = memory && sublayer(layer.norm2, look("cross", layer.cross_attn, memory));
+      const feed_forward = sublayer(layer.norm3 ?? layer.norm2, (y) => this.feedForward(y, layer.feed_forward));
+      return { self_attn, cross_attn, feed_forward };
+    });
+    return { ...all, output: layerNorm(x, norm) };
   }
 
   /** Read the source: {memory: [src_len, d_model], maps: in each layer, each head's [src_len, src_len]}. */
   encode(ids) {
-    let x = join(ids.map((id, i) => add(...this.embed(id, i)))); // [src_len, d_model]
-    const maps = Object.values(this.weights.encoder.layers).map((layer) => {
-      const y = layerNorm(x, layer.norm1), q = linear(y, layer.self_attn.q_proj);
-      const { output, maps } = attention(q, this.offer(y, layer.self_attn), this.config.num_heads);
-      x = add(x, linear(output, layer.self_attn.out_proj));
-      x = add(x, this.feedForward(layerNorm(x, layer.norm2), layer.feed_forward));
-      return maps;
-    });
-    return { memory: layerNorm(x, this.weights.encoder.norm), maps };
+    const { output, layers } = this.read("encoder", ids);
+    return { memory: output, maps: layers.map(({ self_attn }) => self_attn.maps) };
+  }
+
+  /**
+   * What both stacks compute when `tgt`, which begins with <sos>, has been written, and the *logit lens*: the logits
+   * that the last norm and the output would make of what enters the decoder, and of what leaves each of its layers.
+   */
+  trace(src, tgt) {
+    const source = this.read("encoder", src), target = this.read("decoder", tgt, source.output);
+    const passed = [target.x, ...target.layers.map(({ feed_forward }) => feed_forward.sum)];
+    return { source, target, lens: passed.map((x) => this.logits(layerNorm(x, this.weights.decoder.norm))) };
   }
 
   /** The cache of an empty beginning: for each layer, what the source offers, and that nothing has been written yet. */
   startCache(memory) {
-    const layers = Object.values(this.weights.decoder.layers);
-    return layers.map((layer) => ({ source: this.offer(memory, layer.cross_attn), own: { keys: [], values: [] } }));
+    const start = ({ cross_attn }) => ({ source: this.offer(memory, cross_attn), own: { keys: [], values: [] } });
+    return { ids: [], memory, layers: Object.values(this.weights.decoder.layers).map(start) };
   }
 
   /**
    * Let the decoder read one more token of each beginning, and predict what follows.
    *
    * ids: the newest token of each beginning. caches: of each, without that token; they remain as they are. Returns for
-   * each {logits: [vocab], cache, stops: each vector [d_model] on the way, maps: in each layer, each head's [1, keys]}.
+   * each {logits: [vocab], cache, maps: in each layer, each head's [1, keys]}.
    */
   step(ids, caches) {
-    const { d_model, num_heads } = this.config, { decoder, output } = this.weights;
+    if (!this.changes.mask) return ids.map((id, row) => this.reread([...caches[row].ids, id], caches[row]));
+    const { d_model } = this.config, { decoder } = this.weights;
     const rows = ids.map((id, row) => {
-      const stops = this.embed(id, caches[row][0].own.keys.length);
-      return { cache: [], stops, maps: { own: [], source: [] } };
+      const cache = { ...caches[row], ids: [...caches[row].ids, id], layers: [] };
+      return { cache, maps: { own: [], source: [] } };
     });
-    const note = (x) => split(x, d_model).forEach((vector, row) => rows[row].stops.push(vector.slice()));
-    let x = join(rows.map(({ stops: [token, place] }) => add(token, place))); // [rows, d_model]
-    note(x);
+    let x = join(ids.map((id, row) => add(...this.embed(id, caches[row].ids.length)))); // [rows, d_model]
     Object.values(decoder.layers).forEach((layer, l) => {
-      const look = (kind, y, weights) => {
+      const look = (name, kind, y, weights) => {
         const queries = split(linear(y, weights.q_proj), d_model);
-        const found = queries.map((query, row) => attention(query, rows[row].cache[l][kind], num_heads));
-        found.forEach(({ maps }, row) => rows[row].maps[kind].push(maps));
+        const found = queries.map((query, row) => this.attend(kind, l, query, rows[row].cache.layers[l][name]));
+        found.forEach(({ maps }, row) => rows[row].maps[name].push(maps));
         return linear(join(found.map(({ output }) => output)), weights.out_proj);
       };
       const y = layerNorm(x, layer.norm1), { keys, values } = this.offer(y, layer.self_attn);
       rows.forEach(({ cache }, row) => {
-        const { own, source } = caches[row][l];
-        cache.push({ own: { keys: [...own.keys, keys[row]], values: [...own.values, values[row]] }, source });
+        const { own, source } = caches[row].layers[l];
+        cache.layers.push({ own: { keys: [...own.keys, keys[row]], values: [...own.values, values[row]] }, source });
       });
-      note((x = add(x, look("own", y, layer.self_attn))));
-      note((x = add(x, look("source", layerNorm(x, layer.norm2), layer.cross_attn))));
-      note((x = add(x, this.feedForward(layerNorm(x, layer.norm3), layer.feed_forward))));
+      x = add(x, look("own", "decoder", y, layer.self_attn));
+      x = add(x, look("source", "cross", layerNorm(x, layer.norm2), layer.cross_attn));
+      x = add(x, this.feedForward(layerNorm(x, layer.norm3), layer.feed_forward).out);
     });
-    note((x = layerNorm(x, decoder.norm)));
-    const logits = split(linear(x, { weight: this.table, bias: output.bias }), output.bias.length); // [rows, vocab]
-    return rows.map((row, i) => ({ ...row, logits: logits[i] }));
+    const logits = this.logits(layerNorm(x, decoder.norm)), vocab = logits.length / rows.length;
+    return rows.map((row, i) => ({ ...row, logits: logits.subarray(i * vocab, (i + 1) * vocab) }));
+  }
+
+  /** A step without the mask: what was read before looks at the newest token too, so no keys and values can be kept. */
+  reread(ids, cache) {
+    const { output, layers } = this.read("decoder", ids, cache.memory);
+    const newest = (all) => all.slice(-all.length / ids.length); // the last row
+    const maps = (name) => layers.map((layer) => layer[name].maps.map(newest));
+    const logits = this.logits(newest(output));
+    return { logits, cache: { ...cache, ids }, maps: { own: maps("self_attn"), source: maps("cross_attn") } };
   }
 }

@@ -1,19 +1,20 @@
 // The page "Try it": what the reader sees and touches. All that stands still is in try_it.md, and worker.js computes;
-// generated.js holds the worker's source, the size of the weights, and the notebooks' attention viewer.
+// generated.js holds the worker's source, the size of the weights, what heads are worth, and the notebooks' viewer.
 // Text reaches the page as text only, never as HTML.
 (() => {
   const find = (selector) => document.querySelector(`#translator ${selector}`);
   const fill = (selector, ...children) => find(selector).replaceChildren(...children);
-  const VIEWS = { alternatives: showAlternatives, attention: showAttention, beam: showBeam, step: showStep };
+  const VIEWS = { figure: showFigure, heads: () => showAtlas(shown, words), alternatives: showAlternatives,
+    attention: showAttention, beam: showBeam };
   const KINDS = [ // of attention, as in attention_viewer.py; rows and columns name lists of `words`
     ["encoder", "Encoder self-attention", "Source word", "Source words it looks at", "source", "source"],
     ["decoder", "Decoder self-attention", "Target word read", "Words it looks at", "inputs", "inputs"],
     ["cross", "Cross-attention", "Target word being written", "Source words looked at", "target", "source"],
   ];
-  const [BLUE, ORANGE] = [[47, 126, 216], [230, 120, 0]];
+  const SWITCHES = document.querySelectorAll("#translator .without input");
   let worker, newest = 0; // the number of the newest request
   let loaded = 0, loading, begun; // parts of the weights, a promise while they come, when the translation began
-  let asked; // the text that the results belong to
+  let asked, begins; // the text that the results belong to, and the ids that its translation had to begin with
   let shown, words, chosen, viewer; // a result of the worker, its tokens, a place in its translation, its maps on show
 
   function element(tag, properties = {}, ...children) {
@@ -32,6 +33,14 @@
     const text = token.replaceAll("▁", " ").trim();
     return (!token.startsWith("▁") && /^[\p{L}\p{N}]/u.test(text) ? "·" : "") + text || "␣";
   }
+
+  const rowOf = (map, place, columns) => map.subarray(place * columns.length, (place + 1) * columns.length);
+  const tools = { find, fill, element, row, fixed, percent, readable, order, rowOf };
+  const figure = figureOne(tools, (place) => worker.postMessage({ number: shown.number, place }));
+  const silenced = new Set(), showAtlas = headAtlas(tools, (head) => {
+    if (!silenced.delete(head)) silenced.add(head);
+    send(begins);
+  });
 
   const isWorking = () => find("form").matches(".working");
 
@@ -56,7 +65,10 @@
 
   function start() {
     worker = new Worker(URL.createObjectURL(new Blob([WORKER_SOURCE, "\nserve();"], { type: "text/javascript" })));
-    worker.onmessage = ({ data }) => data.number === newest && receive(data); // else nobody waits for it any more
+    worker.onmessage = ({ data }) => { // or nobody waits for it any more
+      if (data.kind === "trace" && data.number === shown.number) figure.receive(data);
+      else if (data.kind !== "trace" && data.number === newest) receive(data);
+    };
     worker.onerror = ({ message }) => end(`The model stopped: ${message}`);
   }
 
@@ -89,9 +101,11 @@
         .finally(() => (loading = undefined));
     }
     const beamSize = Number(find("[name=search]:checked").value);
-    asked = find("textarea").value;
+    [asked, begins] = [find("textarea").value, prefix];
     match();
-    worker.postMessage({ number: ++newest, text: asked, beamSize, prefix });
+    const isThere = ({ name, checked }) => [name, !checked];
+    const changes = { ...Object.fromEntries([...SWITCHES].map(isThere)), silenced: [...silenced] };
+    worker.postMessage({ number: ++newest, text: asked, beamSize, prefix, changes });
   }
 
   /** Nobody can pick a word of another sentence than the one in the field. */
@@ -130,21 +144,46 @@
   }
 
   function show(result) {
-    const { tokens, hypotheses, steps, prefix } = (shown = result);
+    const { tokens, hypotheses, steps, prefix, plain, changes, isChanged } = (shown = result);
     const name = (what) => steps.map((step) => readable(step[what].token));
     words = { source: tokens.map(readable), target: name("chosen"), inputs: name("input") };
     end();
-    fill(".translation", hypotheses[0].text);
+    fill(".translation", ...marked(hypotheses[0].text, plain));
+    find(".compare").hidden = !isChanged;
+    fill(".plain", ...marked(plain, hypotheses[0].text));
+    fill(".same", plain === hypotheses[0].text ? "(the same)" : "");
+    fill(".silenced", changes.silenced.length ? `Silenced: ${changes.silenced.join(", ")}.` : "");
+    for (const why of find(".compare").querySelectorAll("[data-without]")) why.hidden = changes[why.dataset.without];
     showSource(tokens);
     fill(".target", ...words.target.map((word, place) => {
       const [onclick, onfocus, onpointerleave] = [() => choose(place), () => look(place), () => look(chosen)];
       return element("button", { type: "button", onclick, onfocus, onpointerenter: onfocus, onpointerleave },
         word, element("small", {}, percent(steps[place].chosen.logProb)));
     }));
-    choose(Math.max(0, prefix.length - 1));
+    const sureness = steps.map(({ chosen }) => chosen.logProb);
+    choose(prefix.length ? prefix.length - 1 : sureness.indexOf(Math.min(...sureness))); // where it was least sure
     fill(".picked", words.target[chosen]);
     find(".again").hidden = !prefix.length;
     if (prefix.length) find(".target").children[chosen].focus({ preventScroll: true });
+  }
+
+  /** A text in pieces; words that the other text has not, or elsewhere, are marked. */
+  function marked(text, other) {
+    const [words, others] = [text, other].map((all) => all.split(" "));
+    const common = words.map(() => []).concat([[]]); // how many words the rests from i and j on share
+    const from = (i, j) => common[i]?.[j] ?? 0;
+    for (let i = words.length - 1; i >= 0; i--) {
+      for (let j = others.length - 1; j >= 0; j--) {
+        common[i][j] = words[i] === others[j] ? 1 + from(i + 1, j + 1) : Math.max(from(i + 1, j), from(i, j + 1));
+      }
+    }
+    let j = 0;
+    return words.flatMap((word, i) => {
+      while (j < others.length && word !== others[j] && from(i, j + 1) === from(i, j)) j++;
+      const isCommon = word === others[j] && from(i, j) > from(i + 1, j);
+      if (isCommon) j++;
+      return [i ? " " : "", isCommon ? word : element("mark", {}, word)];
+    });
   }
 
   /** Turn to one token of the translation, if there is one at that place. */
@@ -163,7 +202,13 @@
     VIEWS[wanted]();
   }
 
-  const rowOf = (map, place, columns) => map.subarray(place * columns.length, (place + 1) * columns.length);
+  function showFigure() {
+    const { steps } = shown;
+    fill(".place", `Step ${chosen + 1} of ${steps.length}`);
+    find(".previous").setAttribute("aria-disabled", chosen === 0);
+    find(".next").setAttribute("aria-disabled", chosen === steps.length - 1);
+    figure.show(shown, words, chosen);
+  }
 
   /** Shade the source by what a token's step looked at: the mean of the last layer's heads. */
   function look(place) {
@@ -189,7 +234,7 @@
   /** The notebooks' viewer with this translation's maps, at the kind, layer and head where the reader left it. */
   function showAttention() {
     if (Math.max(words.source.length, words.target.length) > 64) { // nobody could read them
-      return fill(".attention", "Maps are drawn for up to 64 subwords.");
+      return fill(".view.attention", "Maps are drawn for up to 64 subwords.");
     }
     const menus = () => [...(viewer?.shadowRoot.querySelectorAll("select") ?? [])];
     if (viewer?.shown !== shown) {
@@ -201,7 +246,7 @@
       });
       const json = element("script", { type: "application/json" }, JSON.stringify(data));
       viewer = element("div", { className: "attention-viewer", shown }, json);
-      fill(".attention", viewer);
+      fill(".view.attention", viewer);
       startViewers();
       left.forEach((place, i) => {
         menus()[i].selectedIndex = place;
@@ -215,7 +260,8 @@
   /** The beam as a tree: a column for each step, the most probable beginning on top. */
   function showBeam() {
     const WIDTH = 124, HEIGHT = 34, ranks = {}, edges = { other: "", best: "" }; // pixels, as in page.css
-    const { beams, hypotheses, penalty } = shown, columns = [[{ ids: [], token: "<sos>", logProb: 0 }], ...beams];
+    const { beams, hypotheses, penalty, steps, prefix } = shown;
+    const columns = [[{ ids: [], token: "<sos>", logProb: 0 }], ...beams];
     fill(".tree ol", ...columns.flatMap((column, step) => column.map(({ ids, token, logProb }, rank) => {
       const kind = ids.every((id, i) => id === hypotheses[0].ids[i]) ? "best" : "other";
       const [from, to] = [ranks[ids.slice(0, -1)], rank].map((at) => (at + 0.5) * HEIGHT), x = step * WIDTH;
@@ -229,52 +275,12 @@
     fill(".finished", ...hypotheses.map(({ logProb, score, text }) =>
       row(fixed(logProb), fixed(logProb / score), fixed(score), text)));
     fill(".exponent", penalty);
-  }
-
-  /** A vector: its numbers as colours, blue above zero and orange below, and the first few of them in figures. */
-  function vector(name, values, note = "") {
-    const canvas = element("canvas", { width: values.length, height: 1, ariaHidden: true });
-    const image = new ImageData(values.length, 1);
-    const usual = Math.sqrt(values.reduce((sum, value) => sum + value ** 2, 0) / values.length);
-    values.forEach((value, i) => {
-      image.data.set([...(value < 0 ? ORANGE : BLUE), (128 * Math.abs(value)) / usual], 4 * i); // which ends at 255
-    });
-    canvas.getContext("2d").putImageData(image, 0, 0);
-    const figures = Array.from(values.slice(0, 4), (value) => fixed(value)).join(", ");
-    return element("li", {}, element("span", { className: "name" }, name), canvas,
-      element("code", {}, `[${figures}, …]`), element("p", {}, note));
-  }
-
-  /** One step of the decoder as a chain of boxes. */
-  function showStep() {
-    const { steps, maps } = shown, { input, stops, best, rank, chosen: written } = steps[chosen];
-    fill(".place", `Step ${chosen + 1} of ${steps.length}`);
-    find(".previous").setAttribute("aria-disabled", chosen === 0);
-    find(".next").setAttribute("aria-disabled", chosen === steps.length - 1);
-    const read = steps.slice(0, chosen + 1).map(({ input: { id } }, i) => `${words.inputs[i]} ${id}`);
-    fill(".ids", ...read.map((label) => element("li", {}, label)));
-
-    const stages = [`16 × row ${input.id} of the table`, `+ position ${chosen}`, "= what enters"];
-    fill(".vectors", ...stages.map((stage, i) => vector(stage, stops[i])));
-    const peak = (heads, columns) => { // which head looks at one word most
-      const rows = heads.map((map) => rowOf(map, chosen, columns)), peaks = rows.map((row) => Math.max(...row));
-      const [head] = order(peaks), [j] = order(rows[head]);
-      return `The sharpest look: head ${head + 1} at “${columns[j]}”, ${fixed(peaks[head])}`;
-    };
-    fill(".layers", ...maps.cross.map((heads, l) => {
-      const [own, cross, inner] = stops.slice(3 + 3 * l);
-      return element("li", {}, element("p", { className: "title" }, `Layer ${l + 1}`), element("ul", {},
-        vector("+ self-attention", own, peak(maps.decoder[l], words.inputs)),
-        vector("+ cross-attention", cross, peak(heads, words.source)), vector("+ feed-forward", inner)));
-    }));
-
-    const logSum = fixed(best[0].logit - best[0].logProb);
-    fill(".norm", vector("last LayerNorm: x", stops.at(-1)));
-    fill(".logits", ...best.map(({ id, token, logit }) => row(readable(token), `x · row ${id} + bias`, fixed(logit))));
-    fill(".log-sum", logSum);
-    fill(".softmax", ...best.map(({ token, logit, logProb }) =>
-      row(readable(token), `e^(${fixed(logit)} − ${logSum})`, percent(logProb))));
-    fill(".choice", element("b", {}, words.target[chosen]), ` ${percent(written.logProb)}, number ${rank} of all.`);
+    const detour = steps.findIndex(({ rank }, i) => rank > 1 && i >= prefix.length); // greedy search goes elsewhere
+    const { best, chosen: taken } = steps[Math.max(0, detour)];
+    const quoted = ({ token, logProb }) => `“${readable(token)}” (${percent(logProb)})`;
+    fill(".greedy", detour < 0 ? "Greedy search would write the same." : "After "
+      + `“${words.inputs.slice(0, detour + 1).join(" ")}”, greedy search would take ${quoted(best[0])}. `
+      + `The best hypothesis goes on with ${quoted(taken)}, and scores best in the end.`);
   }
 
   const submit = (event) => {
@@ -291,6 +297,12 @@
   find("textarea").oninput = match;
   find(".stop").onclick = stop;
   find(".searches").onchange = () => shown && send();
+  find(".without").onchange = () => send(begins);
+  find(".all-back").onclick = () => {
+    SWITCHES.forEach((one) => (one.checked = false));
+    silenced.clear();
+    send(begins);
+  };
   find(".views").onchange = open;
   find(".previous").onclick = () => choose(chosen - 1);
   find(".next").onclick = () => choose(chosen + 1);

@@ -28,15 +28,17 @@ function remark(text, { tokens, ids }) {
 
 /**
  * Answer the page's messages: parts of the weights, then sentences. A newer message ends the work on an older sentence,
- * and one without a text does no more than that.
+ * and one without a text does no more than that. What the model computed for a token is told when the page asks for it.
  */
 function serve() {
   const parts = [];
-  let newest, start;
+  let newest, start, last, plain; // the newest number, the last translation, and the last one of an unchanged model
   const started = new Promise((resolve) => (start = resolve));
 
   onmessage = ({ data: request }) => {
-    const number = request.number ?? newest, answer = request.weights ? load : translate;
+    const number = request.number ?? newest;
+    if (request.place !== undefined) return number === last?.number && postMessage(explain(request.place, last));
+    const answer = request.weights ? load : translate;
     answer(request).catch(({ message }) => postMessage({ kind: "error", number, text: message }));
   };
 
@@ -44,12 +46,13 @@ function serve() {
     parts.push(Uint8Array.from(atob(weights), (letter) => letter.charCodeAt(0)));
     if (!isLast) return;
     const settings = unpack(await new Blob(parts).arrayBuffer());
-    start([new Transformer(settings), new SubwordTokenizer(settings), settings.search.length_penalty]);
+    start([settings, new SubwordTokenizer(settings)]);
   }
 
-  async function translate({ number, text, beamSize, prefix }) {
+  async function translate({ number, text, beamSize, prefix, changes }) {
     newest = number;
-    const [model, tokenizer, tuned] = await started, penalty = beamSize > 1 ? tuned : 0, { max_len } = model.config;
+    const [settings, tokenizer] = await started, { max_len } = settings.config;
+    const penalty = beamSize > 1 ? settings.search.length_penalty : 0;
     if (newest !== number || text === undefined) return;
     const letters = [...text.replace(/\s+/g, " ")].length;
     const most = `The model can read ${max_len} subwords, some ${Math.round((max_len * CHARACTERS_A_SUBWORD) / 100)}00 characters.`;
@@ -59,29 +62,60 @@ function serve() {
     const { tokens, ids } = tokenizer.encode(text);
     if (ids.length > max_len) throw new Error(`These are ${ids.length} subwords. ${most}`);
     postMessage({ kind: "read", number, tokens, remark: remark(text, { tokens, ids }) });
-    const encoded = model.encode(ids), beams = [];
     const about = ({ ids, logProb, score }) =>
       ({ ids, logProb, score, text: tokenizer.decode(ids), token: tokenizer.pieces[ids.at(-1)] });
-    let found, breath = performance.now();
-    for (found of beamSearch(model, encoded.memory, beamSize, penalty, prefix)) {
-      beams.push([...found.open, ...found.ended].map(about).sort((a, b) => b.logProb - a.logProb));
-      postMessage({ kind: "step", number, text: beams.at(-1)[0].text,
-        share: Math.min(beams.length / (WRITTEN_A_READ * ids.length), 0.95) });
-      if (performance.now() - breath < 50) continue;
-      await new Promise((resume) => setTimeout(resume)); // look for newer messages
-      if (newest !== number) return;
-      breath = performance.now();
+
+    /** Search with a model; undefined if there is a newer message. */
+    async function search(model) {
+      const { memory, maps } = model.encode(ids), beams = [];
+      let found, breath = performance.now();
+      for (found of beamSearch(model, memory, beamSize, penalty, prefix)) {
+        beams.push([...found.open, ...found.ended].map(about).sort((a, b) => b.logProb - a.logProb));
+        postMessage({ kind: "step", number, text: beams.at(-1)[0].text,
+          share: Math.min(beams.length / (WRITTEN_A_READ * ids.length), 0.95) });
+        if (performance.now() - breath < 50) continue;
+        await new Promise((resume) => setTimeout(resume)); // look for newer messages
+        if (newest !== number) return;
+        breath = performance.now();
+      }
+      return { ...found, beams, maps };
     }
+
+    const model = new Transformer(settings, changes), question = JSON.stringify([ids, beamSize, prefix]);
+    if (model.isChanged && plain?.question !== question) {
+      const found = await search(new Transformer(settings));
+      if (!found) return;
+      plain = { question, text: about(found.finished[0]).text };
+    }
+    const found = await search(model);
+    if (!found) return;
     const [{ ids: written, steps: said }] = found.finished, hypotheses = found.finished.map(about);
-    const steps = said.map(({ stops, logits, logProbs }, i) => {
-      const name = (id) => ({ id, token: tokenizer.pieces[id], logit: logits[id], logProb: logProbs[id] });
+    if (!model.isChanged) plain = { question, text: hypotheses[0].text };
+    last = { number, model, tokenizer, ids, written };
+    const steps = said.map(({ logits, logProbs }, i) => {
+      const name = namer(tokenizer, logits, logProbs);
       const [input, chosen] = [written[i - 1] ?? SOS_ID, written[i]].map(name);
       const best = largest(logProbs, 6).map(name), rank = 1 + logProbs.filter((p) => p > chosen.logProb).length;
-      return { input, chosen, rank, stops, best };
+      return { input, chosen, rank, best };
     });
-    const maps = { encoder: encoded.maps, decoder: gather(said, "own"), cross: gather(said, "source") };
-    postMessage({ kind: "done", number, prefix, beamSize, penalty, tokens, beams, hypotheses, steps, maps });
+    const maps = { encoder: found.maps, decoder: gather(said, "own"), cross: gather(said, "source") };
+    const { changes: all, isChanged } = model, asked = { number, prefix, beamSize, penalty, changes: all, isChanged };
+    postMessage({ kind: "done", ...asked, plain: plain.text, tokens, ids, beams: found.beams, hypotheses, steps, maps });
   }
+}
+
+/** What a token was, by its id, and what a step said of it. */
+const namer = ({ pieces }, logits, logProbs) =>
+  (id) => ({ id, token: pieces[id], logit: logits[id], logProb: logProbs[id] });
+
+/** All that the model computed for the token at a place of a translation; of the lens, the best 3 at each position. */
+function explain(place, { number, model, tokenizer, ids, written }) {
+  const { lens, ...computed } = model.trace(ids, [SOS_ID, ...written.slice(0, place)]);
+  const rows = (logits) => split(logits, tokenizer.pieces.length).map((row) => {
+    const logProbs = logSoftmax(row);
+    return largest(logProbs, 3).map(namer(tokenizer, row, logProbs));
+  });
+  return { kind: "trace", number, place, ...computed, lens: lens.map(rows) };
 }
 
 /** One kind of a translation's maps: in each layer, each head's [steps, keys]. No step looks at a later one: 0. */

@@ -18,6 +18,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 MODEL = ROOT / "assets" / "multi30k_best.safetensors"
+HEADS = ROOT / "benchmarks" / "results" / "heads.json"  # how much the loss rises without each head
 PART = 750_000  # bytes, which are a million letters in base64
 WORKER = ("tokenizer", "model", "search", "worker")  # a page from a disk may start no worker from a file, but from text
 PIECES, NORMALIZER, CHARSMAP = 1, 3, 2  # numbers of fields in a sentencepiece model
@@ -98,9 +99,10 @@ def write(folder: Path) -> None:
     viewer, style = ((notebook / f"viewer.{kind}").read_text(encoding="utf-8") for kind in ("js", "css"))
     source = "\n".join((HERE / f"{name}.js").read_text(encoding="utf-8") for name in WORKER)
     (folder / "generated.js").write_text(
-        "// Written by write_weights.py: how large the weights are, what the worker runs, and the notebooks' viewer.\n"
+        "// Written by write_weights.py: sizes, what the worker runs, what heads are worth, the notebooks' viewer.\n"
         f"const WEIGHTS = {json.dumps({'parts': len(parts), 'megabytes': round(sum(map(len, scripts)) / 1e6, 1)})};\n"
         f"const WORKER_SOURCE = {json.dumps(source)};\n"
+        f"const HEADS = {HEADS.read_text(encoding='utf-8').strip()};\n"
         f"function startViewers() {{\nconst STYLE = {json.dumps(style)};\n{viewer}}}\n",
         encoding="utf-8",
     )

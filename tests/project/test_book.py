@@ -371,7 +371,7 @@ def test_the_translator_of_the_book_translates_and_can_be_read(pages, browser):
         page.get_by_role("button", name="Load the model").click()
         page.locator(".results:not(.busy) .target button").first.wait_for()
         assert page.locator(".translation").inner_text() == "the man is raising the ball."
-        for tab in ("Alternatives", "Attention", "Beam", "One step"):
+        for tab in ("Figure 1", "Heads", "Alternatives", "Attention", "Beam"):
             page.get_by_role("radio", name=tab, exact=True).check()
             assert not page.evaluate(FAINT), (mode, tab)
         assert not problems, mode

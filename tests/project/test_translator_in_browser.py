@@ -1,7 +1,10 @@
 """The page "Try it": the model in JavaScript computes what the library computes, and readers can use the page."""
 
+import contextlib
 import functools
+import html
 import http.server
+import importlib.util
 import json
 import re
 import shutil
@@ -19,9 +22,11 @@ from transformer_lib.data.corpora import CorpusError, load_corpus
 from transformer_lib.inference import bleu
 from transformer_lib.inference.search import beam_search, greedy_search
 from transformer_lib.inference.translator import Translator
+from transformer_lib.model.masks import padding_mask
 
 ROOT = Path(__file__).parents[2]
 BOOK = ROOT / "book"
+VIEWS = ("Figure 1", "Heads", "Alternatives", "Attention", "Beam")
 SENTENCE, TRANSLATION = "Im Park spielen zwei Kinder Fußball.", "two children are playing soccer in the park."
 NASTIER = {  # what sentencepiece's table of letters changes, and what it leaves alone
     "one letter for two": "ﬁsch ﬀ ß ẞ ĳ Ǆ",
@@ -41,10 +46,10 @@ NASTIER = {  # what sentencepiece's table of letters changes, and what it leaves
 }
 # defined where the scripts of the page are: takes JSON, gives JSON
 ANSWER = """
-let settings, model, tokenizer;
+let settings, tokenizer;
 function answer([what, ...rest]) {
   settings ??= unpack(bytes());
-  model ??= new Transformer(settings);
+  const model = new Transformer(settings);
   tokenizer ??= new SubwordTokenizer(settings);
   const encode = (sentence) => {
     try { return tokenizer.encode(sentence); } catch (error) { return { error: error.message }; }
@@ -53,7 +58,8 @@ function answer([what, ...rest]) {
     let cache = model.startCache(model.encode(src).memory), logits;
     return tgt.map((id) => ([{ cache, logits }] = model.step([id], [cache]), [...logits]));
   };
-  const translate = (sentence, beamSize, prefix = []) => {
+  const translate = (sentence, beamSize, prefix = [], changes = {}) => {
+    const model = new Transformer(settings, changes);
     const { memory } = model.encode(tokenizer.encode(sentence).ids);
     let finished;
     const penalty = beamSize > 1 ? settings.search.length_penalty : 0;
@@ -69,7 +75,13 @@ function answer([what, ...rest]) {
     tokenizer.ids = ids;
     return count;
   };
-  return { encode, logits, translate, hint, lookups }[what](...rest);
+  const trace = (text, written, changes) => {
+    const { ids } = tokenizer.encode(text), model = new Transformer(settings, changes);
+    const lists = (found) => ArrayBuffer.isView(found) ? [...found] : typeof found === "object" && found
+      ? Object.fromEntries(Object.entries(found).map(([name, inner]) => [name, lists(inner)])) : found;
+    return lists(explain(written.length, { number: 1, model, tokenizer, ids, written }));
+  };
+  return { encode, logits, translate, hint, lookups, trace }[what](...rest);
 }
 """
 WORKER = ("tokenizer", "model", "search", "worker")
@@ -265,6 +277,144 @@ def test_all_translations_are_those_of_the_library(ask, translator):
     )
     in_torch = bleu.score(translations, references, english)[0].value
     assert abs(in_node - in_torch) < 0.1
+
+
+@contextlib.contextmanager
+def changed(model, mask=True, scale=True, positions=True, silenced=()):
+    """The library's model without the causal mask, without √d_k, without positions, or heads such as "cross 3.4"."""
+    size = model.config.d_model // model.config.num_heads
+    attentions = {f"encoder {n}": layer.self_attn for n, layer in enumerate(model.encoder.layers, start=1)}
+    attentions |= {f"decoder {n}": layer.self_attn for n, layer in enumerate(model.decoder.layers, start=1)}
+    attentions |= {f"cross {n}": layer.cross_attn for n, layer in enumerate(model.decoder.layers, start=1)}
+
+    def silence(heads, inputs):
+        joined = inputs[0].clone()
+        for head in heads:
+            joined[..., (head - 1) * size : head * size] = 0
+        return joined
+
+    with contextlib.ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        if not mask:
+            patch.setattr("transformer_lib.model.transformer.target_mask", padding_mask)
+        for name, attention in attentions.items():
+            heads = [int(one[-1]) for one in silenced if one[:-2] == name]
+            hook = functools.partial(silence, heads)
+            stack.enter_context(attention.out_proj.register_forward_pre_hook(lambda _, inputs, hook=hook: hook(inputs)))
+            if not scale:
+                # the queries become larger, before the scores are divided by as much
+                stack.enter_context(attention.q_proj.register_forward_hook(lambda _, inputs, q: q * size**0.5))
+        if not positions:
+            for embedding in (model.src_embedding, model.tgt_embedding):
+                stack.enter_context(embedding.positions.register_forward_hook(lambda _, inputs, table: 0 * table))
+        yield
+
+
+CHANGES = [
+    {},
+    {"mask": False},
+    {"scale": False},
+    {"positions": False},
+    {"silenced": ["encoder 1.2", "decoder 3.1", "cross 1.1", "cross 3.4"]},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+def test_translations_with_something_taken_away_are_those_of_the_library_without_it(ask, translator, changes):
+    texts = sentences()[0][:6]
+    for beam_size, penalty in ((1, 0.0), (4, translator.length_penalty)):
+        best = [found[0] for found in ask(*(["translate", text, beam_size, [], changes] for text in texts))]
+        with changed(translator.model, **changes):
+            expected = [
+                beam_search(
+                    translator.model,
+                    torch.tensor([ids_of(translator, text)]),
+                    2,
+                    3,
+                    beam_size,
+                    penalty,
+                    use_cache=False,
+                )[0][0]
+                for text in texts
+            ]
+        assert [one["ids"] for one in best] == [one.ids for one in expected]
+        found, wanted = ([one["logProb"] for one in best], [one.log_prob for one in expected])
+        torch.testing.assert_close(torch.tensor(found), torch.tensor(wanted), rtol=0, atol=1e-3)
+
+
+@pytest.mark.slow
+@torch.inference_mode()
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+def test_each_number_of_the_figure_is_the_librarys(ask, translator, changes):
+    """What each module of the library computes for this sentence, with the same taken away, noted by hooks."""
+    model = translator.model.eval()
+    heads = model.config.num_heads
+    written = greedy_search(model, torch.tensor([ids_of(translator, SENTENCE)]), 2, 3)[0].ids[:4]
+    src, tgt = torch.tensor([ids_of(translator, SENTENCE)]), torch.tensor([[2, *written]])
+    trace = ask(["trace", SENTENCE, written, changes])[0]
+    enters, leaves = {}, {}
+
+    def note(name, module, inputs, output):
+        enters[name], leaves[name] = inputs[0], output[0] if isinstance(output, tuple) else output
+
+    hooks = [m.register_forward_hook(functools.partial(note, name)) for name, m in model.named_modules()]
+    with changed(model, **changes):
+        model(src, tgt)
+        maps = model.attention_maps(src, tgt)
+    for hook in hooks:
+        hook.remove()
+
+    def compare(found, expected):
+        if isinstance(found, dict):  # rows, such as keys
+            found = [found[str(i)] for i in range(len(found))]
+        found = torch.tensor(found, dtype=torch.float32).flatten()
+        torch.testing.assert_close(found, expected.flatten(), rtol=0, atol=1e-3)
+
+    def layer_of(stack, number):
+        return trace["source" if stack == "encoder" else "target"]["layers"][str(number)]
+
+    for stack, side, ids in (("encoder", "source", src), ("decoder", "target", tgt)):
+        embedding = {"encoder": "src_embedding", "decoder": "tgt_embedding"}[stack]
+        compare(trace[side]["tokens"], translator.model.src_embedding.tokens(ids)[0])
+        compare(trace[side]["places"], leaves[f"{embedding}.positions"] * changes.get("positions", True))
+        compare(trace[side]["x"], enters[f"{stack}.layers.0"])
+        compare(trace[side]["output"], leaves[f"{stack}.norm"])
+        for number in range(model.config.num_layers):
+            name, found = f"{stack}.layers.{number}", layer_of(stack, number)
+            norms = {"self_attn": "norm1", "cross_attn": "norm2", "feed_forward": "norm3"}
+            if stack == "encoder":
+                norms = {"self_attn": "norm1", "feed_forward": "norm2"}
+            x = enters[name]
+            for part, norm in norms.items():
+                compare(found[part]["enters"], x)
+                compare(found[part]["norm"], leaves[f"{name}.{norm}"])
+                compare(found[part]["out"], leaves[f"{name}.{part}"])
+                x = x + leaves[f"{name}.{part}"]
+                compare(found[part]["sum"], x)
+            compare(found["feed_forward"]["inner"], leaves[f"{name}.feed_forward.linear1"].relu())
+            compare(found["feed_forward"]["sum"], leaves[name])
+            for part, kind in (("self_attn", stack), ("cross_attn", "cross")):
+                if part not in norms:
+                    continue
+                q, k, v = (leaves[f"{name}.{part}.{which}_proj"] for which in "qkv")
+                for which, expected in {"q": q, "keys": k, "values": v}.items():
+                    compare(found[part][which], expected)
+                compare(found[part]["joined"], enters[f"{name}.{part}.out_proj"])
+                q, k = (x[0].unflatten(-1, (heads, -1)).transpose(0, 1) for x in (q, k))
+                for head in range(heads):
+                    compare(found[part]["dots"][str(head)], q[head] @ k[head].T)
+                    compare(found[part]["maps"][str(head)], getattr(maps, kind)[number][0, head])
+
+    for number in range(model.config.num_layers + 1):  # the lens: in place of what leaves the last layer
+        x = enters["decoder.layers.0"] if not number else leaves[f"decoder.layers.{number - 1}"]
+        logits = model.output(model.decoder.norm(x))[0]
+        logits[:, [1, 2]] = -torch.inf
+        log_probs, best = logits.log_softmax(dim=-1).topk(3)
+        for position, of_position in trace["lens"][str(number)].items():
+            of_position = [of_position[str(i)] for i in range(3)]
+            assert [one["id"] for one in of_position] == best[int(position)].tolist()
+            compare([one["logProb"] for one in of_position], log_probs[int(position)])
+            compare([one["logit"] for one in of_position], logits[int(position), best[int(position)]])
 
 
 # The page, as a reader uses it.
@@ -573,7 +723,7 @@ def test_no_task_of_the_page_takes_50_ms(page):
     )
     longest = []
     for attempt in range(5):
-        for view in ("Alternatives", "Attention", "Beam", "One step"):
+        for view in VIEWS:
             open_view(page, view)
             translate(page, f"Ein Mädchen mit roter Mütze zieht {attempt} Schlitten den Hügel hinauf.")
         longest.append(max([0, *page.evaluate("longTasks.splice(0)")]))
@@ -607,7 +757,7 @@ def test_what_cannot_be_translated_is_refused_in_words(page):
 @pytest.mark.slow
 def test_a_hostile_text_is_text(page):
     translate(page, "<img src=x onerror='window.hacked = 1'> </script><script>window.hacked = 1</script>")
-    for view in ("Alternatives", "Attention", "Beam", "One step"):
+    for view in VIEWS:
         open_view(page, view)
     assert page.evaluate("window.hacked") is None and page.locator("#translator img").count() == 0
 
@@ -656,6 +806,7 @@ def test_the_source_is_shaded_for_the_token_under_the_mouse_and_under_the_keyboa
 @pytest.mark.slow
 def test_the_heads_can_be_walked_by_keyboard_and_are_the_librarys(page, translator):
     translate(page)
+    token(page, 0).click()
     page.get_by_role("radio", name="Alternatives").focus()
     page.keyboard.press("ArrowRight")
     viewer = page.get_by_role("region", name="Attention").locator(".attention-viewer")
@@ -717,40 +868,394 @@ def test_the_beams_tree_and_its_hypotheses_are_shown(page, translator):
     texts = [translator.tgt_tokenizer.join(translator.tgt_tokenizer.decode(hypothesis.ids)) for hypothesis in expected]
     assert [row[3].strip() for row in rows] == texts
     assert [row[2].strip() for row in rows] == [f"{hypothesis.score:.2f}".replace("-", "−") for hypothesis in expected]
+    vocab = (
+        translator.tgt_tokenizer.vocab
+    )  # where greedy search, which the page says would write "playing", goes elsewhere
+    tgt = torch.tensor([[2, vocab["▁two"], vocab["▁children"]]])
+    with torch.inference_mode():
+        logits = translator.model(torch.tensor([ids_of(translator, SENTENCE)]), tgt)[0, -1]
+    likely, taken = (100 * logits.softmax(dim=-1)[vocab[f"▁{word}"]].item() for word in ("playing", "are"))
+    assert likely == pytest.approx(100 * logits.softmax(dim=-1).max().item())
+    said = (
+        f"After “<sos> two children”, greedy search would take “playing” ({likely:.1f} %). The best hypothesis goes on "
+    )
+    assert panel.locator(".greedy").inner_text() == f"{said}with “are” ({taken:.1f} %), and scores best in the end."
+
+
+def opened(page):
+    """The panel of figure 1, as soon as it shows what was computed."""
+    page.locator(".panel[aria-busy=false]").wait_for()
+    return page.get_by_role("region", name="The open box")
+
+
+def press_box(page, name, stack):
+    """Press a box of the encoder or decoder, the lowest of that name: by its keys."""
+    boxes = page.locator(f"[data-stack={stack}] button, button[data-stack={stack}]").filter(
+        has_text=re.compile(f"^{re.escape(name)}")
+    )
+    boxes.first.press("Enter")
+    return opened(page)
+
+
+def numbers(text):
+    """The numbers of a vector as it is shown, the first few."""
+    return torch.tensor([float(word) for word in text.replace("−", "-").strip("[]… ").rstrip(", …").split(", ")])
+
+
+def shown_vectors(panel):
+    return [numbers(text) for text in panel.locator(".vectors code:visible").all_inner_texts()]
+
+
+def compare(found, expected, places=2):
+    """Numbers on the page are rounded to so many decimal places."""
+    torch.testing.assert_close(
+        torch.as_tensor(found), torch.as_tensor(expected), rtol=0, atol=0.51 * 10**-places + 1e-3 * (places < 3)
+    )
+
+
+def column(panel, name):
+    """The numbers in a column of the table that has it."""
+    found = panel.locator("table:visible").filter(has=panel.page.get_by_role("columnheader", name=name, exact=True))
+    place = found.first.get_by_role("columnheader").all_inner_texts().index(name)
+    cells = found.first.locator(f"tbody td:nth-child({place + 1})").all_inner_texts()
+    return torch.tensor([float(cell.replace("−", "-").replace("∞", "inf").removesuffix(" %")) for cell in cells])
 
 
 @pytest.mark.slow
-def test_a_step_is_a_chain_of_the_models_own_numbers(page, translator):
+def test_each_box_of_figure_1_opens_by_click_and_by_key(page):
     translate(page)
-    panel = open_view(page, "One step")
-    for _ in range(3):
-        panel.get_by_role("button", name="Next step").press("Enter")
-    assert panel.get_by_role("status").inner_text() == "Step 4 of 10"
-    titles = panel.locator(".chain > li > .title").all_inner_texts()
-    assert titles == [*("Ids", "Vectors of 256 numbers", "Decoder layers", "Logits", "Softmax", "Choice")]
+    open_view(page, "Figure 1")
+    panel, boxes = opened(page), page.locator(".model button")
+    assert boxes.count() == 28
+    names = boxes.evaluate_all("all => all.map((one) => one.dataset.title)")
+    assert len(set(names)) == len(names)
+    for number, name in enumerate(names):
+        box = boxes.nth(number)
+        (box.click if number % 3 == 0 else functools.partial(box.press, ("Enter", "Space")[number % 2]))()
+        assert boxes.evaluate_all("all => all.map((one) => one.ariaPressed)").index("true") == number
+        assert page.locator(".model [aria-pressed=true]").count() == 1
+        assert panel.get_by_role("status").inner_text() == name
+        steps = panel.locator("[data-step]:visible")
+        assert steps.count() and all(step.locator(".numbers").inner_text() for step in steps.all()), name
+        assert panel.locator(".line:visible a").count(), name
+
+
+@pytest.mark.slow
+def test_the_sentence_flows_through_figure_1(page):
+    translate(page)
+    open_view(page, "Figure 1")
+    opened(page)
+    model = page.locator(".model")
+    assert model.locator(".words.encoder span").all_inner_texts() == [
+        *("<sos>", "im", "park", "spielen", "zwei", "kinder", "fußball", ".", "<eos>")
+    ]
+    token(page, 0).click()
+    for step, read in enumerate((["<sos>"], ["<sos>", "two"], ["<sos>", "two", "children"])):
+        assert model.locator(".words.decoder span").all_inner_texts() == read
+        likely = model.locator(".likely span").all_inner_texts()
+        assert len(likely) == 3
+        assert token(page, step).inner_text().replace("\n", " ") in likely
+        page.get_by_role("button", name="Next step").press("Enter")
+
+
+@pytest.mark.slow
+@torch.inference_mode()
+def test_an_open_attention_shows_the_librarys_numbers_for_the_chosen_layer_head_and_word(page, translator):
+    translate(page)
+    open_view(page, "Figure 1")
+    token(page, 3).click()
     model, vocab = translator.model, translator.tgt_tokenizer.vocab
+    src = torch.tensor([ids_of(translator, SENTENCE)])
     tgt = torch.tensor([[2, *(vocab[f"▁{word}"] for word in ("two", "children", "are"))]])
-    with torch.inference_mode():
-        memory, mask = model.encode(torch.tensor([ids_of(translator, SENTENCE)]))
-        causal = torch.ones(4, 4, dtype=torch.bool).tril()
-        x = [model.tgt_embedding(tgt)]
-        for layer in model.decoder.layers:
-            x.append(layer(x[-1], memory, causal, mask)[0])
-        logits = model.decode(tgt, memory, mask)[0, -1]
-        last = model.decoder.norm(x[-1])[0, -1, :4]
-    vectors = panel.locator(".chain code").all_inner_texts()
+    kept = {}
+    hooks = [
+        module.register_forward_hook(lambda _, inputs, output, name=name: kept.update({name: (inputs[0], output)}))
+        for name, module in model.named_modules()
+    ]
+    model(src, tgt)
+    for hook in hooks:
+        hook.remove()
+    for stack, name, part, layer, head, word in (
+        ("decoder", "Self-attention", "decoder.layers.1.self_attn", 2, 3, 1),
+        ("decoder", "Cross-attention", "decoder.layers.2.cross_attn", 3, 4, 3),
+        ("encoder", "Self-attention", "encoder.layers.0.self_attn", 1, 2, 5),
+    ):
+        panel = press_box(page, name, stack)
+        for menu, value in (("Layer", layer), ("Head", head), ("Word", word)):
+            panel.get_by_role("combobox", name=menu).select_option(index=value - (menu != "Word"))
+        q, k, v = (kept[f"{part}.{which}_proj"][1][0].unflatten(-1, (4, 64))[:, head - 1] for which in "qkv")
+        dots = k @ q[word]
+        compare(column(panel, "q · k"), dots)
+        compare(column(panel, "÷ √64"), dots / 8)
+        scores = dots / 8
+        if part.startswith("decoder.layers.1"):
+            hidden = panel.locator("table:visible tbody td:nth-child(5)").all_inner_texts()
+            assert hidden == ["sees", "sees", "−∞", "−∞"]
+            scores[2:] = -torch.inf
+        weights = scores.softmax(dim=0)
+        compare(column(panel, "weight"), weights, 3)
+        shown, joined = shown_vectors(panel), kept[f"{part}.out_proj"][0][0, word]
+        compare(shown[1], q[word, :4])
+        best = weights.argsort(descending=True)[:3]
+        for vector, j in zip(shown[2:], best.tolist(), strict=False):
+            compare(vector, v[j, :4])
+        compare(shown[5], joined.unflatten(-1, (4, 64))[head - 1, :4])
+        compare(shown[10], joined[:4])
+        compare(shown[11], kept[f"{part}.out_proj"][1][0, word, :4])
 
-    def numbers(text):
-        return torch.tensor([float(word) for word in text.replace("−", "-").strip("[]… ").rstrip(", …").split(", ")])
 
-    for text, vector in zip([vectors[2], vectors[5], vectors[8], vectors[11]], x, strict=True):
-        torch.testing.assert_close(numbers(text), vector[0, -1, :4], rtol=0, atol=0.0051)
-    torch.testing.assert_close(numbers(vectors[12]), last, rtol=0, atol=0.0051)
-    largest = [float(text.replace("−", "-")) for text in panel.locator("td:last-child").all_inner_texts()[:6]]
-    torch.testing.assert_close(torch.tensor(largest), logits.topk(6).values, rtol=0, atol=0.0051)
-    assert panel.locator(".choice").inner_text().startswith("playing ")
-    panel.get_by_role("button", name="Previous step").click()
-    assert panel.get_by_role("status").inner_text() == "Step 3 of 10"
+@pytest.mark.slow
+@torch.inference_mode()
+def test_all_other_boxes_show_the_librarys_numbers(page, translator):
+    translate(page)
+    open_view(page, "Figure 1")
+    token(page, 3).click()
+    model, vocab = translator.model, translator.tgt_tokenizer.vocab
+    src = torch.tensor([ids_of(translator, SENTENCE)])
+    tgt = torch.tensor([[2, *(vocab[f"▁{word}"] for word in ("two", "children", "are"))]])
+    x, table = model.tgt_embedding(tgt)[0], model.output.weight
+    memory, mask = model.encode(src)
+    panel = press_box(page, "Token embedding", "decoder")
+    for vector, expected in zip(shown_vectors(panel), (table[tgt[0, 3]], 16 * table[tgt[0, 3]]), strict=True):
+        compare(vector, expected[:4])
+    panel = press_box(page, "+ Positions", "decoder")
+    compare(shown_vectors(panel)[1], model.tgt_embedding.positions(4)[3, :4])
+    compare(shown_vectors(panel)[2], x[3, :4])
+    layer, causal = model.decoder.layers[0], torch.ones(4, 4, dtype=torch.bool).tril()
+    y = layer.norm1(x)
+    panel = press_box(page, "Norm", "decoder")
+    compare(shown_vectors(panel)[1], y[3, :4])
+    found = layer.self_attn(y[None], y[None], y[None], causal)[0][0]
+    panel = press_box(page, "Add", "decoder")
+    for vector, expected in zip(shown_vectors(panel), (x, found, x + found), strict=True):
+        compare(vector, expected[3, :4])
+    x = x + found
+    x = x + layer.cross_attn(layer.norm2(x)[None], memory, memory, mask)[0][0]
+    y = layer.norm3(x)
+    inner = layer.feed_forward.linear1(y).relu()
+    panel = press_box(page, "Feed-forward", "decoder")
+    for vector, expected in zip(shown_vectors(panel), (y, inner, layer.feed_forward(y)), strict=True):
+        compare(vector, expected[3, :4])
+    assert f"{(inner[3] > 0).sum()} of them are above 0" in panel.inner_text()
+
+    passed = [model.tgt_embedding(tgt)]
+    for layer in model.decoder.layers:
+        passed.append(layer(passed[-1], memory, causal, mask)[0])
+    panel = press_box(page, "Decoder", "decoder")
+    for vector, expected in zip(shown_vectors(panel), passed, strict=True):
+        compare(vector, expected[0, 3, :4])
+    lens = model.output(model.decoder.norm(torch.cat(passed)))
+    lens[..., [1, 2]] = -torch.inf
+    rows = panel.locator("table:visible").first.locator("tbody tr").all_inner_texts()
+    for row, of_layer in zip(rows, lens[:, 3], strict=True):
+        probabilities, ids = of_layer.softmax(dim=-1).topk(3)
+        expected = [
+            f"{vocab.itos[i].removeprefix('▁')} {100 * p:.1f} %"
+            for i, p in zip(ids.tolist(), probabilities.tolist(), strict=True)
+        ]
+        assert [cell.removeprefix("·") for cell in row.split("\t")[1:]] == expected
+    best = [[vocab.itos[i].removeprefix("▁") for i in of_layer.argmax(dim=-1).tolist()] for of_layer in lens]
+    rows = panel.locator("table:visible").last.locator("tbody tr").all_inner_texts()
+    assert [[cell.removeprefix("·") for cell in row.split("\t")[1:]] for row in rows] == best
+
+    panel = press_box(page, "Memory", "encoder")
+    for vector, expected in zip(shown_vectors(panel), memory[0], strict=True):
+        compare(vector, expected[:4])
+    logits = lens[-1, 3]
+    panel = press_box(page, "Linear", "decoder")
+    compare(shown_vectors(panel)[0], model.decoder.norm(passed[-1])[0, 3, :4])
+    compare(column(panel, "logit"), logits.topk(6).values)
+    panel = press_box(page, "Softmax", "decoder")
+    compare(column(panel, "probability"), 100 * logits.softmax(dim=-1).topk(6).values, 1)
+
+
+# the words that are not marked, of the translation and of what it was
+UNMARKED = """() => ['.translation', '.plain'].map((selector) => {
+  const texts = [...document.querySelector(selector).childNodes].filter((node) => node.nodeName === '#text')
+  return texts.map(({ data }) => data).join('').split(/\\s+/).filter(Boolean)
+})"""
+
+
+@pytest.mark.slow
+def test_a_switch_translates_anew_beside_what_it_was(page, translator):
+    text = "Ein Mädchen mit roter Mütze zieht ihren Schlitten den verschneiten Hügel hinauf."
+    translate(page, text)
+    with_everything = translation(page)
+    for changes, name in (
+        ({"mask": False}, "the causal mask"),
+        ({"scale": False}, "÷ √d_k"),
+        ({"positions": False}, "the positions"),
+    ):
+        page.get_by_role("checkbox", name=name).press("Space")
+        wait(page)
+        with changed(translator.model, **changes):
+            src = torch.tensor([ids_of(translator, text)])
+            best = beam_search(translator.model, src, 2, 3, 4, translator.length_penalty, use_cache=False)[0][0]
+        expected = translator.tgt_tokenizer.join(translator.tgt_tokenizer.decode(best.ids))
+        assert translation(page) == expected
+        compare_text = page.locator(".compare")
+        assert compare_text.locator(".plain").inner_text() == with_everything
+        assert ("(the same)" in compare_text.inner_text()) == (expected == with_everything)
+        unmarked = page.evaluate(UNMARKED)
+        assert unmarked[0] == unmarked[1] and len(unmarked[0]) > 3
+        marks = page.locator(".translation mark, .plain mark").count()
+        assert marks == len(expected.split()) + len(with_everything.split()) - 2 * len(unmarked[0])
+        assert compare_text.locator("[data-without]:visible").count() == 1
+        page.get_by_role("button", name="Bring all back").press("Enter")
+        wait(page)
+        assert translation(page) == with_everything and not compare_text.is_visible()
+
+
+@pytest.mark.slow
+def test_of_two_switches_pressed_at_once_the_later_counts(page, translator):
+    translate(page)
+    page.get_by_role("checkbox", name="the positions").check()
+    page.get_by_role("checkbox", name="the causal mask").check()
+    wait(page)
+    with changed(translator.model, positions=False, mask=False):
+        src = torch.tensor([ids_of(translator, SENTENCE)])
+        best = beam_search(translator.model, src, 2, 3, 4, translator.length_penalty, use_cache=False)[0][0]
+    assert translation(page) == translator.tgt_tokenizer.join(translator.tgt_tokenizer.decode(best.ids))
+    assert page.locator(".compare [data-without]:visible").count() == 2
+    page.get_by_role("button", name="Bring all back").click()
+    wait(page)
+
+
+@pytest.mark.slow
+def test_heads_are_silenced_by_key_and_come_back(page, translator):
+    translate(page)
+    panel = open_view(page, "Heads")
+    heads = ["cross 1.1", "cross 2.1", "cross 3.4", "encoder 1.2"]
+    for name in heads:
+        kind, number = name.split()
+        title = {"cross": "Cross-attention", "encoder": "Encoder self-attention"}[kind]
+        button = (
+            panel.get_by_role("group", name=title).get_by_role("button").filter(has=page.locator("b", has_text=number))
+        )
+        button.press("Enter")
+        wait(page)
+        assert button.get_attribute("aria-pressed") == "true"
+        assert button.evaluate("one => one === document.activeElement")  # so that the next is a Tab away
+    with changed(translator.model, silenced=heads):
+        src = torch.tensor([ids_of(translator, SENTENCE)])
+        best = beam_search(translator.model, src, 2, 3, 4, translator.length_penalty)[0][0]
+    assert translation(page) == translator.tgt_tokenizer.join(translator.tgt_tokenizer.decode(best.ids))
+    assert page.locator(".silenced").inner_text() == f"Silenced: {', '.join(heads)}."
+    page.get_by_role("button", name="Bring all back").click()
+    wait(page)
+    assert not panel.locator("[aria-pressed=true]").count() and translation(page) == TRANSLATION
+
+
+@pytest.mark.slow
+def test_the_atlas_shows_all_heads_with_what_was_measured_and_where_they_look(page, translator):
+    translate(page)
+    panel = open_view(page, "Heads")
+    measured = json.loads((ROOT / "benchmarks" / "results" / "heads.json").read_text(encoding="utf-8"))["heads"]
+    maps = translator.translate([SENTENCE], attention=True)[0].attention
+    buttons = panel.get_by_role("button")
+    assert buttons.count() == len(measured) == 36
+    pixels = """one => { const canvas = one.querySelector("canvas"), { width, height } = canvas
+      return [...canvas.getContext("2d").getImageData(0, 0, width, height).data].filter((_, i) => i % 4 === 3) }"""
+    for number, (name, found) in enumerate(measured.items()):
+        kind, head = name.split()
+        layer, head = (int(part) - 1 for part in head.split("."))
+        said = buttons.nth(number).inner_text().replace("−", "-").split()
+        assert said[0] == f"{layer + 1}.{head + 1}" and float(said[1]) == pytest.approx(1000 * found["rise"], abs=0.051)
+        assert float(said[-3]) == pytest.approx(1000 * found["low"], abs=0.051)
+        assert float(said[-1]) == pytest.approx(1000 * found["high"], abs=0.051)
+        weights = getattr(maps, kind)[layer][0, head]
+        drawn = torch.tensor(buttons.nth(number).evaluate(pixels)).view(weights.shape)
+        torch.testing.assert_close(drawn / 255, weights, rtol=0, atol=0.0025)
+        if kind != "cross":
+            shares = {
+                word: weights.diagonal(step).mean().item() for word, step in (("back", -1), ("self", 0), ("next", 1))
+            }
+            most = max(shares, key=shares.get)
+            assert said[2] == most and float(said[3]) == pytest.approx(shares[most], abs=0.0051)
+
+
+@torch.inference_mode()
+def test_what_the_page_says_of_its_examples_is_so(translator):
+    page = " ".join((BOOK / "try_it.md").read_text(encoding="utf-8").split())
+    model, vocab = translator.model, translator.tgt_tokenizer.vocab
+    tgt = torch.tensor([[2, *(vocab[f"▁{word}"] for word in ("the", "man", "is", "picking"))]])
+    texts = ("Der Mann hebt den Ball auf.", "Der Mann hebt den Ball.", "Der Mann den Ball auf.")
+    ups = [
+        model(torch.tensor([ids_of(translator, text)]), tgt)[0, -1].softmax(dim=-1)[vocab["▁up"]].item()
+        for text in texts
+    ]
+    with_all, without_auf, without_hebt = (f"{100 * up:.1f} %" for up in ups)
+    assert f"*up* has {with_all} after" in page and f"it still has {without_auf};" in page
+    assert f"leave out *hebt* instead, and it has {without_hebt}." in page
+    maps = model.attention_maps(torch.tensor([ids_of(translator, texts[0])]), tgt)
+    assert maps.cross[-1][0, :, -1].mean(dim=0).topk(2).indices.tolist() == [4, 5]  # den, ball
+    assert f"puts {maps.cross[0][0, 0, 3, 3]:.3f} of its weight on *hebt*" in page
+    auf, hebt = 6, 3
+    assert maps.encoder[1][0, 1, auf].argmax() == hebt
+    assert f"it looks most at *hebt*, {maps.encoder[1][0, 1, auf, hebt]:.3f}" in page
+    said = re.search(r"without positions, she feeds the pigeons \*(.*?)\*", page)[1]
+    src = torch.tensor([ids_of(translator, "Eine alte Frau füttert vor der Kirche die Tauben.")])
+    girl = torch.tensor(
+        [ids_of(translator, "Ein Mädchen mit roter Mütze zieht ihren Schlitten den verschneiten Hügel hinauf.")]
+    )
+
+    def english(source, **changes):
+        with changed(model, **changes):
+            best = beam_search(model, source, 2, 3, 4, translator.length_penalty, use_cache=False)[0][0]
+        return translator.tgt_tokenizer.join(translator.tgt_tokenizer.decode(best.ids))
+
+    assert english(src, positions=False).endswith(f"{said}.")
+    assert len(english(girl, mask=False)) < len(english(girl))  # "The fourth example loses words here."
+    dog = torch.tensor([ids_of(translator, "Ein Hund jagt eine Katze.")])
+    assert english(dog, positions=False) != english(dog)
+
+
+@torch.inference_mode()
+def test_the_opened_box_of_notebook_04_has_the_shipped_models_numbers(translator):
+    spec = importlib.util.spec_from_file_location("draw_figures", ROOT / "assets" / "draw_figures.py")
+    drawn = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(drawn)
+    model, vocab = translator.model, translator.tgt_tokenizer.vocab
+    src = torch.tensor([ids_of(translator, "Der Mann hebt den Ball auf.")])
+    tgt = torch.tensor([[2, *(vocab[f"▁{word}"] for word in ("the", "man", "is"))]])
+    attention, kept = model.decoder.layers[0].cross_attn, []
+    hooks = [
+        module.register_forward_hook(lambda *args: kept.append(args[2]))
+        for module in (attention.q_proj, attention.k_proj)
+    ]
+    logits = model(src, tgt)[0, -1]
+    for hook in hooks:
+        hook.remove()
+    q, k = (x[0, :, :64] for x in kept)
+    scores = k @ q[-1] / 8
+    assert [*drawn.OPENED] == [token.strip("▁") for token in translator.source_tokens("Der Mann hebt den Ball auf.")]
+    expected = zip(scores.tolist(), scores.softmax(dim=0).tolist(), strict=True)
+    for (score, weight), (its_score, its_weight) in zip(drawn.OPENED.values(), expected, strict=True):
+        assert abs(score - its_score) < 0.0051 and abs(weight - its_weight) < 0.00051
+    logits[[1, 2]] = -torch.inf
+    probabilities, ids = logits.softmax(dim=-1).topk(3)
+    may_come = [
+        f"{vocab.itos[i].strip('▁')} {100 * p:.0f} %" for i, p in zip(ids.tolist(), probabilities.tolist(), strict=True)
+    ]
+    assert ", ".join([*may_come, "…"]) == drawn.MAY_COME
+
+
+def test_the_lines_beside_the_boxes_are_in_the_notebooks_that_they_name():
+    page = (BOOK / "try_it.md").read_text(encoding="utf-8")
+    lines = re.findall(r'<p class="line"><code>(.*?)</code> <a href="notebooks/(\w+)\.html#([\w-]+)">', page)
+    assert len(lines) > 20
+    for line, name, anchor in lines:
+        notebook = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
+        sources = ["".join(cell["source"]) for cell in notebook["cells"]]
+        assert any(html.unescape(line) in map(str.strip, source.split("\n")) for source in sources), line
+        headings = re.findall(r"^##+ (?:\d+\. )?(.*)", "\n".join(sources), re.MULTILINE)
+        assert anchor in {re.sub(r"[^\w]+", "-", heading.lower().replace("_", "-")) for heading in headings}, anchor
+
+
+def test_the_pages_scripts_stay_short():
+    """Plain JavaScript without a framework, and so little of it that one person can read it all."""
+    scripts = [*BOOK.rglob("*.js"), *(ROOT / "notebooks" / "transformer_exercises").glob("*.js")]
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in scripts) <= 1200
 
 
 @pytest.mark.slow
@@ -758,7 +1263,7 @@ def test_nothing_scrolls_sideways(page):
     for width in (360, 1280):
         page.set_viewport_size({"width": width, "height": 800})
         translate(page, "Ein Mädchen mit roter Mütze zieht ihren Schlitten den verschneiten Hügel hinauf.")
-        for view in ("Alternatives", "Attention", "Beam", "One step"):
+        for view in VIEWS:
             open_view(page, view)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
         enter(page, LONG)
@@ -777,7 +1282,7 @@ def test_everything_that_can_be_pressed_has_a_name(page):
         "[...document.querySelectorAll('#translator :is(button, input, textarea)')].filter((one) => "
         "!(one.textContent.trim() || one.ariaLabel || one.labels?.length)).length"
     )
-    for view in ("Alternatives", "Beam", "One step"):
+    for view in ("Figure 1", "Heads", "Alternatives", "Beam"):
         open_view(page, view)
         assert page.evaluate(nameless) == 0
 
