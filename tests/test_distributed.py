@@ -124,6 +124,7 @@ def left(monkeypatch):
     """What this process, one of several that are connected, will not wait for when it ends."""
     left = []
     monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(distributed.atexit, "unregister", left.append)
     return left

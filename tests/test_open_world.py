@@ -46,8 +46,8 @@ def interrupted(monkeypatch):
     def call(function, *arguments, **options):
         real, epochs = trainer.train_epoch, []
 
-        def stopped(*arguments):
-            trained = real(*arguments)
+        def stopped(*arguments, **options):
+            trained = real(*arguments, **options)
             epochs.append(1)
             if len(epochs) == 2:
                 raise KeyboardInterrupt

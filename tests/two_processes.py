@@ -52,7 +52,7 @@ def make_model(dataset, dropout=0.0):
 def one_epoch(dataset, precision, accumulate_steps=1):
     """Three sentences at a time of seven, so that the last batch has one, and a process nothing to do."""
     model = make_model(dataset)
-    share = distributed.rank(), distributed.world_size
+    share = distributed.share()
     batches = BucketBatches(make_dataset(PAIRS[:7], *dataset.tokenizers.values()), batch_size=3, share=share)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     # bfloat16 is computed on a CPU that only emulates it, too
@@ -63,7 +63,7 @@ def one_epoch(dataset, precision, accumulate_steps=1):
 
 
 def main(folder):
-    dataset, rank, found = make_data(), distributed.rank(), {}
+    dataset, rank, found = make_data(), distributed.share()[0], {}
     with distributed.process_group(torch.device("cpu")):
         found["world size"] = distributed.world_size
         model = make_model(dataset)

@@ -68,6 +68,11 @@ def fit(
         output = Path(output)
         settings = _settings(describe_model(model, tokenizers, notes), recipe)  # what cannot be saved is not trained
     writes = output is not None and distributed.is_first()
+    rank, processes = distributed.share()
+    train_batches, val_batches = (
+        data.batches_for(recipe, device, train, (rank, processes)) if hasattr(data, "batches_for") else data
+        for data, train in ((train_set, True), (val_set, False))
+    )
     with distributed.process_group(device), locked(output) if writes else contextlib.nullcontext():
         if writes and not resume and any((output / name).exists() for name in (STATE_FILE, MODEL_FILE)):
             raise FileExistsError(f"{output} holds a training run: resume it (--resume), or choose another (--output)")
@@ -76,11 +81,6 @@ def fit(
         if output is not None and not hasattr(train_set, "batches_for"):
             kind = type(train_set).__name__
             log(f"train_set is a {kind}: a resumed run repeats its order only if torch's random numbers decide it")
-        rank, processes = distributed.rank(), distributed.world_size
-        train_batches, val_batches = (
-            data.batches_for(recipe, device, train, (rank, processes)) if hasattr(data, "batches_for") else data
-            for data, train in ((train_set, True), (val_set, False))
-        )
         replica = distributed.replicate(model)
         if recipe.init_bias_from_unigrams:
             model.init_bias_from_unigrams(train_set.ids().bincount(minlength=model.config.vocab_size))
