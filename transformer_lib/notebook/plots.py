@@ -157,7 +157,7 @@ def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str
         axes.set(**{f"{name}scale": "log"})
         axis = getattr(axes, f"{name}axis")
         axis.set_major_locator(LogLocator(subs=(1, 2, 5) if np.ptp(np.log10(axis.get_data_interval())) < 2.8 else (1,)))
-        axis.set_major_formatter("{x:g}")  # plain numbers
+        axis.set_major_formatter("{x:.10g}")  # plain numbers
         axis.set_minor_formatter(NullFormatter())
     whole = all(isinstance(value, int) for value in x)
     if whole and len(x) * (_width(str(max(x))) + 0.12) < WIDTH - 0.8:
