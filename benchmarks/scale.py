@@ -80,7 +80,7 @@ def stage(name: str, folder: Path) -> float:
 
 
 def measure(pairs: int, name: str, folder: Path) -> dict[str, float]:
-    """Run a stage in a process of its own: its seconds, from its start on, and its GB."""
+    """Run a stage in a process of its own: its seconds, without and with Python's start and imports, and its GB."""
     command = [sys.executable, __file__, "--stage", name, str(folder)]
     started = time.perf_counter()
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)

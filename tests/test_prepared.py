@@ -159,7 +159,7 @@ def test_the_command_line_prepares_trains_and_goes_on(tmp_path, capsys):
     assert (tmp_path / "run" / STATE_FILE).exists()
 
 
-def test_training_on_a_large_corpus_prepares_it_once(tmp_path, monkeypatch):
+def test_training_on_a_large_corpus_prepares_it_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(cli, "_LARGE", 10)
     monkeypatch.setattr(prepared, "ProcessPoolExecutor", ThreadPoolExecutor)
     for side, language in enumerate(("de", "en")):
@@ -169,10 +169,13 @@ def test_training_on_a_large_corpus_prepares_it_once(tmp_path, monkeypatch):
     small = ["--set", *(f"{name}={value}" for name, value in TINY.items() if name not in ("epochs", "device"))]
     train = ["train", "--corpus", *files, "--output", str(tmp_path / "run"), "--device", "cpu", *small]
     monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
     assert main([*train, "--epochs", "1"]) == 1  # several processes would each prepare it
     monkeypatch.delenv("WORLD_SIZE")
     assert main([*train, "--epochs", "1"]) == 0
     assert load_corpus(tmp_path / "run" / "prepared").prepared
     for file in files:
         (tmp_path / file).unlink()  # nobody reads them again
+    capsys.readouterr()
     assert main([*train, "--epochs", "2", "--resume"]) == 0
+    assert str(tmp_path / "run" / "prepared") in capsys.readouterr().out.splitlines()[0]  # and it says so

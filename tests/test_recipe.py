@@ -10,7 +10,11 @@ from transformer_lib.training.recipe import RECIPES, Recipe
     ("values", "message"),
     [
         ({"epochs": 0}, "epochs is 0, expected more than 0"),
+        ({"epochs": math.inf}, "epochs is inf"),
         ({"batch_size": -1}, "batch_size is -1"),
+        ({"accumulate_steps": 0}, "accumulate_steps is 0"),
+        ({"save_every": -1}, "save_every is -1"),
+        ({"validate_every": -1}, "validate_every is -1"),
         ({"learning_rate": math.nan}, "learning_rate is nan, expected more than 0"),
         ({"max_grad_norm": 0}, "max_grad_norm is 0"),
         ({"schedule": "cosine"}, "schedule is 'cosine', expected one of constant, inverse_sqrt, linear"),

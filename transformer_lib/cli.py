@@ -5,7 +5,6 @@ import ast
 import dataclasses
 import inspect
 import itertools
-import os
 import platform
 import shlex
 import sys
@@ -74,10 +73,11 @@ def train(corpus=(), preset="small", src="de", tgt="en", cased=False, output=Non
     name = Path(corpus[0]).resolve().name
     name = name.split(".")[0] if len(corpus) > 1 else name  # of two files
     output = output or Path("runs") / f"{name}-{preset.removeprefix(f'{name}-')}"
-    prepared = output / "prepared"  # by an earlier call
+    if (prepared := output / "prepared").exists():
+        log(f"corpus    {prepared}, which an earlier call has prepared, in place of {' '.join(corpus)}")
     data = load_corpus(prepared if prepared.exists() else corpus, src, tgt)
     if not data.prepared and len(data["train"]) > _LARGE and "min_freq" not in changes:
-        if "WORLD_SIZE" in os.environ:
+        if distributed.share()[1] > 1:
             raise ValueError(f"corpus has {len(data['train']):,} pairs: let transformer-lib prepare it first")
         write_prepared(data, prepared, dict(set).get("subwords"), not cased, log=log)
         data = load_corpus(prepared, src, tgt)
@@ -260,13 +260,7 @@ def parser() -> argparse.ArgumentParser:
     add("--language", train_lm, help="of your own text, for spaCy (none: split at spaces); of sample, multi30k (en)")
     add("--src", train, prepare, help="language to translate from (de)")
     add("--tgt", train, prepare, help="language to translate to (en)")
-    add(
-        "--cased",
-        train,
-        prepare,
-        action="store_true",
-        help="keep capitals, as German nouns need them (all is lower-cased)",
-    )
+    add("--cased", train, prepare, action="store_true", help="keep capitals, as German nouns need them (lower-cased)")
     add("--preset", train, choices=[name.replace("_", "-") for name in RECIPES], help="model and recipe (small)")
     add("--preset", train_lm, choices=sorted(LANGUAGE_MODEL_RECIPES), help="how to train (tutorial)")
     add("--output", train, train_lm, type=Path, help="folder for the model (runs/CORPUS-PRESET)")

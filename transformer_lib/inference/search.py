@@ -17,11 +17,17 @@ MAX_SAVED_BEAM = 16  # that a saved model may ask for; a search itself may be as
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation of one sentence."""
+    """One translation of one sentence.
 
-    ids: list[int]  # target ids without <sos>; the last is <eos>, unless the length ran out before
-    log_prob: float  # natural logarithm of their probability, <pad> and <sos> ruled out: neither is ever written
-    score: float  # what beam search maximises, log_prob divided by the length penalty; in greedy search, log_prob
+    Attributes:
+        ids: target ids without ``<sos>``; the last is ``<eos>``, unless the length ran out before.
+        log_prob: natural logarithm of their probability, ``<pad>`` and ``<sos>`` ruled out: neither is ever written.
+        score: what beam search maximises, ``log_prob`` divided by the length penalty; in greedy search, ``log_prob``.
+    """
+
+    ids: list[int]
+    log_prob: float
+    score: float
 
 
 def greedy_search(

@@ -35,7 +35,7 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
     model = copy.deepcopy(translator.model).to("cpu", torch.float32).requires_grad_(False)
     config = model.config
     activation = Activation[{"silu": "SWISH"}.get(config.activation, config.activation.upper())]
-    sizes = (config.num_layers, config.num_heads)
+    sizes = config.num_layers, config.num_heads
     spec = TransformerSpec.from_config(*sizes, pre_norm=config.norm_first, activation=activation)
     set_embeddings(spec.encoder.embeddings[0], model.src_embedding.tokens.table)
     set_embeddings(spec.decoder.embeddings, model.tgt_embedding.tokens.table)
