@@ -68,6 +68,12 @@ def test_an_epoch_of_two_processes_is_that_of_one_on_the_union_of_their_sentence
     assert all(torch.equal(found[0][kind]["weights"][name], w) for name, w in found[1][kind]["weights"].items())
 
 
+def test_gradients_travel_once_a_step(found):
+    for process in found:
+        assert process["float32"]["sent"] == 3
+        assert process["accumulated"]["sent"] == 2  # of three batches, two make a step, and the last one
+
+
 def test_what_two_processes_train_one_can_go_on_with_and_the_other_way_round(data, folder, found, tmp_path):
     shutil.copytree(folder / "two", tmp_path / "two")
     longer = replace(RECIPE, epochs=3)

@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 import torch
 from conftest import PAIRS
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.utils.data import DataLoader
 
 from transformer_lib import Transformer, TransformerConfig
@@ -50,16 +51,25 @@ def make_model(dataset, dropout=0.0):
 
 
 def one_epoch(dataset, precision, accumulate_steps=1):
-    """Three sentences at a time of seven, so that the last batch has one, and a process nothing to do."""
+    """Three sentences at a time of seven, so that the last batch has one, and a process nothing to do.
+
+    Nothing is clipped, which would hide how long the gradient is. ``sent`` counts how often gradients travel.
+    """
     model = make_model(dataset)
     share = distributed.share()
     batches = BucketBatches(make_dataset(PAIRS[:7], *dataset.tokenizers.values()), batch_size=3, share=share)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    optimizer, sent = torch.optim.SGD(model.parameters(), lr=0.1), []
     # bfloat16 is computed on a CPU that only emulates it, too
     with patch.object(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512"):
-        recipe, replica = Recipe(precision=precision, accumulate_steps=accumulate_steps), distributed.replicate(model)
+        recipe = Recipe(precision=precision, accumulate_steps=accumulate_steps, max_grad_norm=1e9)
+        replica = distributed.replicate(model)
+        if distributed.world_size > 1:
+            replica.register_comm_hook(
+                None, lambda _, bucket: sent.append(bucket.index()) or allreduce_hook(None, bucket)
+            )
         loss = train_epoch(model, batches, optimizer, recipe=recipe, replica=replica)
-    return {"train loss": loss, "val loss": evaluate(model, batches), "weights": model.state_dict()}
+    found = {"train loss": loss, "val loss": evaluate(model, batches), "weights": model.state_dict()}
+    return {**found, "sent": sent.count(0)}
 
 
 def main(folder):
