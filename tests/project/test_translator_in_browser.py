@@ -958,15 +958,20 @@ def test_the_sentence_flows_through_figure_1(page):
         page.get_by_role("button", name="Next step").press("Enter")
 
 
-@pytest.mark.slow
-@torch.inference_mode()
-def test_an_open_attention_shows_the_librarys_numbers_for_the_chosen_layer_head_and_word(page, translator):
+def fourth_step(page, translator):
+    """Show figure 1 as it writes the fourth word; return the model, and what it has read of both languages."""
     translate(page)
     open_view(page, "Figure 1")
     token(page, 3).click()
-    model, vocab = translator.model, translator.tgt_tokenizer.vocab
-    src = torch.tensor([ids_of(translator, SENTENCE)])
-    tgt = torch.tensor([[2, *(vocab[f"▁{word}"] for word in ("two", "children", "are"))]])
+    vocab = translator.tgt_tokenizer.vocab
+    written = [2, *(vocab[f"▁{word}"] for word in ("two", "children", "are"))]
+    return translator.model, torch.tensor([ids_of(translator, SENTENCE)]), torch.tensor([written])
+
+
+@pytest.mark.slow
+@torch.inference_mode()
+def test_an_open_attention_shows_the_librarys_numbers_for_the_chosen_layer_head_and_word(page, translator):
+    model, src, tgt = fourth_step(page, translator)
     kept = {}
     hooks = [
         module.register_forward_hook(lambda _, inputs, output, name=name: kept.update({name: (inputs[0], output)}))
@@ -1007,12 +1012,7 @@ def test_an_open_attention_shows_the_librarys_numbers_for_the_chosen_layer_head_
 @pytest.mark.slow
 @torch.inference_mode()
 def test_all_other_boxes_show_the_librarys_numbers(page, translator):
-    translate(page)
-    open_view(page, "Figure 1")
-    token(page, 3).click()
-    model, vocab = translator.model, translator.tgt_tokenizer.vocab
-    src = torch.tensor([ids_of(translator, SENTENCE)])
-    tgt = torch.tensor([[2, *(vocab[f"▁{word}"] for word in ("two", "children", "are"))]])
+    model, src, tgt = fourth_step(page, translator)
     x, table = model.tgt_embedding(tgt)[0], model.output.weight
     memory, mask = model.encode(src)
     panel = press_box(page, "Token embedding", "decoder")
@@ -1050,11 +1050,14 @@ def test_all_other_boxes_show_the_librarys_numbers(page, translator):
     for row, of_layer in zip(rows, lens[:, 3], strict=True):
         probabilities, ids = of_layer.softmax(dim=-1).topk(3)
         expected = [
-            f"{vocab.itos[i].removeprefix('▁')} {100 * p:.1f} %"
+            f"{translator.tgt_tokenizer.vocab.itos[i].removeprefix('▁')} {100 * p:.1f} %"
             for i, p in zip(ids.tolist(), probabilities.tolist(), strict=True)
         ]
         assert [cell.removeprefix("·") for cell in row.split("\t")[1:]] == expected
-    best = [[vocab.itos[i].removeprefix("▁") for i in of_layer.argmax(dim=-1).tolist()] for of_layer in lens]
+    best = [
+        [translator.tgt_tokenizer.vocab.itos[i].removeprefix("▁") for i in of_layer.argmax(dim=-1).tolist()]
+        for of_layer in lens
+    ]
     rows = panel.locator("table:visible").last.locator("tbody tr").all_inner_texts()
     assert [[cell.removeprefix("·") for cell in row.split("\t")[1:]] for row in rows] == best
 
