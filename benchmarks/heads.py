@@ -10,6 +10,7 @@ Results go to ``benchmarks/results/heads.json``, or to ``--output``. A head that
 """
 
 import argparse
+import collections
 import json
 from pathlib import Path
 
@@ -42,6 +43,24 @@ def losses(model: nn.Module, batches: list[tuple[Tensor, Tensor]], pad_id: int) 
     return torch.cat(sums) / torch.cat(counts)
 
 
+@torch.no_grad()
+def habits(model: nn.Module, batches: list[tuple[Tensor, Tensor]], pad_id: int) -> dict[str, dict[str, float]]:
+    """Return the mean weight on the word before ("back"), the word itself and the next, for each "encoder 1.1"."""
+    seen = collections.defaultdict(list)
+    for src, tgt in batches:
+        for source, target in zip(src, tgt, strict=True):
+            maps = model.attention_maps(source[None, source != pad_id], target[None, target != pad_id][:, :-1])
+            for kind in ("encoder", "decoder"):
+                for layer, heads in enumerate(getattr(maps, kind), start=1):
+                    for number, head in enumerate(heads[0], start=1):
+                        for habit, step in (("back", -1), ("self", 0), ("next", 1)):
+                            seen[f"{kind} {layer}.{number}", habit].append(head.diagonal(step))
+    found = collections.defaultdict(dict)
+    for (name, habit), weights in seen.items():
+        found[name][habit] = round(torch.cat(weights).mean().item(), 3)
+    return found
+
+
 def interval(differences: Tensor) -> tuple[float, float]:
     """Return where 95 % of the means of bootstrap samples lie."""
     generator = torch.Generator().manual_seed(0)
@@ -71,6 +90,7 @@ def main() -> None:
             f"{args.output} is of {result['sentences']} sentences, these are {about['sentences']}: move it away"
         )
 
+    habit = habits(model, batches, config.pad_id)
     d_k = config.d_model // config.num_heads
     for name, attention in attentions(model).items():
         for head in range(config.num_heads):
@@ -86,7 +106,8 @@ def main() -> None:
                 differences = losses(model, batches, config.pad_id) - complete
             low, high = interval(differences)
             rise = {"rise": differences.mean().item(), "low": low, "high": high}
-            result["heads"][f"{name}.{head + 1}"] = {key: round(value, 5) for key, value in rise.items()}
+            rise = {key: round(value, 5) for key, value in rise.items()}
+            result["heads"][f"{name}.{head + 1}"] = rise | habit.get(f"{name}.{head + 1}", {})
             print(f"without {name}.{head + 1}: {rise['rise']:+.4f} ({low:+.4f} to {high:+.4f})", flush=True)
             result = {"machine": machine(torch.device("cpu")), **about, "heads": result["heads"]}
             write(args.output, result)

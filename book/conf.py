@@ -304,6 +304,18 @@ def make_accessible(app, page, template, context, doctree):
     context["body"] = re.sub(r'<th class="head">(<p></p>)?</th>', "<td></td>", body)
 
 
+def copy_texts(app, error):
+    """Copy what the pages say for the search's excerpts: opened from a disk, no browser reads another page."""
+    texts = {}
+    for page in app.env.found_docs if not error else ():
+        document = app.env.get_doctree(page)
+        for raw in list(document.findall(nodes.raw)):  # HTML
+            raw.parent.remove(raw)
+        texts[page] = " ".join(document.astext().split())
+    script = f"const TEXTS = {json.dumps(texts, ensure_ascii=False)};\n"
+    Path(app.outdir, "_static", "texts.js").write_text(script, encoding="utf-8")
+
+
 def setup(app):
     """Tell Sphinx about the above."""
     app.add_config_value("repository", REPOSITORY, "env")  # pages that link there are read again if it changes
@@ -313,4 +325,5 @@ def setup(app):
     app.connect("object-description-transform", add_explanations)
     app.connect("autodoc-skip-member", without_fields)
     app.connect("html-page-context", make_accessible, priority=900)  # after the theme
+    app.connect("build-finished", copy_texts)
     app.add_post_transform(Finish)

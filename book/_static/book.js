@@ -1,5 +1,18 @@
 // A link in the list of a page's contents leads to its place, and the list, which would cover it, closes.
 document.addEventListener("click", ({ target }) => target.closest("dialog[open] a[href^='#']")?.closest("dialog").close());
 
-// Each result of a search comes with an excerpt of its page, which no browser reads where the book is opened from a disk.
-DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY &&= location.protocol !== "file:";
+// Each result of a search comes with an excerpt of its page, which no browser reads where the book is opened from a disk:
+// there, the page's text is in texts.js.
+if (location.protocol === "file:" && location.pathname.endsWith("/search.html")) {
+  const script = document.createElement("script");
+  const loaded = new Promise((resolve) => (script.onload = resolve));
+  script.src = "_static/texts.js";
+  document.head.append(script);
+  window.fetch = async (address) => {
+    await loaded;
+    const main = document.createElement("main");
+    main.setAttribute("role", "main");
+    main.textContent = TEXTS[address.replace(/^\.\//, "").replace(/\.html$/, "")];
+    return new Response(main.outerHTML);
+  };
+}

@@ -115,7 +115,7 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
       const rows = (cells) => trace.lens.map((found, l) => [l ? `layer ${l}` : "embedding", ...cells(found)]);
       const sure = (one) => element("span", {}, token(one, word), ` ${percent(one.logProb)}`);
       return [table(["after", "1st", "2nd", "3rd"], rows((found) => found[word].map(sure))),
-        table(["after", ...names], rows((found) => found.map(([first], position) => token(first, position))))];
+        table(["after", ...names.map((name) => `${name} →`)], rows((found) => found.map(([first], i) => token(first, i))))];
     },
     memory: ({ all, of, names }) => [vectors(...names.map((name, i) => [name, of(all.output, i)]))],
     logits({ all, names, of }) {
@@ -137,8 +137,9 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
   /** Fill the panel with the steps of the pressed box. */
   function draw() {
     const at = place(), { stack, part } = at, kind = box.dataset.box;
+    const label = (name, i) => (stack === "encoder" ? name : `${name} → ${words.target[i]}`);
     fill(".panel .title", box.dataset.title);
-    const menus = { layer: at.all.layers.map((_, l) => l + 1), head: at.maps?.map((_, h) => h + 1), word: at.names };
+    const menus = { layer: at.all.layers.map((_, l) => l + 1), head: at.maps?.map((_, h) => h + 1), word: at.names.map(label) };
     const isOfOne = { layer: part, head: at.maps && kind === "attention", word: !box.matches(".of-all") };
     for (const name in menus) {
       const menu = find(`.panel [name=${name}]`), option = (label, value) => element("option", { value }, label);

@@ -37,8 +37,9 @@
   const rowOf = (map, place, columns) => map.subarray(place * columns.length, (place + 1) * columns.length);
   const tools = { find, fill, element, row, fixed, percent, readable, order, rowOf };
   const figure = figureOne(tools, (place) => worker.postMessage({ number: shown.number, place }));
-  const silenced = new Set(), showAtlas = headAtlas(tools, (head) => {
-    if (!silenced.delete(head)) silenced.add(head);
+  const silenced = new Set(), showAtlas = headAtlas(tools, (heads) => { // back again if all are silenced, else silenced
+    const change = heads.every((head) => silenced.has(head)) ? "delete" : "add";
+    heads.forEach((head) => silenced[change](head));
     send(begins);
   });
 
@@ -149,15 +150,16 @@
     words = { source: tokens.map(readable), target: name("chosen"), inputs: name("input") };
     end();
     fill(".translation", ...marked(hypotheses[0].text, plain));
-    find(".compare").hidden = !isChanged;
+    find(".was").hidden = !isChanged;
     fill(".plain", ...marked(plain, hypotheses[0].text));
     fill(".same", plain === hypotheses[0].text ? "(the same)" : "");
     fill(".silenced", changes.silenced.length ? `Silenced: ${changes.silenced.join(", ")}.` : "");
-    for (const why of find(".compare").querySelectorAll("[data-without]")) why.hidden = changes[why.dataset.without];
+    for (const text of find(".results").querySelectorAll("[data-without]")) text.hidden = changes[text.dataset.without];
+    for (const text of find(".results").querySelectorAll("[data-with]")) text.hidden = !changes[text.dataset.with];
     showSource(tokens);
     fill(".target", ...words.target.map((word, place) => {
-      const [onclick, onfocus, onpointerleave] = [() => choose(place), () => look(place), () => look(chosen)];
-      return element("button", { type: "button", onclick, onfocus, onpointerenter: onfocus, onpointerleave },
+      const [onclick, onfocus, onblur] = [() => choose(place), () => look(place), () => look(chosen)];
+      return element("button", { type: "button", onclick, onfocus, onblur, onpointerenter: onfocus, onpointerleave: onblur },
         word, element("small", {}, percent(steps[place].chosen.logProb)));
     }));
     const sureness = steps.map(({ chosen }) => chosen.logProb);
@@ -169,7 +171,7 @@
 
   /** A text in pieces; words that the other text has not, or elsewhere, are marked. */
   function marked(text, other) {
-    const [words, others] = [text, other].map((all) => all.split(" "));
+    const [words, others] = [text, other].map((all) => all.match(/ ?[\p{L}\p{N}'’-]+|./gu) ?? []); // with the space before
     const common = words.map(() => []).concat([[]]); // how many words the rests from i and j on share
     const from = (i, j) => common[i]?.[j] ?? 0;
     for (let i = words.length - 1; i >= 0; i--) {
@@ -178,11 +180,11 @@
       }
     }
     let j = 0;
-    return words.flatMap((word, i) => {
+    return words.map((word, i) => {
       while (j < others.length && word !== others[j] && from(i, j + 1) === from(i, j)) j++;
       const isCommon = word === others[j] && from(i, j) > from(i + 1, j);
       if (isCommon) j++;
-      return [i ? " " : "", isCommon ? word : element("mark", {}, word)];
+      return isCommon ? word : element("mark", {}, word);
     });
   }
 
@@ -234,7 +236,7 @@
   /** The notebooks' viewer with this translation's maps, at the kind, layer and head where the reader left it. */
   function showAttention() {
     if (Math.max(words.source.length, words.target.length) > 64) { // nobody could read them
-      return fill(".view.attention", "Maps are drawn for up to 64 subwords.");
+      return fill(".maps", "Maps are drawn for up to 64 subwords.");
     }
     const menus = () => [...(viewer?.shadowRoot.querySelectorAll("select") ?? [])];
     if (viewer?.shown !== shown) {
@@ -246,7 +248,7 @@
       });
       const json = element("script", { type: "application/json" }, JSON.stringify(data));
       viewer = element("div", { className: "attention-viewer", shown }, json);
-      fill(".view.attention", viewer);
+      fill(".maps", viewer);
       startViewers();
       left.forEach((place, i) => {
         menus()[i].selectedIndex = place;
@@ -273,14 +275,14 @@
     })));
     for (const kind in edges) find(`path.${kind}`).setAttribute("d", edges[kind]);
     fill(".finished", ...hypotheses.map(({ logProb, score, text }) =>
-      row(fixed(logProb), fixed(logProb / score), fixed(score), text)));
+      row(text, fixed(logProb), fixed(logProb / score), fixed(score, 3))));
     fill(".exponent", penalty);
     const detour = steps.findIndex(({ rank }, i) => rank > 1 && i >= prefix.length); // greedy search goes elsewhere
     const { best, chosen: taken } = steps[Math.max(0, detour)];
     const quoted = ({ token, logProb }) => `“${readable(token)}” (${percent(logProb)})`;
-    fill(".greedy", detour < 0 ? "Greedy search would write the same." : "After "
+    fill(".greedy", beams.every(({ length }) => length === 1) ? "" : detour < 0 ? "Greedy search would write the same." : "After "
       + `“${words.inputs.slice(0, detour + 1).join(" ")}”, greedy search would take ${quoted(best[0])}. `
-      + `The best hypothesis goes on with ${quoted(taken)}, and scores best in the end.`);
+      + `The best hypothesis goes on with ${quoted(taken)}.`);
   }
 
   const submit = (event) => {

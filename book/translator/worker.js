@@ -78,7 +78,7 @@ function serve() {
         if (newest !== number) return;
         breath = performance.now();
       }
-      return { ...found, beams, maps };
+      return { ...found, beams, maps, memory };
     }
 
     const model = new Transformer(settings, changes), question = JSON.stringify([ids, beamSize, prefix]);
@@ -98,7 +98,9 @@ function serve() {
       const best = largest(logProbs, 6).map(name), rank = 1 + logProbs.filter((p) => p > chosen.logProb).length;
       return { input, chosen, rank, best };
     });
-    const maps = { encoder: found.maps, decoder: gather(said, "own"), cross: gather(said, "source") };
+    const lastRead = () => model.read("decoder", [SOS_ID, ...written.slice(0, -1)], found.memory).layers;
+    const decoder = changes.mask ? gather(said, "own") : lastRead().map(({ self_attn }) => self_attn.maps);
+    const maps = { encoder: found.maps, decoder, cross: gather(said, "source") };
     const { changes: all, isChanged } = model, asked = { number, prefix, beamSize, penalty, changes: all, isChanged };
     postMessage({ kind: "done", ...asked, plain: plain.text, tokens, ids, beams: found.beams, hypotheses, steps, maps });
   }

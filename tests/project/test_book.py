@@ -314,7 +314,8 @@ def test_the_search_shows_chapters_before_solutions_and_leads_to_them(pages, bro
     assert not problems
 
 
-def test_results_of_a_search_on_the_web_come_with_excerpts(pages, browser):
+@pytest.mark.parametrize("place", ["web", "disk"])
+def test_results_of_a_search_come_with_excerpts(pages, browser, place):
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_):
             pass
@@ -322,12 +323,12 @@ def test_results_of_a_search_on_the_web_come_with_excerpts(pages, browser):
     handler = functools.partial(Quiet, directory=BOOK)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as web:
         threading.Thread(target=web.serve_forever, daemon=True).start()
-        page, problems = browser.open(f"http://127.0.0.1:{web.server_port}/search.html?q=label+smoothing")
-        excerpt = page.locator("#search-results li", has=page.locator("a[href*='05_training.html']")).locator(
-            "p.context"
-        )
-        excerpt.first.wait_for()
-        assert "smoothing" in excerpt.first.inner_text().lower() and not problems
+        root = f"http://127.0.0.1:{web.server_port}" if place == "web" else BOOK.as_uri()
+        page, problems = browser.open(f"{root}/search.html?q=label+smoothing")
+        result = page.locator("#search-results li", has=page.locator("a[href*='05_training.html']")).first
+        excerpt = result.locator("p.context")
+        excerpt.wait_for()
+        assert "smoothing" in excerpt.inner_text().lower() and not problems
         web.shutdown()
 
 
