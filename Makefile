@@ -96,18 +96,19 @@ book: $(READY)
 	@$(BIN)/python book/translator/write_weights.py $(BOOK)/translator
 	@echo "the book is ready: open $(BOOK)/index.html"
 
-# Two processes of one thread each: with more threads, the two would wait for each other's.
+# Two processes of one thread each: with more threads, the two would wait for each other's. What takes longest comes
+# first, or one process would be left with it in the end.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # What starts processes to train in, or imports Hugging Face's library, waits for `make test`.
 check: $(READY)
-	$(PYTEST) -p no:nbval $(addprefix --ignore tests/,project test_distributed.py test_hugging_face.py) tests
+	$(PYTEST) -p no:nbval $(addprefix --ignore tests/,project test_distributed.py test_hugging_face.py) tests/test_trainer.py tests
 	@echo "the library works. Before a pull request: make test"
 
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(PYTEST) --durations 10 --nbval-lax $(SERIES) tests
+	TRANSFORMER_LIB_FAST_DEV_RUN=1 $(PYTEST) --durations 10 --nbval-lax tests/test_trainer.py $(SERIES) tests
 	@echo "everything works here. To read and run the notebooks: make lab"
 
 test-all: $(READY)

@@ -1,9 +1,9 @@
 """How preparing a corpus, starting, batching and saving grow with the number of its pairs.
 
 The pairs are Multi30k's, two drawn at random after each other: some 27 tokens a side. Each stage of each size runs in a
-process of its own, whose largest memory counts (and that of the processes that it starts). Results go to
-``benchmarks/results/scale.json``, or to ``--output``, and what has a result is not run again; ``--draw`` makes the
-picture of ``book/scaling.md`` of them.
+process of its own, whose memory, with that of the processes that it starts, is looked at ten times a second. Results
+go to ``benchmarks/results/scale.json``, or to ``--output``, and what has a result is not run again; ``--draw`` makes
+the picture of ``book/scaling.md`` of them.
 
     python benchmarks/scale.py
     python benchmarks/scale.py --pairs 4500000
@@ -12,16 +12,16 @@ picture of ``book/scaling.md`` of them.
 """
 
 import argparse
+import contextlib
 import json
-import os
 import random
-import resource
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import torch
 from contenders import CORPUS, SMALL, machine, matrix_rates
 from torch.utils.flop_counter import FlopCounterMode
@@ -82,21 +82,30 @@ def stage(name: str, folder: Path) -> float:
 def measure(pairs: int, name: str, folder: Path) -> dict[str, float]:
     """Run a stage in a process of its own: its seconds, without and with Python's start and imports, and its GB."""
     command = [sys.executable, __file__, "--stage", name, str(folder)]
-    started = time.perf_counter()
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    took = time.perf_counter() - started
-    found = json.loads(done.stdout.splitlines()[-1])
-    row = {"pairs": pairs, "stage": name, "seconds": found["seconds"], "with_imports": took, "gb": found["gb"]}
+    started, most = time.perf_counter(), 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        while process.poll() is None:
+            most = max(most, memory(process.pid))
+            time.sleep(0.1)
+        took = time.perf_counter() - started
+        seconds = float(process.stdout.read().splitlines()[-1])
+    row = {"pairs": pairs, "stage": name, "seconds": seconds, "with_imports": took, "gb": most / 1e9}
     print(f"{pairs:9,} {name:8}{row['seconds']:9.1f} s{row['gb']:7.2f} GB", flush=True)
     return row | machine(torch.device("cpu"))
 
 
-def memory() -> float:
-    """Return the most memory in GB that this process has had, and each of those that it started and are gone."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # of the largest
-    return unit * (most + (os.cpu_count() or 1) * children) / 1e9
+def memory(pid: int) -> int:
+    """Return the bytes in memory of a process and of those that it started; what they share counts in each.
+
+    (The kernel's own maximum would not do: that of a process that has been started holds what its parent had then.)
+    """
+    total = 0
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for one in [process, *process.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                total += one.memory_info().rss
+    return total
 
 
 def draw(rows: list[dict]) -> None:
@@ -104,7 +113,7 @@ def draw(rows: list[dict]) -> None:
     sizes = sorted({row["pairs"] for row in rows})
     found = {(row["pairs"], row["stage"]): row for row in rows}
     seconds = {name: [found[size, name]["seconds"] for size in sizes] for name in STAGES}
-    picture = plots.lines(sizes, seconds, "pairs", "seconds", log="xy").svg()
+    picture = plots.lines([size / 1e6 for size in sizes], seconds, "millions of pairs", "seconds", log="xy").svg()
     (ROOT / "assets" / "growth.svg").write_text(picture, encoding="utf-8")
     print("| pairs | " + " | ".join(STAGES) + " |\n| --- |" + " --- |" * len(STAGES))
     for size in sizes:
@@ -147,8 +156,7 @@ def main() -> None:
     parser.add_argument("--stage", nargs=2, metavar=("NAME", "FOLDER"), help="for the processes that this one starts")
     options = parser.parse_args()
     if options.stage:
-        seconds = stage(options.stage[0], Path(options.stage[1]))
-        print(json.dumps({"seconds": seconds, "gb": memory()}))
+        print(stage(options.stage[0], Path(options.stage[1])))
         return
     rows = json.loads(options.output.read_text("utf-8")) if options.output.exists() else []
     if options.draw or options.plan:

@@ -62,10 +62,10 @@ def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys,
     )  # nobody asked for it the second time
 
 
-def test_a_fast_development_run_of_a_language_model_takes_one_epoch_of_the_sample(monkeypatch, tmp_path, capsys):
+def test_a_fast_development_run_of_a_language_model_takes_a_tenth_of_an_epoch_of_the_sample(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("TRANSFORMER_LIB_FAST_DEV_RUN", "1")
     session = start_with_text()
-    assert (session.corpus.name, session.recipe.epochs, session.fast_dev_run) == ("sample", 1, True)
+    assert (session.corpus.name, session.recipe.epochs, session.fast_dev_run) == ("sample", 0.1, True)
     assert not session.runs.resolve().is_relative_to(tmp_path)
 
 
@@ -75,11 +75,11 @@ def test_the_sample_corpus_can_be_asked_for(monkeypatch, capsys):
     assert "is unavailable" not in capsys.readouterr().out
 
 
-def test_a_fast_development_run_takes_one_epoch_and_leaves_the_working_folder_alone(monkeypatch, tmp_path, capsys):
+def test_a_fast_development_run_takes_a_tenth_of_an_epoch_and_leaves_the_working_folder_alone(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("TRANSFORMER_LIB_FAST_DEV_RUN", "1")
     session = start()
     assert session.fast_dev_run
-    assert session.recipe.epochs == 1
+    assert session.recipe.epochs == 0.1
     assert not session.runs.resolve().is_relative_to(tmp_path)
     monkeypatch.setenv("TRANSFORMER_LIB_FAST_DEV_RUN", "0")
     assert not start().fast_dev_run

@@ -156,7 +156,7 @@ def test_a_run_resumes_in_the_middle_of_an_epoch_to_the_same_numbers(dataset, ti
     saves = None
     straight, straight_history = run(train_set, tiny_config, tmp_path / "straight", **how)
     assert straight_history.steps == [3, 6, 9, 10] and len(calls) == 10
-    for saves in range(1, 11):
+    for saves in range(1, 11) if kind == "dataset" else (1, 4, 9):
         calls.clear()
         with pytest.raises(KeyboardInterrupt):
             run(train_set, tiny_config, tmp_path / f"{saves}", **how)
