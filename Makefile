@@ -29,7 +29,7 @@ endif
 help:
 	@echo "make notebooks   run the whole series on the sample corpus; a book of it in build/notebooks/book/"
 	@echo "make book        the series as a book, from the outputs stored in the notebooks, in build/book/"
-	@echo "make check       run the library's own tests"
+	@echo "make check       run the library's own tests, but for those that start processes"
 	@echo "make test        run the tests: ruff, pytest, and the notebooks through nbval"
 	@echo "make test-all    what is slow, too: browsers, thousands of broken files, a stand-in for GPUs, and so on; hours"
 	@echo "make lab         open the series in JupyterLab"
@@ -100,9 +100,8 @@ book: $(READY)
 # first, or one process would be left with it in the end.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# What starts processes to train in, or imports Hugging Face's library, waits for `make test`.
 check: $(READY)
-	$(PYTEST) -p no:nbval $(addprefix --ignore tests/,project test_distributed.py test_hugging_face.py) tests/test_trainer.py tests
+	$(PYTEST) -p no:nbval -m "not slow and not processes" --ignore tests/project tests/test_trainer.py tests
 	@echo "the library works. Before a pull request: make test"
 
 test: $(READY)

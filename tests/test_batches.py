@@ -384,6 +384,7 @@ assert "torchtext" not in sys.modules, "translating"
 """
 
 
+@pytest.mark.processes
 def test_neither_batches_nor_training_nor_translating_needs_torchtext():
     done = subprocess.run([sys.executable, "-c", WITHOUT_TORCHTEXT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -204,6 +204,7 @@ def test_a_line_in_is_a_line_out_and_one_that_cannot_be_used_is_named_and_stays_
     assert first == last and re.fullmatch(r"a dog is sleeping\.\t-\d+\.\d{3}", first) and empty == ""
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(sys.platform == "win32", reason="another process is interrupted in another way there")
 def test_a_line_that_is_typed_is_translated_at_once_until_ctrl_c(trained_once):
     terminal, typed_at = os.openpty()

@@ -126,6 +126,7 @@ def test_a_bad_download_leaves_nothing_and_says_what_to_do(published, cache, mon
         )
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(sys.platform == "win32", reason="processes start differently there")
 def test_processes_that_download_at_once_do_not_disturb_each_other(published, cache, tried):
     answers, asked = published

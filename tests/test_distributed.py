@@ -15,6 +15,8 @@ from transformer_lib.training import distributed
 from transformer_lib.training.prepared import PreparedDataset, prepare
 from transformer_lib.training.trainer import fit
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="module")
 def data():

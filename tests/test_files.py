@@ -72,6 +72,7 @@ def test_what_is_no_training_state_is_refused(tmp_path):
             load_training_state(tmp_path / "state")
 
 
+@pytest.mark.processes
 def test_a_process_that_is_killed_holds_no_lock(tmp_path):
     script = (
         "import os, sys, transformer_lib.files as files; lock = files.locked(files.Path(sys.argv[1])); "

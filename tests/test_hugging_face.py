@@ -14,9 +14,13 @@ from transformer_lib import Transformer, TransformerConfig, Translator, load_cor
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.interop.hugging_face import to_hugging_face
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("transformers") is None, reason="transformers is not installed: pip install '.[export]'"
-)
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(
+        importlib.util.find_spec("transformers") is None,
+        reason="transformers is not installed: pip install '.[export]'",
+    ),
+]
 TIED = {"tie_embeddings": True, "positions": "sinusoidal"}
 
 

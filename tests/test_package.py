@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import transformer_lib
 
 PACKAGE = Path(transformer_lib.__file__).parent
@@ -61,6 +63,7 @@ def test_the_library_stays_small():
     assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py")) <= 5_400
 
 
+@pytest.mark.processes
 def test_importing_the_library_loads_nothing_that_is_slow_or_optional_and_loading_a_model_no_compiler():
     """PyTorch's would take longer than all the rest."""
     code = "import sys, transformer_lib as t, transformer_lib.cli; print(*sys.modules); {}; print(*sys.modules)"
@@ -69,6 +72,7 @@ def test_importing_the_library_loads_nothing_that_is_slow_or_optional_and_loadin
     assert "sentencepiece" in loaded and not {"torch._dynamo", "sympy"} & {*loaded}
 
 
+@pytest.mark.processes
 def test_the_model_and_what_makes_it_fast_can_be_copied_to_where_there_is_only_torch(tmp_path):
     (tmp_path / "transformer_lib").mkdir()
     (tmp_path / "transformer_lib" / "__init__.py").touch()

@@ -62,7 +62,7 @@ def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys,
     )  # nobody asked for it the second time
 
 
-def test_a_fast_development_run_of_a_language_model_takes_a_tenth_of_an_epoch_of_the_sample(monkeypatch, tmp_path, capsys):
+def test_a_language_models_fast_development_run_takes_a_tenth_of_an_epoch_of_the_sample(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("TRANSFORMER_LIB_FAST_DEV_RUN", "1")
     session = start_with_text()
     assert (session.corpus.name, session.recipe.epochs, session.fast_dev_run) == ("sample", 0.1, True)
@@ -75,7 +75,7 @@ def test_the_sample_corpus_can_be_asked_for(monkeypatch, capsys):
     assert "is unavailable" not in capsys.readouterr().out
 
 
-def test_a_fast_development_run_takes_a_tenth_of_an_epoch_and_leaves_the_working_folder_alone(monkeypatch, tmp_path, capsys):
+def test_a_fast_development_run_takes_a_tenth_of_an_epoch_and_leaves_the_folder_alone(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("TRANSFORMER_LIB_FAST_DEV_RUN", "1")
     session = start()
     assert session.fast_dev_run
