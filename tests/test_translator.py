@@ -134,7 +134,7 @@ def test_several_threads_may_share_a_translator(trained, pairs, threads):
         torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize(("beam_size", "expected"), [(1, 256), (4, 128), (20, 25)])
+@pytest.mark.parametrize(("beam_size", "expected"), [(1, 192), (4, 128), (20, 25)])
 def test_memory_does_not_grow_with_the_beam(trained, monkeypatch, beam_size, expected):
     most = []
 

@@ -106,11 +106,12 @@ def beam_search(
                 given = prefix[sentences, tgt.shape[1] - 1].repeat_interleave(width)[:, None]  # [sentences · width, 1]
                 all_ids = torch.arange(vocab_size, device=src.device)
                 step.masked_fill_((given != model.config.pad_id) & (given != all_ids), -torch.inf)
-            step = step.unflatten(0, (-1, width))  # [sentences, width, tgt_vocab_size]
-            candidates = step.add_(log_probs[:, :, None]).flatten(1)  # [sentences, width · tgt_vocab_size]
             if beam_size == 1:  # if it ends, so does the search
-                candidate_log_probs, index = candidates.max(dim=1, keepdim=True)  # faster than topk
+                best, index = step.max(dim=1, keepdim=True)  # faster than topk
+                candidate_log_probs = log_probs + best  # [sentences, 1]
             else:  # twice the beam: even if half of them end here, the other half fills it again
+                step = step.unflatten(0, (-1, width))  # [sentences, width, tgt_vocab_size]
+                candidates = step.add_(log_probs[:, :, None]).flatten(1)  # [sentences, width · tgt_vocab_size]
                 candidate_log_probs, index = candidates.topk(min(2 * beam_size, candidates.shape[1]), dim=1)
             first_rows = torch.arange(len(sentences), device=src.device)[:, None] * width
             candidate_rows = first_rows + index // vocab_size  # [sentences, candidates]: the row that each continues

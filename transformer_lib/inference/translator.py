@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel, load_model
 from transformer_lib.data.batches import padded_ids
@@ -142,15 +141,15 @@ class Translator:
         longest_first = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
         device, tgt_tokenizer = next(self.model.parameters()).device, self.tgt_tokenizer
         sos_id, eos_id = tgt_tokenizer.sos_id, tgt_tokenizer.eos_id
+        padding = [tgt_tokenizer.pad_id] * max(map(len, prefix_ids), default=0)
+        given = torch.tensor([ids + padding[len(ids) :] for ids in prefix_ids], dtype=torch.int64, device=device)
 
         def ids_of(batch: list[int]) -> torch.Tensor:
             return padded_ids(self.src_tokenizer, [sources[i][1:-1] for i in batch]).to(device)  # [batch, src_len]
 
         def search(batch: list[int]) -> list[list[Hypothesis]]:
             settings = sos_id, eos_id, beam_size, 0.0 if beam_size == 1 else length_penalty
-            given = [torch.tensor(prefix_ids[i], dtype=torch.int64, device=device) for i in batch]
-            given = pad_sequence(given, batch_first=True, padding_value=tgt_tokenizer.pad_id)  # [batch, prefix_len]
-            return beam_search(self.model, ids_of(batch), *settings, use_cache=use_cache, prefix=given)
+            return beam_search(self.model, ids_of(batch), *settings, use_cache=use_cache, prefix=given[batch])
 
         def translation(i: int, hypothesis: Hypothesis, *others: Hypothesis) -> Translation:
             maps = None
@@ -165,7 +164,7 @@ class Translator:
         # a CPU's cores compute a batch each: a single one is too small for all of them to share
         workers = torch.get_num_threads() if device.type == "cpu" else 1
         size = max(32, math.ceil(len(sources) / workers))  # fewer than 32 sentences are done sooner in one batch
-        size = max(1, min(size, 256, 512 // max(1, beam_size)))  # memory does not grow with the beam
+        size = max(1, min(size, 192, 512 // max(1, beam_size)))  # memory does not grow with the beam
         batches = [longest_first[start : start + size] for start in range(0, len(sources), size)]
         with evaluation_mode(self.model):
             beams = [beam for batch in parallel_map(search, batches, workers) for beam in batch]
