@@ -175,9 +175,9 @@ def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str =
     figure, axes = new_axes(WIDTH, 0.8 + 0.26 * len(values), grid=False)
     drawn = axes.barh(list(values), list(values.values()), height=0.65)
     axes.get_yticklabels()  # makes them now, in the style
-    axes.bar_label(drawn, labels=[label.format(value) for value in values.values()], padding=4)
+    axes.bar_label(drawn, labels=[label.format(value).replace("-", "−") for value in values.values()], padding=4)
     axes.invert_yaxis()
-    axes.margins(x=0.15)
+    axes.margins(x=0.2)  # for the numbers, on either side
     axes.tick_params(axis="y", length=0)
     figure.supxlabel(xlabel)  # of the figure, since long names leave little room to the axes
     figure.suptitle(title)
