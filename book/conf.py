@@ -215,7 +215,7 @@ class Finish(SphinxPostTransform):
             return
         entries = self.env.domains.python_domain.objects.items()
         known = {name.split(".")[-1]: (name, at) for name, at in entries if at.objtype in ("class", "function")}
-        for word in ("positions", "train"):  # mostly an attribute, and a split or an argument
+        for word in ("positions", "share", "start", "train"):  # mostly an attribute, a split or an argument
             known.pop(word, None)
         for literal in list(self.document.findall(nodes.literal)):
             if isinstance(literal.parent, (nodes.reference, nodes.title)) or is_elsewhere(literal):

@@ -341,6 +341,15 @@ def test_no_picture_has_a_frame_or_a_light_ground_of_the_themes_in_the_dark(page
     assert {*page.evaluate(grounds)} == {"rgba(0, 0, 0, 0) 0px none"}
 
 
+def test_what_knows_the_dark_has_no_light_ground_in_it(pages, browser):
+    ground = "all => all.map((one) => getComputedStyle(one).backgroundColor)"
+    kinds = {"03_masks": "details[name^=guess-]", "05_training": ".training-film", "06_translating": "p:only-child"}
+    for stem, kind in kinds.items():
+        page, _ = browser.open(BOOK / "notebooks" / f"{stem}.html", colour_scheme="dark")
+        outputs = page.locator(".cell_output .text_html").filter(has=page.locator(kind))
+        assert {*outputs.evaluate_all(ground)} == {"rgba(0, 0, 0, 0)"}, stem
+
+
 def test_pages_can_be_read_in_the_light_and_in_the_dark(pages, browser):
     masks = "api/transformer_lib.model.masks.html"
     for path in ("index.html", "try_it.html", "notebooks/06_translating.html", masks, "glossary.html"):
