@@ -87,7 +87,7 @@ build/%.run:
 # Sphinx reads a copy: the book's own pages at the top, notebooks and drawings beneath, with the originals' times.
 book: $(READY)
 	@echo "building the book …"
-	@mkdir -p $(BOOK)-source && rm -rf $(BOOK)-source/*.md $(BOOK)-source/assets $(BOOK)-source/notebooks
+	@mkdir -p $(BOOK)-source && rm -rf $(BOOK)-source/*.md $(BOOK)-source/api $(BOOK)-source/assets $(BOOK)-source/notebooks
 	@mkdir -p $(BOOK)-source/assets $(BOOK)-source/notebooks && cp -p book/*.md $(BOOK)-source
 	@cp -pR assets/figures assets/*.svg $(BOOK)-source/assets
 	@cp -pR $(NOTEBOOKS)/[0-9]*.ipynb $(wildcard notebooks/solutions) $(BOOK)-source/notebooks
