@@ -177,7 +177,7 @@ def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str =
     axes.get_yticklabels()  # makes them now, in the style
     axes.bar_label(drawn, labels=[label.format(value).replace("-", "−") for value in values.values()], padding=4)
     axes.invert_yaxis()
-    axes.margins(x=0.2)  # for the numbers, on either side
+    axes.margins(x=0.3)  # for the numbers, on either side
     axes.tick_params(axis="y", length=0)
     figure.supxlabel(xlabel)  # of the figure, since long names leave little room to the axes
     figure.suptitle(title)
