@@ -88,7 +88,10 @@ def measure(pairs: int, name: str, folder: Path) -> dict[str, float]:
             most = max(most, memory(process.pid))
             time.sleep(0.1)
         took = time.perf_counter() - started
-        seconds = float(process.stdout.read().splitlines()[-1])
+        printed = process.stdout.read()
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    seconds = float(printed.splitlines()[-1])
     row = {"pairs": pairs, "stage": name, "seconds": seconds, "with_imports": took, "gb": most / 1e9}
     print(f"{pairs:9,} {name:8}{row['seconds']:9.1f} s{row['gb']:7.2f} GB", flush=True)
     return row | machine(torch.device("cpu"))

@@ -141,7 +141,7 @@ class Translator:
         longest_first = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
         device, tgt_tokenizer = next(self.model.parameters()).device, self.tgt_tokenizer
         sos_id, eos_id = tgt_tokenizer.sos_id, tgt_tokenizer.eos_id
-        padding = [tgt_tokenizer.pad_id] * max(map(len, prefix_ids), default=0)
+        padding = [tgt_tokenizer.pad_id] * max(map(len, prefix_ids), default=0)  # of `given`, [sentences, prefix_len]
         given = torch.tensor([ids + padding[len(ids) :] for ids in prefix_ids], dtype=torch.int64, device=device)
 
         def ids_of(batch: list[int]) -> torch.Tensor:
