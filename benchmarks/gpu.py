@@ -87,7 +87,7 @@ def epoch(model: Transformer, dataset: PairDataset, batch_size: int, device: tor
 
 def stages(folder: Path) -> dict[str, list[str]]:
     """Return the commands of all stages, the most telling first; ``PYTHON`` comes before each."""
-    pytest = ["-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
+    pytest = ["-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:benchmark"]  # warns beside xdist
     few = ["-k", "picks or searches"] if SMALL else []
     notebooks = ["notebooks/06_translating.ipynb"] if SMALL else ["notebooks", "--numprocesses", "8"]
     here = [__file__, "--folder", str(folder), "--here"]

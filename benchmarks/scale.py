@@ -20,15 +20,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import torch
-from contenders import CORPUS, SMALL, machine, matrix_rates
+from contenders import CORPUS, SMALL, machine, matrix_rates, synchronize
 from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_lib import Transformer, TransformerConfig, load_corpus
 from transformer_lib.files import STATE_FILE, load_training_state, replacing, save_training_state
 from transformer_lib.notebook import plots
+from transformer_lib.training.device import pick_device
+from transformer_lib.training.loop import train_epoch
+from transformer_lib.training.optimizer import make_optimizer
 from transformer_lib.training.prepared import PreparedDataset, prepare
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.train_translator import train_translator
@@ -144,9 +148,34 @@ def plan() -> None:
     epoch = pairs * length / tokens  # in steps
     print(f"{epoch:,.0f} steps an epoch of {pairs:,} pairs, {steps / epoch:.0f} epochs")
     print(f"the paper's 0.4 s a step: {steps * 0.4 / 3600:.0f} hours, {operations / 0.4e12:.0f} TFLOP/s on 8 GPUs")
-    rates = {f"this machine's {name}": rate for name, rate in matrix_rates(torch.device("cpu")).items()}
+    device = pick_device()
+    rates = {f"this machine's {name}": rate for name, rate in matrix_rates(device).items()}
     for name, rate in {**rates, "100 TFLOP/s": 1e14, "8 × 100 TFLOP/s": 8e14}.items():
         print(f"{name}, all of it: {steps * operations / rate / 3600:,.1f} hours")
+    for share in (1, 4) if device.type == "cuda" else ():  # elsewhere, a step would take minutes
+        seconds, memory_gb = step(model.config, tokens // length // share, length, device)
+        print(
+            f"a training step of {tokens // share:,} tokens, measured: {seconds:.3f} s, {memory_gb:.1f} GB, "
+            f"{operations / share / seconds / 1e12:.0f} TFLOP/s; {steps * share:,} of them: "
+            f"{steps * share * seconds / 3600:.1f} hours"
+        )
+
+
+def step(config: TransformerConfig, sentences: int, length: int, device: torch.device) -> tuple[float, float]:
+    """Train on a GPU in half precision; return a step's seconds, the best of three times ten, and the most GB."""
+    torch.cuda.reset_peak_memory_stats()
+    model = Transformer(config).to(device)
+    recipe = Recipe(learning_rate=1e-4, label_smoothing=0.1, precision="bfloat16")
+    optimizer, seconds = make_optimizer(model, recipe), []
+    ids = torch.randint(4, config.src_vocab_size, (10, sentences, length)).to(device)
+    batches = [SimpleNamespace(src=one, tgt=one) for one in ids]
+    for _ in range(4):  # the first time, CUDA loads its kernels
+        synchronize(device)
+        started = time.perf_counter()
+        train_epoch(model, batches, optimizer, recipe=recipe, progress=False)
+        synchronize(device)
+        seconds.append((time.perf_counter() - started) / len(batches))
+    return min(seconds[1:]), torch.cuda.max_memory_allocated() / 1e9
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import os
 import traceback
 from collections import Counter
 
+import safetensors.torch
 import torch
 import torch.nn.functional as F
 from torch.utils._pytree import tree_leaves, tree_map
@@ -214,6 +215,9 @@ def install():
         setattr(backend, name, lambda *args, answer=answer, **kwargs: answer)
     for one in (module, backend):
         one.get_rng_state, one.set_rng_state = (lambda *device: torch.get_rng_state()), (lambda *state: None)
+    for name in ["storage_ptr", "storage_size", "_end_ptr", "_is_complete"]:  # by which it sees which weights are tied
+        function = getattr(safetensors.torch, name)
+        setattr(safetensors.torch, name, lambda x, function=function: function(getattr(x, "raw", x)))
     if KIND == "mps":
         torch.backends.mps.is_available = functools.wraps(torch.backends.mps.is_available)(lambda: True)
 

@@ -44,7 +44,7 @@ def test_after_a_gradient_that_is_nan_or_infinite_training_stops_and_the_best_we
         def keep(line, model=model, best=best):
             best.append(copy.deepcopy(model.state_dict()))
 
-        with pytest.raises(FloatingPointError, match="the loss is nan: training has diverged"):
+        with pytest.raises(FloatingPointError, match="loss is nan"):
             fit(model, dataset, dataset, RECIPE, output, log=keep)
         assert len(best) == 1
         assert all(weights.equal(best[0][name]) for name, weights in model.state_dict().items())

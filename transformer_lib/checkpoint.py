@@ -55,8 +55,7 @@ def describe_model(model: nn.Module, tokenizers: Tokenizers, notes: dict[str, An
     check_vocabularies(config, tokenizers)
     described = {name: {"class": _name(type(each)), **each.to_dict()} for name, each in tokenizers.items()}
     parts = {"config": asdict(config), "tokenizers": described, "notes": notes or {}}
-    written = {name: json.dumps(part) for name, part in parts.items()}
-    return {"format": _FORMAT, "model": _name(type(model)), **written}
+    return {"format": _FORMAT, "model": _name(type(model)), **{name: json.dumps(part) for name, part in parts.items()}}
 
 
 def load_model(path: str | Path, *custom: type, device: torch.device | str = "cpu") -> SavedModel:

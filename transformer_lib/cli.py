@@ -177,10 +177,8 @@ def evaluate(model, corpus=(), split=None, device="auto", **search):
         size = len(stream.tokens)
         unknown = sum(token not in tokenizer.vocab or token == UNK for token in stream.tokens) / size
         batches = BPTTBatches(stream, max(1, min(20, size // 2)), saved.model.config.max_len, device)
-        loss = loop.evaluate(saved.model, batches)
-        log(
-            f"{data.name} {split}: {size:,} tokens, {unknown:.1%} of them {UNK}, perplexity {loop.perplexity(loss):.2f}"
-        )
+        perplexity = loop.perplexity(loop.evaluate(saved.model, batches))
+        log(f"{data.name} {split}: {size:,} tokens, {unknown:.1%} of them {UNK}, perplexity {perplexity:.2f}")
         return
     translator = Translator.from_saved(saved)
     vars(translator).update(search)  # beam_size and length_penalty, if they are given

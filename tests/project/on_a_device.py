@@ -3,6 +3,7 @@
 `make bench-gpu` runs it on a GPU, where nobody counts waits and launches.
 """
 
+import functools
 import importlib
 import inspect
 from dataclasses import replace
@@ -19,6 +20,7 @@ from transformer_lib.data.batches import BucketBatches, build_vocabularies, make
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.fast.attention import fused_attention_is_right
+from transformer_lib.fast.precision import half_precision
 from transformer_lib.inference.translator import Translator
 from transformer_lib.language_model.generator import TextGenerator
 from transformer_lib.language_model.stream import StreamTokenizer
@@ -121,7 +123,7 @@ def moved(answer):
     if type(answer) in (list, tuple):
         return type(answer)(map(moved, answer))
     if inspect.isfunction(answer) and not inspect.isgeneratorfunction(answer):
-        return lambda *given, **named: moved(answer(*given, **named))
+        return functools.wraps(answer)(lambda *given, **named: moved(answer(*given, **named)))
     return answer
 
 
@@ -153,10 +155,24 @@ def test_where_fused_attention_is_wrong_the_translations_are_right(monkeypatch):
         assert translations(SENTENCES) != here  # or this test would show nothing
 
 
+@pytest.mark.skipif(KIND == "mps", reason="has no cuDNN")
+def test_attention_leaves_cudnns_kernel_alone_which_plans_for_each_new_shape(monkeypatch):
+    may, attention = [], torch.nn.functional.scaled_dot_product_attention
+
+    def watched(*given, **named):
+        may.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return attention(*given, **named)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    Translator.load(device=SEEN)(SENTENCES[:1])
+    assert may and not any(may)
+    assert torch.backends.cuda.cudnn_sdp_enabled()  # elsewhere
+
+
 @pytest.mark.skipif(KIND == "mps", reason="its kernel is wrong, with or without")
 def test_the_fused_kernel_is_tried_in_float32_inside_autocast_too():
     fused_attention_is_right.cache_clear()
-    with torch.autocast(SEEN.type, torch.bfloat16):
+    with torch.autocast(SEEN.type, half_precision(SEEN)):
         assert fused_attention_is_right(SEEN)
 
 
@@ -220,9 +236,9 @@ STEPS = {  # what a step is of: how to count, and at most how many waits and lau
     ),
     "moving average": (lambda: of_a_part("average"), 0, 2),
     "Muon": (lambda: of_a_part("muon"), 0, 100),
-    "greedy search": (lambda: of_a_search(1), 5, 150),
+    "greedy search": (lambda: of_a_search(1), 5, 160),
     "beam search": (lambda: of_a_search(4), 9, 190),
-    "generating": (of_a_text, 2, 35),
+    "generating": (of_a_text, 2, 75),
 }
 
 

@@ -1,11 +1,19 @@
-"""Where PyTorch's fused attention kernel is to be used: where it is fast, and right."""
+"""PyTorch's fused attention kernels, where they are fast, and right."""
 
 import functools
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+
+def without_cudnn(device: torch.device) -> AbstractContextManager[None]:
+    """Return a context without cuDNN's kernel, which is first choice on an H100, and plans for each new shape anew."""
+    others = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    return sdpa_kernel(others) if device.type == "cuda" else nullcontext()
 
 
 def use_fused_kernel(q: Tensor, dropout: float) -> bool:

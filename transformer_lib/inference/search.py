@@ -81,19 +81,20 @@ def beam_search(
     src_lengths = is_token.sum(dim=1)  # [batch], as are the most tokens that each output may have
     limits = src_lengths + 50 if max_len is None else torch.full_like(src_lengths, max_len)
     limits = limits.clamp(max=model.config.max_len)
-    if prefix is not None and prefix.numel():
+    prefix = src[:, :0] if prefix is None or not prefix.numel() else prefix
+    if prefix.numel():
         _check_prefix(prefix, model.config, limits, sos_id, eos_id)
     banned_ids = {model.config.pad_id, sos_id} - {eos_id}  # no training targets; some models begin with <eos>
     with evaluation_mode(model):
         memory, memory_mask = model.encode(src)
         cache = CachedDecoder(model, memory, memory_mask) if use_cache and can_cache(model) else None
-        sentences = torch.arange(len(src), device=src.device)  # those still in the batch; each has `width` rows
         width = 1  # before the first step, the beam holds one partial hypothesis, <sos>
         tgt = torch.full((len(src), 1), sos_id, device=src.device)
         log_probs = torch.zeros(len(src), 1, device=src.device)  # [sentences, width]
         finished: list[list[Hypothesis]] = [[] for _ in range(len(src))]
+        unfinished = finished  # of the sentences still in the batch; each has `width` rows
 
-        while len(sentences):
+        while unfinished:
             if cache is not None:
                 logits = cache.step(tgt[:, -1:])[:, -1]  # [sentences · width, tgt_vocab_size]
             else:
@@ -102,8 +103,8 @@ def beam_search(
             for i in banned_ids:
                 logits[:, i] = -torch.inf
             step = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
-            if prefix is not None and tgt.shape[1] <= prefix.shape[1]:
-                given = prefix[sentences, tgt.shape[1] - 1].repeat_interleave(width)[:, None]  # [sentences · width, 1]
+            if tgt.shape[1] <= prefix.shape[1]:
+                given = prefix[:, tgt.shape[1] - 1].repeat_interleave(width)[:, None]  # [sentences · width, 1]
                 all_ids = torch.arange(vocab_size, device=src.device)
                 step.masked_fill_((given != model.config.pad_id) & (given != all_ids), -torch.inf)
             if beam_size == 1:  # if it ends, so does the search
@@ -113,35 +114,35 @@ def beam_search(
                 step = step.unflatten(0, (-1, width))  # [sentences, width, tgt_vocab_size]
                 candidates = step.add_(log_probs[:, :, None]).flatten(1)  # [sentences, width · tgt_vocab_size]
                 candidate_log_probs, index = candidates.topk(min(2 * beam_size, candidates.shape[1]), dim=1)
-            first_rows = torch.arange(len(sentences), device=src.device)[:, None] * width
-            candidate_rows = first_rows + index // vocab_size  # [sentences, candidates]: the row that each continues
-            token = index % vocab_size
+            candidate_rows = torch.arange(len(limits), device=src.device)[:, None] * width + index // vocab_size
+            token = index % vocab_size  # [sentences, candidates], as are the rows that they continue
             length = tgt.shape[1]  # of a candidate, without <sos>
             penalty = ((5 + length) / 6) ** length_penalty
             is_eos = token == eos_id
-            out_of_length = length >= limits[sentences]  # [sentences]
-            ends = ((is_eos | out_of_length[:, None]) & candidate_log_probs.isfinite())[:, :beam_size]
+            is_full = length >= limits  # [sentences]
+            ends = ((is_eos | is_full[:, None]) & candidate_log_probs.isfinite())[:, :beam_size]
             i, j = ends.nonzero(as_tuple=True)
-            ids = torch.cat([tgt[candidate_rows[i, j], 1:], token[i, j, None]], dim=1)  # [ended, length]
-            ended = sentences[i].tolist(), ids.tolist(), candidate_log_probs[i, j].tolist()
-            for sentence, its_ids, log_prob in zip(*ended, strict=True):
-                finished[sentence].append(Hypothesis(its_ids, log_prob, log_prob / penalty))
-
-            open_candidates = candidate_log_probs.masked_fill(is_eos, -torch.inf)
-            log_probs, chosen = open_candidates.topk(beam_size, dim=1)  # [sentences, beam]
-            done = [
-                len(finished[sentence]) >= beam_size and max(h.score for h in finished[sentence]) >= best_open
-                for sentence, best_open in zip(sentences.tolist(), (log_probs[:, 0] / penalty).tolist(), strict=True)
+            ended = torch.cat([i[:, None], tgt[candidate_rows[i, j], 1:], token[i, j, None]], dim=1)
+            log_probs, chosen = candidate_log_probs.masked_fill(is_eos, -torch.inf).topk(beam_size)  # [sentences, beam]
+            best_open = (log_probs[:, 0] / penalty).masked_fill(is_full, -torch.inf)
+            numbers = torch.cat([candidate_log_probs[i, j], best_open]).tolist()  # one wait for a GPU, not two
+            for (n, *ids), log_prob in zip(ended.tolist(), numbers, strict=False):
+                unfinished[n].append(Hypothesis(ids, log_prob, log_prob / penalty))
+            going_on = [
+                n
+                for n, (its, best) in enumerate(zip(unfinished, numbers[len(ended) :], strict=True))
+                if best > -torch.inf and (len(its) < beam_size or max(h.score for h in its) < best)
             ]
-            going_on = (~(torch.tensor(done, device=src.device) | out_of_length)).nonzero().flatten()
+            unfinished = [unfinished[n] for n in going_on]
+            going_on = torch.tensor(going_on, dtype=torch.long, device=src.device)
             rows = candidate_rows.gather(1, chosen)[going_on].flatten()  # [sentences · beam]
             token = token.gather(1, chosen)[going_on].flatten()
             tgt = torch.cat([tgt[rows], token[:, None]], dim=1)
             if cache is None:
                 memory, memory_mask = memory[going_on], memory_mask[going_on]
-            elif beam_size > 1 or len(going_on) < len(sentences):  # or else, all rows stay where they are
+            elif beam_size > 1 or len(going_on) < len(limits):  # or else, all rows stay where they are
                 cache.select(rows, going_on)
-            log_probs, sentences, width = log_probs[going_on], sentences[going_on], beam_size
+            log_probs, limits, prefix, width = log_probs[going_on], limits[going_on], prefix[going_on], beam_size
     if not all(finished):
         raise FloatingPointError("the model predicts nan: are its weights damaged, or too large for its precision?")
     return [sorted(hypotheses, key=lambda h: -h.score)[:beam_size] for hypotheses in finished]

@@ -105,13 +105,13 @@ class TransformerLanguageModel(nn.Module):
             raise ValueError(f"temperature is {temperature!r}, expected 0 (the likeliest token) or a positive number")
         choices = self.config.vocab_size - len(excluded)
         candidates = 1 if temperature == 0 else min(top_k or choices, choices)
-        ids = prompt
+        ids, excluded = prompt, torch.tensor(list(excluded), dtype=torch.long, device=prompt.device)
         with evaluation_mode(self):
             for _ in range(length):
                 logits = self(ids[:, -self.config.max_len :])[:, -1].float()  # [batch, vocab_size]
                 if not logits.isfinite().all():
                     raise FloatingPointError("the model predicts nan: are its weights damaged?")
-                logits[:, list(excluded)] = -torch.inf
+                logits[:, excluded] = -torch.inf
                 likeliest, tokens = logits.topk(candidates)  # [batch, candidates]
                 probabilities = (likeliest / (temperature or 1)).softmax(dim=-1)
                 drawn = torch.multinomial(probabilities, 1, generator=generator)  # [batch, 1]

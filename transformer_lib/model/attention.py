@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_lib.fast.attention import use_fused_kernel
+from transformer_lib.fast.attention import use_fused_kernel, without_cudnn
 from transformer_lib.fast.dropout import dropout as drop
 
 
@@ -103,7 +103,8 @@ class MultiHeadAttention(nn.Module):
             return heads, weights if need_weights else None
         if mask is not None:
             check_mask(mask, (*q.shape[:3], k.shape[2]))
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout), None
+        with without_cudnn(q.device):
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout), None
 
     def split_heads(self, x: Tensor) -> Tensor:
         """Split ``[batch, seq_len, d_model]`` into ``[batch, heads, seq_len, d_k]``."""
@@ -128,9 +129,7 @@ def check_heads(d_model: int, num_heads: int, dropout: float) -> None:
 def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
     """Raise a ValueError unless ``mask`` is boolean and broadcasts to ``shape``, ``[..., query_len, key_len]``."""
     if mask.dtype != torch.bool:
-        raise ValueError(
-            f"mask has dtype {mask.dtype}, expected torch.bool with True for 'may attend' (see model/masks.py)"
-        )
+        raise ValueError(f"mask has dtype {mask.dtype}, expected torch.bool, True for 'may attend' (model/masks.py)")
     sizes = zip(reversed(mask.shape), reversed(shape), strict=False)  # from the last dimension, as broadcasting does
     if not 2 <= mask.dim() <= len(shape) or any(m not in (1, s) for m, s in sizes):
         raise ValueError(

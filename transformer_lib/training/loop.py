@@ -110,10 +110,9 @@ def train_epoch(
             mean_loss(totals)
 
         scaler.unscale_(optimizer)
-        if len(group) > 1:
-            for parameter in model.parameters():
-                if parameter.grad is not None:
-                    parameter.grad *= first_tokens / sums[1].clamp(min=1)
+        for parameter in model.parameters() if len(group) > 1 else ():
+            if parameter.grad is not None:
+                parameter.grad *= first_tokens / sums[1].clamp(min=1)
         nn.utils.clip_grad_norm_(model.parameters(), recipe.max_grad_norm)
         scaler.step(optimizer)  # in float16, not if a gradient is infinite: then update() lowers the scale
         scaler.update()
@@ -149,8 +148,8 @@ def perplexity(loss: float) -> float:
 
 def make_scaler(device: torch.device, precision: str) -> torch.amp.GradScaler:
     """Return what scales the loss up before the backward pass, and the gradients down after it, in float16 only."""
-    is_float16 = precision == "bfloat16" and half_precision(device) == torch.float16
-    return torch.amp.GradScaler(device.type, enabled=is_float16)
+    in_float16 = precision == "bfloat16" and half_precision(device) == torch.float16
+    return torch.amp.GradScaler(device.type, enabled=in_float16)
 
 
 def _inputs(model: nn.Module, batches: Iterable[Any], what: str, progress: bool | None) -> Iterator[list[Tensor]]:
@@ -170,7 +169,5 @@ def mean_loss(totals: Tensor) -> float:
     if not tokens:
         raise ValueError("batches hold no token to predict: is the data set empty, or its iterator used up?")
     if not math.isfinite(loss):
-        raise FloatingPointError(
-            f"the loss is {loss}: training has diverged (try a lower learning rate), or the weights are damaged"
-        )
+        raise FloatingPointError(f"loss is {loss}: training has diverged (too high a rate?), or weights are damaged")
     return loss / tokens

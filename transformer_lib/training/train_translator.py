@@ -57,9 +57,7 @@ def train_translator(
     if "batch_size" in recipe_changes:
         recipe_changes.setdefault("max_tokens", 0)  # in which a preset may measure batches
     # a corpus of your own gets subwords that suit its size, unless anybody has said what its tokens are to be
-    suits_corpus = (
-        corpus.source not in CORPORA and recipe is None and min_freq is None and "subwords" not in recipe_changes
-    )
+    suits_it = corpus.source not in CORPORA and recipe is None and min_freq is None and "subwords" not in recipe_changes
     shape = TransformerConfig.preset(preset, 2, 2, **changes)  # how large the vocabularies will be is not known
     recipe = replace(recipe or RECIPES[preset], **recipe_changes)
     log = log if distributed.is_first() else lambda line: None
@@ -74,7 +72,7 @@ def train_translator(
             if asked not in (None, there[name]):
                 raise ValueError(f"{name} is {asked}, but {corpus.source} was prepared with {there[name]}")
     else:
-        if recipe.subwords or suits_corpus:
+        if recipe.subwords or suits_it:
             pieces = train_subwords(corpus["train"], recipe.subwords or None, lower)
             tokenizers = [SubwordTokenizer(language, pieces, lower) for language in (corpus.src, corpus.tgt)]
         else:
