@@ -67,7 +67,8 @@ def prepare():
                 time.sleep(0.01)
 
     session.tempfile = SimpleNamespace(mkdtemp=lambda: "runs")
-    session.replace = lambda recipe, epochs: dataclasses.replace(recipe, epochs=int(os.environ["EPOCHS"]))
+    epochs = {"epochs": int(os.environ["EPOCHS"])}
+    session.replace = lambda it, **what: dataclasses.replace(it, **(epochs if "epochs" in what else what))
     register_optimizer_step_post_hook(hold)
 
 
