@@ -148,8 +148,8 @@ def perplexity(loss: float) -> float:
 
 def make_scaler(device: torch.device, precision: str) -> torch.amp.GradScaler:
     """Return what scales the loss up before the backward pass, and the gradients down after it, in float16 only."""
-    in_float16 = precision == "bfloat16" and half_precision(device) == torch.float16
-    return torch.amp.GradScaler(device.type, enabled=in_float16)
+    is_float16 = precision == "bfloat16" and half_precision(device) == torch.float16
+    return torch.amp.GradScaler(device.type, enabled=is_float16)
 
 
 def _inputs(model: nn.Module, batches: Iterable[Any], what: str, progress: bool | None) -> Iterator[list[Tensor]]:
@@ -169,5 +169,5 @@ def mean_loss(totals: Tensor) -> float:
     if not tokens:
         raise ValueError("batches hold no token to predict: is the data set empty, or its iterator used up?")
     if not math.isfinite(loss):
-        raise FloatingPointError(f"loss is {loss}: training has diverged (too high a rate?), or weights are damaged")
+        raise FloatingPointError(f"loss is {loss}: training has diverged (lower learning_rate), or weights are damaged")
     return loss / tokens
