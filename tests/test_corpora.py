@@ -556,6 +556,15 @@ def test_a_text_file_is_split_into_three_parts(tmp_path):
     assert [text[split] for split in text.splits] == [lines[:18], lines[18:19], lines[19:]]
 
 
+def test_each_split_of_a_short_text_has_a_line(tmp_path):
+    for n in (3, 4, 8, 9, 10, 11, 19, 20, 100):
+        lines = [f"line {i}" for i in range(n)]
+        (tmp_path / "short.txt").write_text("\n".join(lines), encoding="utf-8")
+        text = load_text(tmp_path / "short.txt")
+        assert [*text["train"], *text["valid"], *text["test"]] == lines
+        assert min(len(text["valid"]), len(text["test"])) >= 1 and len(text["train"]) >= 0.9 * n - 2
+
+
 def test_a_folder_of_text_files_is_a_text(tmp_path):
     for name in ("train.txt", "test_b.txt", "test_a.txt", "test_a.txt.bak", "test_a.txt~"):
         (tmp_path / name).write_text(f"{name}\n\n", encoding="utf-8")

@@ -169,14 +169,13 @@ def evaluate(model, corpus=(), split=None, device="auto", **search):
     source = "\n".join(corpus) or saved.notes.get("corpus") or "pairs"  # a list of them; two files are two lines
     if not corpus and (source == "pairs" or "//" in source.replace("\\", "/")):  # a model must not make us log in there
         raise ValueError(f"the model was trained on {source!r}, a list, or is on another machine: say so with --corpus")
-    if "text" in saved.tokenizers:
-        tokenizer = saved.tokenizers["text"]
+    if tokenizer := saved.tokenizers.get("text"):
         data = load_text(source, tokenizer.language)
         split = split or data.splits[:3][-1]
         stream = TextDataset(data[split], tokenizer)
         size = len(stream.tokens)
-        unknown = sum(token not in tokenizer.vocab or token == UNK for token in stream.tokens) / size
         batches = BPTTBatches(stream, max(1, min(20, size // 2)), saved.model.config.max_len, device)
+        unknown = sum(token not in tokenizer.vocab or token == UNK for token in stream.tokens) / size
         perplexity = loop.perplexity(loop.evaluate(saved.model, batches))
         log(f"{data.name} {split}: {size:,} tokens, {unknown:.1%} of them {UNK}, perplexity {perplexity:.2f}")
         return

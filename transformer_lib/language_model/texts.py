@@ -63,5 +63,6 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
 
 
 def _in_three(lines: list[str]) -> dict[str, list[str]]:
-    valid, test = round(0.9 * len(lines)), round(0.95 * len(lines))
+    test = min(round(0.95 * len(lines)), len(lines) - 1)  # a line each, at least
+    valid = min(round(0.9 * len(lines)), test - 1)
     return {"train": lines[:valid], "valid": lines[valid:test], "test": lines[test:]}
