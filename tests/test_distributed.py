@@ -90,10 +90,11 @@ def test_what_two_processes_train_one_can_go_on_with_and_the_other_way_round(dat
 
 def test_two_processes_share_a_prepared_corpus(found, folder):
     prepared = PreparedDataset(folder / "prepared")
-    alone = fit(make_model(prepared), prepared, prepared, RECIPE, log=str)
+    model = make_model(prepared).double()  # in 60 steps, float32's rounding grows to a thousandth
+    alone = fit(model, prepared, prepared, RECIPE, log=str)
     for process in found:
-        assert process["prepared"]["train_loss"] == pytest.approx(alone.train_loss, rel=1e-4)
-        assert process["prepared"]["val_loss"] == pytest.approx(alone.val_loss, rel=1e-4)
+        assert process["prepared"]["train_loss"] == pytest.approx(alone.train_loss, rel=1e-5)
+        assert process["prepared"]["val_loss"] == pytest.approx(alone.val_loss, rel=1e-5)
 
 
 def test_all_processes_end_with_the_model_that_is_on_disk(found, folder):

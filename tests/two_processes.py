@@ -88,7 +88,7 @@ def main(folder):
     found["history"] = asdict(fit(model, dataset, dataset, RECIPE, folder / "two", log=str))
     found["fitted"] = model.state_dict()
     prepared = PreparedDataset(folder / "prepared")
-    found["prepared"] = asdict(fit(make_model(prepared), prepared, prepared, RECIPE, log=str))
+    found["prepared"] = asdict(fit(make_model(prepared).double(), prepared, prepared, RECIPE, log=str))
     longer = replace(RECIPE, epochs=3)
     found["resumed"] = asdict(fit(make_model(dataset), dataset, dataset, longer, folder / "one", resume=True, log=str))
 
