@@ -1,7 +1,7 @@
 """The library, its exercises and the series on devices that this machine lacks: `standin_device.py`, as each of three.
 
-`make test` runs a small part of it, as Apple's; this file run as a program, as `make test-all` does, runs all, and
-prints two tables.
+`make test` runs a small part of it, as Apple's; this file run as a program, as `make test-all` does, runs all, or what
+is named (`test_devices.py cuda old`), says what failed as soon as a device is through, and prints two tables.
 """
 
 import os
@@ -75,26 +75,28 @@ def passed_of(counts, what):
     return f"{passed:,} of {passed + counts[what, 'failed']:,}"
 
 
-def main():
-    """Run everything, and print the two tables."""
+def main(kinds):
+    """Run everything as each kind of device, and print what failed, and the two tables."""
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        sys.exit(f"device is {unknown[0]!r}, expected one of {', '.join(KINDS)}")
     tests = [path for path in sorted((ROOT / "tests").glob("test_*.py")) if path.name not in ELSEWHERE]
     tests += [ROOT / "tests/project/on_a_device.py", ROOT / "tests/project/test_exercises.py"]
     notebooks = sorted((ROOT / "notebooks").rglob("[0-9]*.ipynb"))
     options = ["--numprocesses", "2", "--dist", "loadfile"]
     rows, failed, steps = [], [], {}
-    for kind, name in KINDS.items():
+    for kind in kinds:
         with tempfile.TemporaryDirectory() as folder:
             counts, steps[kind], failures, _ = run(kind, Path(folder), *tests, *notebooks, *options)
         numbers = [passed_of(counts, what) for what in ("cells", "tests")]
-        rows.append(f"| {name} | {' | '.join(numbers)} | {counts['used']:,} |")
-        failed += [f"{kind}  {failure}" for failure in failures]
-    print("| device | cells passed | tests passed | that computed on it |", "|---|---|---|---|", *rows, sep="\n")
-    print("\n| waits and launches a step | " + " | ".join(KINDS.values()) + " |\n|---|---|---|---|")
-    for step in steps["cuda"]:
-        print(f"| {step} | " + " | ".join(steps[kind].get(step, "") for kind in KINDS) + " |")
-    print("", *failed, sep="\n")
+        rows.append(f"| {KINDS[kind]} | {' | '.join(numbers)} | {counts['used']:,} |")
+        failed += failures
+        print(rows[-1], *(f"failed: {failure}" for failure in failures), sep="\n", flush=True)
+    print("\n| device | cells passed | tests passed | that computed on it |", "|---|---|---|---|", *rows, sep="\n")
+    print("\n| waits and launches a step |", " | ".join(map(KINDS.get, kinds)), "|\n|---" + "|---" * len(kinds) + "|")
+    for step in steps[kinds[0]]:
+        print(f"| {step} | " + " | ".join(steps[kind].get(step, "") for kind in kinds) + " |")
     return bool(failed)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:] or [*KINDS]))
