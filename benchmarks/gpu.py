@@ -89,7 +89,8 @@ def stages(folder: Path) -> dict[str, list[str]]:
     """Return the commands of all stages, the most telling first; ``PYTHON`` comes before each."""
     pytest = ["-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:benchmark"]  # warns beside xdist
     few = ["-k", "picks or searches"] if SMALL else []
-    notebooks = ["notebooks/06_translating.ipynb"] if SMALL else ["notebooks", "--numprocesses", "8"]
+    notebooks = ["notebooks/06_translating.ipynb"] if SMALL else ["notebooks"]
+    side_by_side = ["--numprocesses", "2" if SMALL else "8", "--dist", "loadfile"]  # each notebook in one process
     here = [__file__, "--folder", str(folder), "--here"]
     return {
         "tests": [*pytest, "tests/project/on_a_device.py", *few],
@@ -98,7 +99,7 @@ def stages(folder: Path) -> dict[str, list[str]]:
         "translation": ["benchmarks/translation.py", "--rounds", "1"],
         "float16": [*here, "float16"],
         "41 BLEU": [*here, "41 BLEU"],
-        "notebooks": [*pytest, "--nbval-lax", *notebooks],
+        "notebooks": [*pytest, "--nbval-lax", *side_by_side, *notebooks],
     }
 
 
@@ -170,6 +171,8 @@ def main() -> None:
         result["stages"][name] = found
         write(options.output, {**result, **machine(device), "stand_in": STAND_IN in os.environ})
         print(f"{name:12} {found['ended']:12} {found.get('stage_seconds', 0):5.0f} s", flush=True)
+    if failed := [name for name, found in result["stages"].items() if found["ended"].startswith("with ")]:
+        parser.exit(1, f"failed, see {options.folder}: {', '.join(failed)}\n")
 
 
 if __name__ == "__main__":

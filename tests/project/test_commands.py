@@ -204,7 +204,7 @@ SMALLER = {  # than TRANSFORMER_LIB_FAST_DEV_RUN=1 makes them, where a command a
     "fast": ["--rounds", "1"],
     "processes": ["--rounds", "1"],
     "recipes": ["checkpoints", "--seeds", "1"],
-    "gpu": ["--stand-in", "--only", "float16"],
+    "gpu": ["--stand-in", "--only", "float16", "notebooks"],
 }
 
 
@@ -238,7 +238,7 @@ def test_a_benchmark_runs_to_its_end_and_writes_its_file(name, tmp_path, request
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(file.read_text(encoding="utf-8"))
     if name == "gpu":
-        assert result["stages"]["float16"]["ended"] == "well", (tmp_path / "gpu" / "float16.log").read_text("utf-8")
+        assert [stage["ended"] for stage in result["stages"].values()] == ["well", "well"], result
 
 
 class Understood(Exception):
