@@ -157,7 +157,11 @@ def translated(function):
 
     def true(x):
         is_device = isinstance(x, torch.device) or (isinstance(x, str) and x.split(":")[0] == SEEN.type)
-        return TRUE if is_device and torch.device(x).type == SEEN.type else x
+        if not is_device or torch.device(x).type != SEEN.type:
+            return x
+        if torch.device(x).index:
+            raise RuntimeError(f"{SEEN.type} error: invalid device ordinal")
+        return TRUE
 
     return lambda *args, **kwargs: function(*map(true, args), **{name: true(value) for name, value in kwargs.items()})
 
@@ -192,6 +196,7 @@ def apply(self, fn, recurse=True, original=torch.nn.Module._apply):
 
 def install():
     """Make torch believe that there is this device."""
+    from torch.utils._device import _device_constructors
     from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
     module, backend = _DummyBackendModule(), torch.mps if KIND == "mps" else torch.cuda
@@ -200,6 +205,7 @@ def install():
     for name in KERNELS.split():
         func = getattr(getattr(torch.ops.aten, name.split(".")[0]), (name + ".default").split(".")[1])
         library.impl(name, lambda *args, func=func, **kwargs: run(func, args, kwargs))
+    _device_constructors()  # keeps in mind which functions `with torch.device("meta"):` is about, before they change
     for owner, names in ((torch, FUNCTIONS), (torch.Tensor, METHODS)):
         for name in names.split():
             setattr(owner, name, translated(getattr(owner, name)))
