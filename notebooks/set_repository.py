@@ -36,7 +36,7 @@ README_ON_GITHUB = (
         "[In your browser](https://{owner}.github.io/{repository}/try_it.html), where there is nothing to install.",
     ),
     (
-        "In Colab: upload a notebook; its first cell says how the library comes along.",
+        "In Colab: upload a notebook; its first cell says how to bring the library along.",
         f"In Colab: [![Open in Colab]({COLAB}/assets/colab-badge.svg)]"
         f"({COLAB}/github/{{owner}}/{{repository}}/blob/main/notebooks/00_quick_tour.ipynb)",
     ),

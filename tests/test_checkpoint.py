@@ -123,6 +123,7 @@ def test_a_small_file_cannot_claim_a_huge_model(model_file):
     [
         {},
         {"positions": "sinusoidal", "max_len": 4000},
+        {"positions": "sinusoidal", "max_len": 65_536, "d_model": 64},
         {"tie_embeddings": True},
         pytest.param({"num_layers": 400}, marks=pytest.mark.slow),  # ten seconds, for thousands of modules
     ],

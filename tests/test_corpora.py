@@ -472,6 +472,19 @@ def test_a_broken_file_of_wikitext2_is_refused_and_removed(published_text, cache
         answers[f"/{split}.txt"] = right
 
 
+def test_a_file_that_somebody_put_there_is_refused_but_kept(published_text, cache):
+    (cache / "wikitext-2").mkdir(parents=True, exist_ok=True)
+    (cache / "wikitext-2" / "train.txt").write_bytes(b"mine")
+    with pytest.raises(CorpusError, match=r"train\.txt\.refused"):
+        load_text("wikitext-2")
+    assert (cache / "wikitext-2" / "train.txt.refused").read_bytes() == b"mine"
+
+
+def test_a_split_that_a_text_does_not_have_is_named():
+    with pytest.raises(CorpusError, match=r"'tset'.*train, valid, test"):
+        load_text("pride-and-prejudice")["tset"]
+
+
 def test_what_is_served_is_checked_against_the_real_checksums(server, cache):
     answers, _ = server
     answers["/train.txt"] = TRAIN
@@ -479,7 +492,7 @@ def test_what_is_served_is_checked_against_the_real_checksums(server, cache):
         CorpusError, match=r"is git-blob:7ebed753.*, expected git-blob:2d84b35af79e411d73ea7cae83c73964c6ac83b4"
     ):
         load_text("wikitext-2")
-    assert not [path for path in cache.rglob("*") if path.is_file()]
+    assert [path.name for path in cache.rglob("*") if path.is_file()] == ["train.txt.refused"]
 
 
 @needs_wikitext2

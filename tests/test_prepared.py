@@ -1,6 +1,7 @@
 """A corpus that was tokenised once gives the batches that it would have given anyway."""
 
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -87,9 +88,29 @@ def test_the_folder_is_a_corpus_whose_training_split_is_ids_only(corpus, folder)
         load_corpus(folder, "fr", "en")
 
 
+def test_only_a_corpus_that_was_opened_as_a_folder_is_prepared(corpus, folder, tmp_path, monkeypatch):
+    shutil.copytree(folder, tmp_path / corpus.source)  # which says no more than that it was a list
+    monkeypatch.chdir(tmp_path)
+    assert load_corpus(corpus.source).prepared and not corpus.prepared
+
+
+def test_it_is_not_taken_the_other_way_round(folder):
+    with pytest.raises(ValueError, match="src is en"):
+        train_translator(load_corpus(folder, "en", "de"), log=len, **TINY)
+
+
+def test_a_chunk_without_a_usable_pair_is_left_out_like_any_other(corpus, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(prepared, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(prepared, "_CHUNK", 1)
+    again = PreparedDataset(prepare(corpus, tmp_path / "new", processes=1, log=len))
+    assert (again.lengths == PreparedDataset(folder).lengths).all()
+
+
 def test_it_is_written_whole_or_not_at_all(corpus, folder, tmp_path, monkeypatch):
+    said = []
     with pytest.raises(FileExistsError, match=folder.name):
-        prepare(corpus, folder, processes=1, log=len)
+        prepare(corpus, folder, processes=1, log=said.append)
+    assert not said  # before the work
 
     def full(*arguments):
         raise OSError("no space left")
@@ -165,6 +186,7 @@ def test_training_on_a_large_corpus_prepares_it_once(tmp_path, monkeypatch, caps
     for side, language in enumerate(("de", "en")):
         lines = "".join(pair[side] + "\n" for pair in SENTENCES)
         (tmp_path / f"text.{language}").write_text(lines, encoding="utf-8")
+    (tmp_path / "run" / "prepared").mkdir(parents=True)  # an earlier call was interrupted
     files = [str(tmp_path / f"text.{language}") for language in ("de", "en")]
     small = ["--set", *(f"{name}={value}" for name, value in TINY.items() if name not in ("epochs", "device"))]
     train = ["train", "--corpus", *files, "--output", str(tmp_path / "run"), "--device", "cpu", *small]

@@ -15,6 +15,8 @@ from transformer_lib.training.recipe import RECIPES, Recipe
         ({"accumulate_steps": 0}, "accumulate_steps is 0"),
         ({"save_every": -1}, "save_every is -1"),
         ({"validate_every": -1}, "validate_every is -1"),
+        ({"rdrop_weight": -1}, "rdrop_weight is -1"),
+        ({"subwords": -1}, "subwords is -1"),
         ({"learning_rate": math.nan}, "learning_rate is nan, expected more than 0"),
         ({"max_grad_norm": 0}, "max_grad_norm is 0"),
         ({"schedule": "cosine"}, "schedule is 'cosine', expected one of constant, inverse_sqrt, linear"),

@@ -214,3 +214,9 @@ def test_vocabularies_that_are_not_the_models_are_refused(tokenizers, tiny_confi
         check_vocabularies(TransformerConfig(99, 99), {"src": src_tokenizer})
     with pytest.raises(ValueError, match="src_tokenizer pads with 1, expected the model's 0"):
         check_vocabularies(TransformerConfig(len(src_tokenizer.vocab), 99, pad_id=0), {"src": src_tokenizer})
+
+
+def test_a_type_too_long_for_a_file_is_unknown_so_that_what_is_saved_loads():
+    tokenizer = WordTokenizer(None)
+    tokenizer.build_vocab([["a", "b" * 10_001]])
+    assert WordTokenizer.from_dict(tokenizer.to_dict()).vocab.itos[-1] == "a"

@@ -98,7 +98,12 @@ def test_files_of_your_own_become_a_translator_that_keeps_capitals_and_finds_its
 
 
 def test_words_are_what_you_get_if_you_ask_for_them(corpus):
-    for options in ({"min_freq": 1}, {"subwords": 0}, {"recipe": Recipe(epochs=1)}):
+    for options in (
+        {"min_freq": 1},
+        {"min_freq": 1, "preset": "multi30k_fast"},
+        {"subwords": 0},
+        {"recipe": Recipe(epochs=1)},
+    ):
         translator = train_translator(corpus, **{"epochs": 1, **options}, lower=False, log=lambda line: None)
         assert translator.src_tokenizer.whole_words and not translator.tgt_tokenizer.lower
     assert not train_translator(corpus, epochs=1, log=lambda line: None).src_tokenizer.whole_words

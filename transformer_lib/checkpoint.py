@@ -96,7 +96,7 @@ def _check_size(config: Any, file_size: int) -> None:
     layers, d_model, d_ff, max_len = (getattr(config, x, 0) for x in ("num_layers", "d_model", "d_ff", "max_len"))
     vocabularies = sum(value for name, value in vars(config).items() if name.endswith("vocab_size"))
     needed = d_model * (vocabularies + layers * (d_model + d_ff) + max_len) + 4096 * layers  # a layer takes time, too
-    if needed > file_size + 2**20:
+    if needed > file_size + 2**24:
         raise ValueError(f"its configuration needs at least {needed:,} numbers, but the file has {file_size:,} bytes")
 
 

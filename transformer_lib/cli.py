@@ -17,7 +17,7 @@ import torch
 import transformer_lib
 from transformer_lib.checkpoint import SHIPPED_MODEL, load_model, save_model
 from transformer_lib.data.batches import BucketBatches, make_dataset
-from transformer_lib.data.corpora import CORPORA, CorpusError, cache_folder, load_corpus
+from transformer_lib.data.corpora import CORPORA, PREPARED_FILE, CorpusError, cache_folder, load_corpus
 from transformer_lib.data.tokenizers import UNK, one_line
 from transformer_lib.fast.precision import PRECISIONS
 from transformer_lib.files import CheckpointError
@@ -73,10 +73,10 @@ def train(corpus=(), preset="small", src="de", tgt="en", cased=False, output=Non
     name = Path(corpus[0]).resolve().name
     name = name.split(".")[0] if len(corpus) > 1 else name  # of two files
     output = output or Path("runs") / f"{name}-{preset.removeprefix(f'{name}-')}"
-    if (prepared := output / "prepared").exists():
+    if there := ((prepared := output / "prepared") / PREPARED_FILE).exists():
         log(f"corpus    {prepared}, which an earlier call has prepared, in place of {' '.join(corpus)}")
-    data = load_corpus(prepared if prepared.exists() else corpus, src, tgt)
-    if not data.prepared and len(data["train"]) > _LARGE and "min_freq" not in changes:
+    data = load_corpus(prepared if there else corpus, src, tgt)
+    if dict(set).get("subwords", 1) and not data.prepared and len(data["train"]) > _LARGE and "min_freq" not in changes:
         if distributed.share()[1] > 1:
             raise ValueError(f"corpus has {len(data['train']):,} pairs: let transformer-lib prepare it first")
         write_prepared(data, prepared, dict(set).get("subwords"), not cased, log=log)
@@ -103,18 +103,18 @@ def train_lm(corpus="wikitext-2-valid", language=None, preset="tutorial", output
     transformer-lib train-lm --corpus novel.txt --language en --set bptt=70 learning_rate=1.0
     """
     changes = {name: options.pop(name) for name in ("epochs", "seed") if name in options}
-    recipe = dataclasses.replace(LANGUAGE_MODEL_RECIPES[preset], **changes, **dict(set))
+    recipe = dataclasses.replace(LANGUAGE_MODEL_RECIPES[preset], **{**changes, **dict(set)})
     text = load_text(corpus, language)
     output = output or Path("runs") / f"{text.name}-{preset}-lm"
     generator = train_language_model(text, preset, recipe, output, log=log, **options)
     if distributed.is_first():
         evaluate(output, [corpus], device=next(generator.model.parameters()).device)
-        word = next(token for token in generator.tokenizer.vocab.itos if token.isalpha())
+        word = next((token for token in generator.tokenizer.vocab.itos if token.isalpha()), UNK)
         log("Try it:  " + shlex.join(["transformer-lib", "generate", "--model", str(output), word]))
 
 
 def translate(sentences, model, input, scores=False, attention=None, device="auto", **search):
-    """Translate sentences, or the lines of a file or of the standard input as they come; empty lines stay empty.
+    """Translate sentences, or the lines of a file or the standard input, a thousand at a time; empty ones stay empty.
 
     transformer-lib translate --beam-size 4 --attention map.png "Ein Kind schläft."
     transformer-lib translate --input german.txt --scores > english.txt

@@ -1,6 +1,5 @@
 """Sentence pairs → padded batches of sentences that are about equally long. Notebook 01, sections 4 and 5."""
 
-import functools
 import itertools
 import math
 import random
@@ -151,6 +150,7 @@ class BucketBatches:
         self.dataset, self.batch_size, self.max_tokens = dataset, batch_size, max_tokens
         self.train, self.seed, self.device, self.share = train, seed, torch.device(device), share
         self.lengths = dataset.lengths
+        self._number = len(self._split(np.arange(len(self.lengths))))
         self.set_epoch(1)
 
     def set_epoch(self, epoch: int) -> None:
@@ -158,12 +158,8 @@ class BucketBatches:
         self.rng = random.Random(f"{self.seed}, {epoch}")
         self.start = 0  # the batch that this epoch begins with
 
-    @functools.cached_property
-    def _number(self) -> int:
-        return len(self._split(np.arange(len(self.lengths))))
-
     def __len__(self) -> int:
-        """Return the number of batches."""
+        """Return the number of batches; with ``max_tokens``, an epoch may happen to have a few more or fewer."""
         return self._number
 
     def __iter__(self) -> Iterator[Batch]:

@@ -59,7 +59,7 @@ class Corpus:
     @property
     def prepared(self) -> bool:
         """Whether the training split is there as ids only, which a ``PreparedDataset`` reads."""
-        return "\n" not in self.source and (Path(self.source) / PREPARED_FILE).is_file()
+        return Path(self.source).is_absolute() and (Path(self.source.split("\n")[0]) / PREPARED_FILE).is_file()
 
     def __getitem__(self, split: str) -> list[Pair]:
         """Return the pairs of a split; a CorpusError if it is unavailable, or its two files differ in length."""
@@ -187,8 +187,8 @@ def fetch(corpus: str, file: str) -> Path:
         path = Path(cache.fetch(file, downloader=pooch.HTTPDownloader(progressbar=True, timeout=_TIMEOUT_S)))
         blob = b"blob %d\0" % path.stat().st_size + path.read_bytes()
         if sha256[file] is None and (sent := f"git-blob:{hashlib.sha1(blob).hexdigest()}") != checksums[file]:
-            path.unlink()
-            raise ValueError(f"its checksum is {sent}, expected {checksums[file]}")
+            path.replace(path.with_name(f"{file}.refused"))  # somebody may have put it there
+            raise ValueError(f"its checksum is {sent}, expected {checksums[file]}: it is now called {file}.refused")
     except (OSError, ValueError) as error:
         raise CorpusError(
             f"{file} of corpus {corpus!r} could not be downloaded from {url}{file} ({error}). Set TRANSFORMER_LIB_DATA "

@@ -101,8 +101,8 @@ class TransformerLanguageModel(nn.Module):
             excluded: ids that are never drawn.
             generator: where random numbers come from; by default, the global generator.
         """
-        if not 0 <= temperature < float("inf"):
-            raise ValueError(f"temperature is {temperature!r}, expected 0 (the likeliest token) or a positive number")
+        if not 0 <= temperature < float("inf") or (top_k is not None and top_k < 1):
+            raise ValueError(f"temperature is {temperature!r}, top_k {top_k!r}, expected 0 or more, 1 or more or None")
         choices = self.config.vocab_size - len(excluded)
         candidates = 1 if temperature == 0 else min(top_k or choices, choices)
         ids, excluded = prompt, torch.tensor(list(excluded), dtype=torch.long, device=prompt.device)

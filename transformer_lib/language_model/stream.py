@@ -49,8 +49,7 @@ class TextDataset:
 
     def ids(self) -> Tensor:
         """Look up all tokens: ``[tokens]``."""
-        vocab = self.tokenizers["text"].vocab
-        return torch.tensor([vocab[token] for token in self.tokens], device="cpu")
+        return torch.tensor([*map(self.tokenizers["text"].vocab.__getitem__, self.tokens)], device="cpu")
 
     def batches_for(
         self, recipe: Any, device: torch.device, train: bool, share: tuple[int, int] = (0, 1)

@@ -24,6 +24,8 @@ class Text:
     splits = property(lambda self: tuple(self.lines), doc="The names of the splits.")
 
     def __getitem__(self, split: str) -> list[str]:
+        if split not in self.lines:
+            raise CorpusError(f"split is {split!r}, but text {self.name!r} has {', '.join(self.lines)}")
         return self.lines[split]
 
 

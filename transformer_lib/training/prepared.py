@@ -1,5 +1,6 @@
 """Corpora of millions of pairs: tokenised once, into ids on disk of which training reads what a batch needs."""
 
+import itertools
 import json
 import multiprocessing
 import os
@@ -87,25 +88,25 @@ def prepare(
 
     Pairs with a side that is empty or no text are left out, and ``log`` hears of it; a ValueError if they are most.
     """
-    pairs = corpus["train"]
-    sample = random.Random(1234).sample(pairs, min(_SAMPLE, len(pairs)))
-    log(f"learning subwords from {len(sample):,} of {len(pairs):,} pairs …")
-    model = train_subwords(sample, subwords, lower)
-    described = [SubwordTokenizer(language, model, lower).to_dict() for language in (corpus.src, corpus.tgt)]
-    chunks = [pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK)]
-    context = multiprocessing.get_context("spawn")  # a copy of this process would share PyTorch's threads
-    with ProcessPoolExecutor(processes or os.cpu_count(), context, _begin, (described,)) as pool:
-        parts = list(tqdm(pool.map(_encode, chunks), "tokenising", len(chunks), unit=f" × {_CHUNK:,} pairs"))
-    tensors = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    if left_out := len(pairs) - len(tensors["src_lengths"]):
-        line = f"{left_out:,} of {len(pairs):,} pairs left out: a side is empty, or not text"
-        if left_out * 2 > len(pairs):
-            raise ValueError(f"most pairs cannot be used, {line}")
-        log(line)
     with new_folder(output) as folder:
+        pairs = corpus["train"]
+        sample = random.Random(1234).sample(pairs, min(_SAMPLE, len(pairs)))
+        log(f"learning subwords from {len(sample):,} of {len(pairs):,} pairs …")
+        model = train_subwords(sample, subwords, lower)
+        described = [SubwordTokenizer(language, model, lower).to_dict() for language in (corpus.src, corpus.tgt)]
+        chunks = [pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK)]
+        context = multiprocessing.get_context("spawn")  # a copy of this process would share PyTorch's threads
+        with ProcessPoolExecutor(processes or os.cpu_count(), context, _begin, (described,)) as pool:
+            parts = list(tqdm(pool.map(_encode, chunks), "tokenising", len(chunks), unit=f" × {_CHUNK:,} pairs"))
+        tensors = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        if left_out := len(pairs) - len(tensors["src_lengths"]):
+            line = f"{left_out:,} of {len(pairs):,} pairs left out: a side is empty, or not text"
+            if left_out * 2 > len(pairs):
+                raise ValueError(f"most pairs cannot be used, {line}")
+            log(line)
         for split in corpus.splits[1:]:
-            for language, sentences in zip((corpus.src, corpus.tgt), zip(*corpus[split], strict=True), strict=True):
-                lines = [" ".join(sentence.split()) + "\n" for sentence in sentences]
+            for side, language in enumerate((corpus.src, corpus.tgt)):
+                lines = [" ".join(pair[side].split()) + "\n" for pair in corpus[split]]
                 (folder / f"{split}.{language}").write_text("".join(lines), encoding="utf-8")
         save_file(tensors, folder / PREPARED_FILE, {"tokenizers": json.dumps(described)})
     log(f"{output}: {len(pairs) - left_out:,} pairs, {len(tensors['src']) + len(tensors['tgt']):,} tokens")
@@ -130,7 +131,7 @@ def _encode(pairs: Sequence[Pair]) -> dict[str, np.ndarray]:
             kept.append(ids)
     dtype = np.int16 if len(tokenizers[0].vocab) <= 2**15 else np.int32
     tensors = {}
-    for name, sentences in zip(Batch._fields, zip(*kept, strict=True), strict=True):
-        tensors[name] = np.concatenate([np.array(ids, dtype) for ids in sentences])
-        tensors[f"{name}_lengths"] = np.array([len(ids) for ids in sentences], np.int32)
+    for side, name in enumerate(Batch._fields):
+        tensors[name] = np.fromiter(itertools.chain.from_iterable(ids[side] for ids in kept), dtype)
+        tensors[f"{name}_lengths"] = np.array([len(ids[side]) for ids in kept], np.int32)
     return tensors

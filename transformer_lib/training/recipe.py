@@ -50,9 +50,9 @@ class Recipe:
         for name in ("epochs", "batch_size", "accumulate_steps", "bptt", "learning_rate", "max_grad_norm"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected more than 0")
-        for name in ("validate_every", "save_every"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)!r}, expected a number of steps, or 0")
+        for name, value in vars(self).items():
+            if isinstance(value, int | float) and name != "seed" and not 0 <= value < math.inf:
+                raise ValueError(f"{name} is {value!r}, expected 0 or more")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(map(str, choices))}")

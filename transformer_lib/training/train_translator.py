@@ -46,14 +46,15 @@ def train_translator(
             subwords as ``train_subwords`` chooses, unless ``subwords`` or ``min_freq`` is given.
         output, resume, log: as in ``fit``, whose history is in the saved model's notes.
         device: where to train; see ``pick_device``.
-        min_freq: a word must occur this often in the training split to get an id of its own (2). Not for subwords.
+        min_freq: a word must occur this often in the training split to get an id of its own (2); then, no subwords.
         lower: make everything lower case; German nouns, for example, need their capitals.
         changes: fields of the preset's ``TransformerConfig`` or ``Recipe`` that are to be different, such as
             ``d_model=128`` or ``epochs=3``.
 
     Raises what ``fit`` raises, and a ValueError if most pairs cannot be used.
     """
-    recipe_changes = {field.name: changes.pop(field.name) for field in fields(Recipe) if field.name in changes}
+    recipe_changes = {} if min_freq is None else {"subwords": 0}
+    recipe_changes |= {field.name: changes.pop(field.name) for field in fields(Recipe) if field.name in changes}
     if "batch_size" in recipe_changes:
         recipe_changes.setdefault("max_tokens", 0)  # in which a preset may measure batches
     # a corpus of your own gets subwords that suit its size, unless anybody has said what its tokens are to be
@@ -66,11 +67,12 @@ def train_translator(
 
     if corpus.prepared:
         train_set = PreparedDataset(corpus.source, shape.max_len, log)
-        tokenizers = [*train_set.tokenizers.values()]
-        there = {"lower": tokenizers[0].lower, "subwords": len(tokenizers[0].vocab), "min_freq": None}
-        for name, asked in {"lower": lower, "subwords": recipe_changes.get("subwords"), "min_freq": min_freq}.items():
-            if asked not in (None, there[name]):
-                raise ValueError(f"{name} is {asked}, but {corpus.source} was prepared with {there[name]}")
+        first, _ = tokenizers = [*train_set.tokenizers.values()]
+        there = {"src": first.language, "lower": first.lower, "min_freq": None, "subwords": len(first.vocab)}
+        asked = {"src": corpus.src, "lower": lower, "min_freq": min_freq, **recipe_changes}
+        for name, value in there.items():
+            if asked.get(name) not in (None, value):
+                raise ValueError(f"{name} is {asked[name]}, but {corpus.source} was prepared with {value}")
     else:
         if recipe.subwords or suits_it:
             pieces = train_subwords(corpus["train"], recipe.subwords or None, lower)
