@@ -182,11 +182,11 @@ def test_generating_is_repeatable_and_has_dropout_off(ids):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"temperature": -0.5}, "temperature is -0.5"),
-        ({"temperature": math.nan}, "temperature is nan"),
-        ({"temperature": math.inf}, "temperature is inf"),
-        ({"top_k": -1}, "top_k -1"),
-        ({"top_k": 0}, "top_k 0"),
+        ({"temperature": -0.5}, "temperature is -0.5, expected 0"),
+        ({"temperature": math.nan}, "temperature is nan, expected 0"),
+        ({"temperature": math.inf}, "temperature is inf, expected 0"),
+        ({"top_k": -1}, "top_k is -1, expected 1"),
+        ({"top_k": 0}, "top_k is 0, expected 1"),
         ({"prompt": torch.zeros(1, 0, dtype=torch.long)}, r"ids has shape \[1, 0\]"),
         ({"prompt": torch.tensor([[99]])}, "ids holds the id 99, expected 0 to 16"),
     ],

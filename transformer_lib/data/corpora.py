@@ -180,15 +180,15 @@ def cache_folder() -> Path:
 
 def fetch(corpus: str, file: str) -> Path:
     """Return the path of a corpus's file in the cache; what is not there as it was published is downloaded."""
-    url, checksums = DOWNLOADS[corpus]
+    path, (url, checksums) = cache_folder() / corpus / file, DOWNLOADS[corpus]
     sha256 = {name: None if checksum.startswith("git-blob:") else checksum for name, checksum in checksums.items()}
     try:
-        cache = pooch.create(cache_folder() / corpus, url, registry=sha256)
-        path = Path(cache.fetch(file, downloader=pooch.HTTPDownloader(progressbar=True, timeout=_TIMEOUT_S)))
+        was_there, download = path.exists(), pooch.HTTPDownloader(progressbar=True, timeout=_TIMEOUT_S)
+        pooch.create(path.parent, url, registry=sha256).fetch(file, downloader=download)
         blob = b"blob %d\0" % path.stat().st_size + path.read_bytes()
         if sha256[file] is None and (sent := f"git-blob:{hashlib.sha1(blob).hexdigest()}") != checksums[file]:
-            path.replace(path.with_name(f"{file}.refused"))  # somebody may have put it there
-            raise ValueError(f"its checksum is {sent}, expected {checksums[file]}: it is now called {file}.refused")
+            path.replace(path.with_name(f"{file}.refused")) if was_there else path.unlink()  # a user's stays
+            raise ValueError(f"its checksum is {sent}, expected {checksums[file]}; if it was yours, see {file}.refused")
     except (OSError, ValueError) as error:
         raise CorpusError(
             f"{file} of corpus {corpus!r} could not be downloaded from {url}{file} ({error}). Set TRANSFORMER_LIB_DATA "

@@ -102,7 +102,7 @@ class TransformerLanguageModel(nn.Module):
             generator: where random numbers come from; by default, the global generator.
         """
         if not 0 <= temperature < float("inf") or (top_k is not None and top_k < 1):
-            raise ValueError(f"temperature is {temperature!r}, top_k {top_k!r}, expected 0 or more, 1 or more or None")
+            raise ValueError(f"temperature is {temperature}, expected 0 or more; top_k is {top_k}, expected 1 or more")
         choices = self.config.vocab_size - len(excluded)
         candidates = 1 if temperature == 0 else min(top_k or choices, choices)
         ids, excluded = prompt, torch.tensor(list(excluded), dtype=torch.long, device=prompt.device)
