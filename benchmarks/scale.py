@@ -28,12 +28,12 @@ from contenders import CORPUS, SMALL, machine, matrix_rates, synchronize
 from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_lib import Transformer, TransformerConfig, load_corpus
+from transformer_lib.data.prepared import PreparedDataset, prepare
 from transformer_lib.files import STATE_FILE, load_training_state, replacing, save_training_state
 from transformer_lib.notebook import plots
 from transformer_lib.training.device import pick_device
 from transformer_lib.training.loop import train_epoch
 from transformer_lib.training.optimizer import make_optimizer
-from transformer_lib.training.prepared import PreparedDataset, prepare
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.train_translator import train_translator
 

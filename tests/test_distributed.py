@@ -11,8 +11,8 @@ from two_processes import RECIPE, make_data, make_model, one_epoch, torchrun
 
 from transformer_lib.checkpoint import MODEL_FILE, load_model
 from transformer_lib.data.corpora import load_corpus
+from transformer_lib.data.prepared import PreparedDataset, prepare
 from transformer_lib.training import distributed
-from transformer_lib.training.prepared import PreparedDataset, prepare
 from transformer_lib.training.trainer import fit
 
 pytestmark = pytest.mark.processes

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from transformer_lib import Transformer
 from transformer_lib.data.batches import BucketBatches
 from transformer_lib.training.device import seed_everything
-from transformer_lib.training.loop import evaluate, perplexity, train_epoch
+from transformer_lib.training.loop import evaluate, perplexity, train_epoch, train_steps
 from transformer_lib.training.optimizer import learning_rate_schedule, make_optimizer
 from transformer_lib.training.recipe import Recipe
 
@@ -76,11 +76,11 @@ def test_the_last_step_of_an_epoch_takes_what_is_left(dataset, tiny_config):
     optimizer = make_optimizer(model, Recipe())
     schedule, sums = learning_rate_schedule(optimizer, "constant", 0, 2), []
     recipe = Recipe(accumulate_steps=2)
-    train_epoch(model, BucketBatches(dataset, 3), optimizer, schedule, recipe, on_step=sums.append)
+    sums = list(train_steps(model, BucketBatches(dataset, 3), optimizer, schedule, recipe))
     assert schedule.last_epoch == len(sums) == 2
     targets = [(batch.tgt[:, 1:] != PAD).sum().item() for batch in BucketBatches(dataset, 3)]
     assert [tokens.item() for _, tokens in sums] == [targets[0] + targets[1], targets[2]]
-    train_epoch(model, BucketBatches(dataset, 3), optimizer, schedule, on_step=lambda sums: True)
+    next(train_steps(model, BucketBatches(dataset, 3), optimizer, schedule))
     assert schedule.last_epoch == 3  # it ended after a step
 
 

@@ -19,7 +19,7 @@ from transformer_lib.checkpoint import MODEL_FILE, load_model, save_model
 from transformer_lib.data.batches import build_vocabularies, make_dataset
 from transformer_lib.files import STATE_FILE, CheckpointError, load_training_state
 from transformer_lib.inference.search import beam_search, greedy_search
-from transformer_lib.training import trainer
+from transformer_lib.training import run as trainer
 from transformer_lib.training.loop import evaluate
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.trainer import fit
@@ -44,7 +44,7 @@ def interrupted(monkeypatch):
     """Call a function, and interrupt it in the second epoch, when that has been trained and not yet written down."""
 
     def call(function, *arguments, **options):
-        real, epochs = trainer.train_epoch, []
+        real, epochs = trainer.train_steps, []
 
         def stopped(*arguments, **options):
             trained = real(*arguments, **options)
@@ -54,7 +54,7 @@ def interrupted(monkeypatch):
             return trained
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(trainer, "train_epoch", stopped)
+            patch.setattr(trainer, "train_steps", stopped)
             function(*arguments, **options)
         torch.manual_seed(99)  # whatever happens to the random numbers in between does not matter
 

@@ -12,11 +12,11 @@ from safetensors.torch import save_file as save_tensors
 
 from transformer_lib import Transformer, TransformerConfig, cli, load_corpus
 from transformer_lib.cli import main
+from transformer_lib.data import prepared
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.corpora import PREPARED_FILE, CorpusError
+from transformer_lib.data.prepared import PreparedDataset, prepare
 from transformer_lib.files import STATE_FILE
-from transformer_lib.training import prepared
-from transformer_lib.training.prepared import PreparedDataset, prepare
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.train_translator import train_translator
 from transformer_lib.training.trainer import fit

@@ -13,7 +13,9 @@ from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.files import STATE_FILE, CheckpointError, load_training_state
 from transformer_lib.inference.search import greedy_search
-from transformer_lib.training import loop, trainer
+from transformer_lib.training import loop
+from transformer_lib.training import run as trainer
+from transformer_lib.training import trainer as saver
 from transformer_lib.training.device import seed_everything
 from transformer_lib.training.loop import evaluate
 from transformer_lib.training.recipe import SCHEDULES, Recipe
@@ -112,7 +114,7 @@ def test_resuming_after_an_interruption_gives_the_same_numbers(
 ):
     recipe = dataclasses.replace(RECIPE, schedule=schedule, ema_decay=ema_decay)
     straight, straight_history = run(dataset, tiny_config, tmp_path / "straight", recipe)
-    name, in_third_epoch = {"epoch": ("train_epoch", 3), "evaluation": ("evaluate", 4)}[stop_in]
+    name, in_third_epoch = {"epoch": ("train_steps", 3), "evaluation": ("evaluate", 4)}[stop_in]
     real, calls = getattr(trainer, name), []
 
     def interrupted(*arguments, **options):
@@ -144,7 +146,7 @@ def test_a_run_resumes_in_the_middle_of_an_epoch_to_the_same_numbers(dataset, ti
     """It saves after steps 2, 3, 4 (twice, since the epoch ends), 6, 8 (twice), 9 and 10, and is killed at each."""
     train_set = dataset if kind == "dataset" else DataLoader(dataset, 1, shuffle=True, collate_fn=dataset.collate)
     how = {"recipe": dataclasses.replace(IN_STEPS, ema_decay=0.9), "val_set": dataset}
-    real, calls = trainer.save_training_state, []
+    real, calls = saver.save_training_state, []
 
     def killed(*arguments):
         real(*arguments)
@@ -152,7 +154,7 @@ def test_a_run_resumes_in_the_middle_of_an_epoch_to_the_same_numbers(dataset, ti
         if len(calls) == saves:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(trainer, "save_training_state", killed)
+    monkeypatch.setattr(saver, "save_training_state", killed)
     saves = None
     straight, straight_history = run(train_set, tiny_config, tmp_path / "straight", **how)
     assert straight_history.steps == [3, 6, 9, 10] and len(calls) == 10
@@ -213,7 +215,7 @@ def test_an_interruption_in_the_first_epoch_leaves_nothing_behind(dataset, tiny_
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(trainer, "train_epoch", interrupted)
+    monkeypatch.setattr(trainer, "train_steps", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(dataset, tiny_config, tmp_path)
     monkeypatch.undo()
@@ -342,7 +344,7 @@ def test_two_vocabularies_of_one_size_are_not_trained_in_one_matrix(pairs, subwo
 def test_everything_at_once_can_be_resumed_too(subword_dataset, subword_config, tmp_path, monkeypatch):
     """Subwords, Muon, two passes, bfloat16, the average: nothing of them is lost."""
     straight, straight_history = run(subword_dataset, subword_config, tmp_path / "straight", EVERYTHING)
-    real, calls = trainer.train_epoch, []
+    real, calls = trainer.train_steps, []
 
     def interrupted(*arguments, **options):
         calls.append(1)
@@ -350,7 +352,7 @@ def test_everything_at_once_can_be_resumed_too(subword_dataset, subword_config, 
             raise KeyboardInterrupt
         return real(*arguments, **options)
 
-    monkeypatch.setattr(trainer, "train_epoch", interrupted)
+    monkeypatch.setattr(trainer, "train_steps", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(subword_dataset, subword_config, tmp_path / "broken", EVERYTHING)
     monkeypatch.undo()
@@ -473,7 +475,7 @@ def test_whatever_a_configuration_of_ones_own_holds_a_run_resumes(dataset, tiny_
 
 
 def test_what_cannot_be_saved_is_refused_before_it_is_trained(dataset, tiny_config, tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer, "train_epoch", lambda *arguments: pytest.fail("it trains"))
+    monkeypatch.setattr(trainer, "train_steps", lambda *arguments: pytest.fail("it trains"))
     with pytest.raises(TypeError, match="JSON"):
         run(dataset, tiny_config, tmp_path / "new", notes={"set": {1, 2}})
     assert not (tmp_path / "new").exists()
@@ -502,14 +504,14 @@ def test_resuming_with_another_recipe_says_so_also_where_that_needs_more_than_th
 
 def test_no_epoch_of_a_seed_repeats_one_of_another_seed(dataset, tiny_config, monkeypatch):
     """Else, runs with seeds 1, 2 and 3 would share most of their random numbers, and vary less than runs do."""
-    drawn, real = [], trainer.train_epoch
+    drawn, real = [], trainer.train_steps
 
     def spy(model, batches, *arguments, **options):
         dropout, batches = torch.rand(1).item(), list(batches)
         drawn.append((dropout, *(tuple(batch.src.flatten().tolist()) for batch in batches)))
         return real(model, batches, *arguments, **options)
 
-    monkeypatch.setattr(trainer, "train_epoch", spy)
+    monkeypatch.setattr(trainer, "train_steps", spy)
     loader = DataLoader(dataset, 1, shuffle=True, collate_fn=dataset.collate)
     for train_set, seed in itertools.product((dataset, loader), (1, 2, 3)):
         recipe = dataclasses.replace(RECIPE, epochs=3, seed=seed, batch_size=1)

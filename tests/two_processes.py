@@ -14,11 +14,11 @@ from torch.utils.data import DataLoader
 
 from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset
+from transformer_lib.data.prepared import PreparedDataset
 from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.training import distributed
 from transformer_lib.training.device import seed_everything
 from transformer_lib.training.loop import evaluate, train_epoch
-from transformer_lib.training.prepared import PreparedDataset
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.trainer import fit
 

@@ -14,8 +14,6 @@ from torch import nn
 from transformer_lib.data.subwords import SubwordTokenizer
 from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies
 from transformer_lib.files import CheckpointError, replacing
-from transformer_lib.language_model.model import TransformerLanguageModel
-from transformer_lib.language_model.stream import StreamTokenizer
 from transformer_lib.model.transformer import Transformer
 
 MODEL_FILE = "model.safetensors"
@@ -24,8 +22,16 @@ if not SHIPPED_MODEL.is_file():
     SHIPPED_MODEL = Path(__file__).parent.parent / "assets" / SHIPPED_MODEL.name
 _FORMAT = "transformer_lib model, version 2"
 Tokenizers = Mapping[str, WordTokenizer]
-_CLASSES = (Transformer, TransformerLanguageModel, WordTokenizer, SubwordTokenizer, StreamTokenizer)
-_OURS = {cls.__name__: cls for cls in _CLASSES}
+_OURS: dict[str, type] = {}  # the library's own classes, which a file names without their module
+
+
+def saved(cls: type) -> type:
+    """Let files name one of this library's classes: a decorator."""
+    return _OURS.setdefault(cls.__name__, cls)
+
+
+for _cls in (Transformer, WordTokenizer, SubwordTokenizer):  # those that are below; others use the decorator
+    saved(_cls)
 
 
 class SavedModel(NamedTuple):
@@ -102,7 +108,7 @@ def _check_size(config: Any, file_size: int) -> None:
 
 def _name(cls: type) -> str:
     """Return a class's name, with its module unless it is ours: a reader's class may be called Transformer, too."""
-    return cls.__name__ if cls in _CLASSES else f"{cls.__module__}.{cls.__name__}"
+    return cls.__name__ if cls in _OURS.values() else f"{cls.__module__}.{cls.__name__}"
 
 
 def _find(name: str, custom: dict[str, Any]) -> Any:

@@ -18,9 +18,10 @@ import transformer_lib
 from transformer_lib.checkpoint import SHIPPED_MODEL, load_model, save_model
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.corpora import CORPORA, PREPARED_FILE, CorpusError, cache_folder, load_corpus
-from transformer_lib.data.tokenizers import UNK, one_line
+from transformer_lib.data.prepared import prepare as write_prepared
+from transformer_lib.data.tokenizers import UNK
 from transformer_lib.fast.precision import PRECISIONS
-from transformer_lib.files import CheckpointError
+from transformer_lib.files import CheckpointError, one_line
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 from transformer_lib.interop.ctranslate2 import to_ctranslate2
@@ -31,7 +32,6 @@ from transformer_lib.language_model.train import train_language_model
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.training import distributed, loop
 from transformer_lib.training.device import pick_device
-from transformer_lib.training.prepared import prepare as write_prepared
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
 from transformer_lib.training.train_translator import train_translator
 

@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import tempfile
+import unicodedata
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +14,13 @@ import filelock
 import torch
 from safetensors import SafetensorError
 
-from transformer_lib.data.tokenizers import one_line
-
 STATE_FILE = "training_state.pt"
 _STATE_FORMAT = "transformer_lib training state, version 5"
+
+
+def one_line(text: str) -> str:
+    """Return a text without control characters, by which a file could make a terminal do more than print."""
+    return "".join(" " if unicodedata.category(character) == "Cc" else character for character in text)
 
 
 class CheckpointError(RuntimeError):

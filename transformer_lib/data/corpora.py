@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import pooch
 
-from transformer_lib.data.tokenizers import normalize, one_line
+from transformer_lib.data.tokenizers import normalize
+from transformer_lib.files import one_line
 
 CORPORA = ("sample", "multi30k")
 _HERE = Path(__file__).parent

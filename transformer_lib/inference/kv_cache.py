@@ -103,6 +103,25 @@ class CachedDecoder:
             layer.self_attn.select(rows)
 
 
+class RecomputingDecoder:
+    """Does what ``CachedDecoder`` does, for any model: remembers the tokens alone, and computes all positions again."""
+
+    def __init__(self, model: nn.Module, memory: Tensor, memory_mask: Tensor):
+        self.model, self.memory, self.memory_mask = model, memory, memory_mask
+        self.tgt: Tensor | None = None  # so far, [rows, length]
+
+    def step(self, newest: Tensor) -> Tensor:
+        """Return logits of what follows the newest tokens, ``[rows, 1]``: ``[rows, 1, tgt_vocab_size]``."""
+        self.tgt = newest if self.tgt is None else torch.cat([self.tgt, newest], dim=1)
+        width = len(self.tgt) // len(self.memory)
+        memories = (x.repeat_interleave(width, dim=0) for x in (self.memory, self.memory_mask))
+        return self.model.decode(self.tgt, *memories)[:, -1:]
+
+    def select(self, rows: Tensor, sentences: Tensor) -> None:
+        """Keep these rows of the target (one may come twice) and these sentences of the memory, in this order."""
+        self.tgt, self.memory, self.memory_mask = self.tgt[rows], self.memory[sentences], self.memory_mask[sentences]
+
+
 def can_cache(model: nn.Module) -> bool:
     """Return whether caching is exact: nothing in a decoder was overridden, replaced or given a hook that forbids it.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transformer_lib.inference.kv_cache import CachedDecoder, can_cache
+from transformer_lib.inference.kv_cache import CachedDecoder, RecomputingDecoder, can_cache
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.embeddings import check_ids
 from transformer_lib.model.evaluation import evaluation_mode
@@ -73,79 +73,94 @@ def beam_search(
     owner = next(cls for cls in type(model).__mro__ if {"forward", "decode"} & vars(cls).keys())
     if "decode" not in vars(owner):  # what its forward adds would be left out of every translation
         raise TypeError(f"model is a {type(model).__name__}, which has a forward but no decode for it to call")
-    vocab_size = model.config.tgt_vocab_size
-    check_search(beam_size, length_penalty, vocab_size)
-    is_token = src != model.config.pad_id
-    if (is_token[:, 1:] & ~is_token[:, :-1]).any():
-        raise ValueError("src has padding before a token, expected it on the right: it would move the positions")
-    src_lengths = is_token.sum(dim=1)  # [batch], as are the most tokens that each output may have
-    limits = src_lengths + 50 if max_len is None else torch.full_like(src_lengths, max_len)
-    limits = limits.clamp(max=model.config.max_len)
+    check_search(beam_size, length_penalty, model.config.tgt_vocab_size)
+    limits = _length_limits(src, model.config, max_len)  # [sentences]
     prefix = src[:, :0] if prefix is None or not prefix.numel() else prefix
     if prefix.numel():
         _check_prefix(prefix, model.config, limits, sos_id, eos_id)
-    banned_ids = {model.config.pad_id, sos_id} - {eos_id}  # no training targets; some models begin with <eos>
+    never = list({model.config.pad_id, sos_id} - {eos_id})  # no training targets; some models begin with <eos>
     with evaluation_mode(model):
-        memory, memory_mask = model.encode(src)
-        cache = CachedDecoder(model, memory, memory_mask) if use_cache and can_cache(model) else None
-        width = 1  # before the first step, the beam holds one partial hypothesis, <sos>
-        tgt = torch.full((len(src), 1), sos_id, device=src.device)
-        log_probs = torch.zeros(len(src), 1, device=src.device)  # [sentences, width]
+        make_decoder = CachedDecoder if use_cache and can_cache(model) else RecomputingDecoder
+        decoder = make_decoder(model, *model.encode(src))
+        tgt = torch.full((len(src), 1), sos_id, device=src.device)  # [rows, length]: a sentence's rows are its beam
+        log_probs = torch.zeros(len(src), 1, device=src.device)  # [sentences, width]; soon, width is beam_size
         finished: list[list[Hypothesis]] = [[] for _ in range(len(src))]
-        unfinished = finished  # of the sentences still in the batch; each has `width` rows
-
+        unfinished = finished  # of the sentences still in the batch
         while unfinished:
-            if cache is not None:
-                logits = cache.step(tgt[:, -1:])[:, -1]  # [sentences · width, tgt_vocab_size]
-            else:
-                memories = [x.repeat_interleave(width, dim=0) for x in (memory, memory_mask)]
-                logits = model.decode(tgt, *memories)[:, -1]
-            for i in banned_ids:
-                logits[:, i] = -torch.inf
+            logits = decoder.step(tgt[:, -1:])[:, -1]  # [rows, tgt_vocab_size]
+            logits[:, never] = -torch.inf
             step = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
-            if tgt.shape[1] <= prefix.shape[1]:
-                given = prefix[:, tgt.shape[1] - 1].repeat_interleave(width)[:, None]  # [sentences · width, 1]
-                all_ids = torch.arange(vocab_size, device=src.device)
-                step.masked_fill_((given != model.config.pad_id) & (given != all_ids), -torch.inf)
-            if beam_size == 1:  # if it ends, so does the search
-                best, index = step.max(dim=1, keepdim=True)  # faster than topk
-                candidate_log_probs = log_probs + best  # [sentences, 1]
-            else:  # twice the beam: even if half of them end here, the other half fills it again
-                step = step.unflatten(0, (-1, width))  # [sentences, width, tgt_vocab_size]
-                candidates = step.add_(log_probs[:, :, None]).flatten(1)  # [sentences, width · tgt_vocab_size]
-                candidate_log_probs, index = candidates.topk(min(2 * beam_size, candidates.shape[1]), dim=1)
-            candidate_rows = torch.arange(len(limits), device=src.device)[:, None] * width + index // vocab_size
-            token = index % vocab_size  # [sentences, candidates], as are the rows that they continue
+            step = _force(step.unflatten(0, log_probs.shape), prefix, tgt.shape[1], model.config.pad_id)
+            best, rows, token = beam_step(log_probs, step, beam_size)  # each [sentences, candidates]
+
             length = tgt.shape[1]  # of a candidate, without <sos>
             penalty = ((5 + length) / 6) ** length_penalty
-            is_eos = token == eos_id
-            is_full = length >= limits  # [sentences]
-            ends = ((is_eos | is_full[:, None]) & candidate_log_probs.isfinite())[:, :beam_size]
-            i, j = ends.nonzero(as_tuple=True)
-            ended = torch.cat([i[:, None], tgt[candidate_rows[i, j], 1:], token[i, j, None]], dim=1)
-            log_probs, chosen = candidate_log_probs.masked_fill(is_eos, -torch.inf).topk(beam_size)  # [sentences, beam]
+            is_full, is_eos = length >= limits, token == eos_id
+            ends = ((is_eos | is_full[:, None]) & best.isfinite())[:, :beam_size]
+            log_probs, chosen = best.masked_fill(is_eos, -torch.inf).topk(beam_size)  # [sentences, beam]: what is open
             best_open = (log_probs[:, 0] / penalty).masked_fill(is_full, -torch.inf)
-            numbers = torch.cat([candidate_log_probs[i, j], best_open]).tolist()  # one wait for a GPU, not two
-            for (n, *ids), log_prob in zip(ended.tolist(), numbers, strict=False):
-                unfinished[n].append(Hypothesis(ids, log_prob, log_prob / penalty))
-            going_on = [
-                n
-                for n, (its, best) in enumerate(zip(unfinished, numbers[len(ended) :], strict=True))
-                if best > -torch.inf and (len(its) < beam_size or max(h.score for h in its) < best)
-            ]
+
+            numbers = torch.cat([best[:, :beam_size][ends], best_open]).tolist()  # one wait for a GPU, not two
+            ids = torch.cat([tgt[rows[:, :beam_size][ends], 1:], token[:, :beam_size][ends][:, None]], dim=1).tolist()
+            for n, its_ids, log_prob in zip(ends.nonzero()[:, 0].tolist(), ids, numbers, strict=False):
+                unfinished[n].append(Hypothesis(its_ids, log_prob, log_prob / penalty))
+            open_scores = zip(unfinished, numbers[len(ids) :], strict=True)
+            going_on = [n for n, (its, score) in enumerate(open_scores) if _may_improve(its, score, beam_size)]
             unfinished = [unfinished[n] for n in going_on]
+
             going_on = torch.tensor(going_on, dtype=torch.long, device=src.device)
-            rows = candidate_rows.gather(1, chosen)[going_on].flatten()  # [sentences · beam]
-            token = token.gather(1, chosen)[going_on].flatten()
+            rows, token = (each.gather(1, chosen)[going_on].flatten() for each in (rows, token))  # [sentences · beam]
+            if beam_size > 1 or len(going_on) < len(limits):  # or else, all rows stay where they are
+                decoder.select(rows, going_on)
             tgt = torch.cat([tgt[rows], token[:, None]], dim=1)
-            if cache is None:
-                memory, memory_mask = memory[going_on], memory_mask[going_on]
-            elif beam_size > 1 or len(going_on) < len(limits):  # or else, all rows stay where they are
-                cache.select(rows, going_on)
-            log_probs, limits, prefix, width = log_probs[going_on], limits[going_on], prefix[going_on], beam_size
+            log_probs, limits, prefix = log_probs[going_on], limits[going_on], prefix[going_on]
     if not all(finished):
         raise FloatingPointError("the model predicts nan: are its weights damaged, or too large for its precision?")
     return [sorted(hypotheses, key=lambda h: -h.score)[:beam_size] for hypotheses in finished]
+
+
+def beam_step(log_probs: Tensor, step: Tensor, beam_size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Find each sentence's best candidates: one token more for one of its partial hypotheses. Notebook 06, section 3.
+
+    Args:
+        log_probs: of the partial hypotheses, ``[sentences, width]``.
+        step: of each token that may follow, ``[sentences, width, tgt_vocab_size]``; it is overwritten.
+
+    Returns twice the beam, so that it is full again even if half of them end here: log-probabilities, the row of
+    ``tgt`` that each continues, and its token, ``[sentences, candidates]``. In greedy search, one candidate is enough.
+    """
+    sentences, width, vocab_size = step.shape
+    candidates = step.add_(log_probs[:, :, None]).flatten(1)  # [sentences, width · tgt_vocab_size]
+    if beam_size == 1:
+        best, index = candidates.max(dim=1, keepdim=True)  # faster than topk
+    else:
+        best, index = candidates.topk(min(2 * beam_size, candidates.shape[1]), dim=1)
+    first_row = torch.arange(sentences, device=step.device)[:, None] * width
+    return best, first_row + index // vocab_size, index % vocab_size
+
+
+def _may_improve(finished: list[Hypothesis], best_open: float, beam_size: int) -> bool:
+    """Return whether a sentence is searched on: its beam is not full, or an open hypothesis is ahead of all."""
+    return best_open > -torch.inf and (len(finished) < beam_size or max(h.score for h in finished) < best_open)
+
+
+def _force(step: Tensor, prefix: Tensor, length: int, pad_id: int) -> Tensor:
+    """Rule out all tokens but those that the outputs have to begin with."""
+    if length > prefix.shape[1]:
+        return step
+    given = prefix[:, length - 1, None, None]  # [sentences, 1, 1]
+    all_ids = torch.arange(step.shape[-1], device=step.device)
+    return step.masked_fill_((given != pad_id) & (given != all_ids), -torch.inf)
+
+
+def _length_limits(src: Tensor, config: TransformerConfig, max_len: int | None) -> Tensor:
+    """Return how many tokens each sentence's output may have, ``[sentences]``."""
+    is_token = src != config.pad_id
+    if (is_token[:, 1:] & ~is_token[:, :-1]).any():
+        raise ValueError("src has padding before a token, expected it on the right: it would move the positions")
+    src_lengths = is_token.sum(dim=1)
+    limits = src_lengths + 50 if max_len is None else torch.full_like(src_lengths, max_len)
+    return limits.clamp(max=config.max_len)
 
 
 def check_search(beam_size: int, length_penalty: float, max_beam_size: int) -> None:

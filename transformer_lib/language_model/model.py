@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from transformer_lib.checkpoint import saved
 from transformer_lib.model.config import Configuration
 from transformer_lib.model.embeddings import InputEmbedding, SinusoidalPositionalEncoding, TokenEmbedding, check_ids
 from transformer_lib.model.encoder import Encoder, EncoderLayer
@@ -36,6 +37,7 @@ class LanguageModelConfig(Configuration):
         self.check("vocab_size", "d_model", "num_heads", "d_ff", "num_layers", "max_len")
 
 
+@saved
 class TransformerLanguageModel(nn.Module):
     """Embeddings and positions, an ``Encoder`` under a causal mask, and a linear layer. Notebook 11, section 1."""
 

@@ -7,10 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_lib.checkpoint import saved
 from transformer_lib.data.batches import to_device
 from transformer_lib.data.tokenizers import EOS, PAD, UNK, WordTokenizer
 
 
+@saved
 class StreamTokenizer(WordTokenizer):
     """Running text, as a language model reads it: nothing before a line, ``<eos>`` after it."""
 

@@ -47,7 +47,18 @@ class History:
         return min(range(len(losses)), key=losses.__getitem__)
 
 
-def train_epoch(
+def train_epoch(model: nn.Module, batches: Iterable[Any], optimizer: Optimizer, *more: Any, **options: Any) -> float:
+    """Train on every batch once, and return the mean loss, in nats per target token. Notebook 05, section 5.
+
+    Arguments and errors are those of ``train_steps``.
+    """
+    totals = torch.zeros(2, device=next(model.parameters()).device, dtype=torch.float32)
+    for sums in train_steps(model, batches, optimizer, *more, **options):
+        totals += sums
+    return mean_loss(totals)
+
+
+def train_steps(
     model: nn.Module,
     batches: Iterable[Any],
     optimizer: Optimizer,
@@ -57,9 +68,10 @@ def train_epoch(
     average: MovingAverage | None = None,
     progress: bool | None = None,
     replica: Callable[..., tuple[Tensor, Tensor]] | None = None,
-    on_step: Callable[[Tensor], bool | None] | None = None,
-) -> float:
-    """Train on every batch once, and return the mean loss, in nats per target token. Notebook 05, section 5.
+) -> Iterator[Tensor]:
+    """Train on every batch once; after each step, yield its loss, summed over target tokens, and their number, ``[2]``.
+
+    Whoever iterates may look at the model, save it, or stop between two steps.
 
     Args:
         model: any model that this module's docstring describes; it is left in training mode.
@@ -71,48 +83,19 @@ def train_epoch(
         scaler: keeps small gradients from being rounded to zero in float16 (see ``make_scaler``).
         progress: show a progress bar; by default, on a terminal and in a notebook.
         replica: of several processes, what ``distributed.replicate`` returned for the model.
-        on_step: called after each step with its loss, summed over target tokens, and their number, ``[2]``; if it
-            returns True, the epoch ends.
 
     Raises a FloatingPointError if the loss is NaN or infinite, and a ValueError if there is no token to predict.
     """
     model.train()
-    device, pad_id = next(model.parameters()).device, getattr(model.config, "pad_id", -100)
-    dtype = half_precision(device) if recipe.precision == "bfloat16" else torch.float32
-    autocast = nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)
+    device = next(model.parameters()).device
     scaler, replica = scaler or make_scaler(device, recipe.precision), replica or model.logits_and_targets
-    totals = torch.zeros(2, device=device, dtype=torch.float32)  # loss and tokens of the epoch
     inputs = _inputs(model, batches, "training", progress)
-    groups = iter(lambda: list(itertools.islice(inputs, recipe.accumulate_steps)), [])  # the last may be shorter
-    for step, group in enumerate(groups, start=1):
+    totals = torch.zeros(2, device=device, dtype=torch.float32)  # loss and tokens of all steps so far
+    step = 0
+    while group := list(itertools.islice(inputs, recipe.accumulate_steps)):  # a step's batches; the last may have fewer
         model.zero_grad()
-        sums = torch.zeros_like(totals)  # loss and tokens of the step, over all its batches and all processes
-        for number, tensors in enumerate(group, start=1):
-            if recipe.rdrop_weight:  # every sentence goes through the model twice, in one batch
-                tensors = [torch.cat([tensor, tensor]) for tensor in tensors]
-            waits = number < len(group) and distributed.world_size > 1  # gradients are sent after the last batch
-            with replica.no_sync() if waits else nullcontext():
-                with autocast:
-                    logits, targets = replica(*tensors)
-                if recipe.rdrop_weight:
-                    targets = targets.chunk(2)[0]
-                    loss = rdrop_loss(logits, targets, pad_id, recipe.label_smoothing, recipe.rdrop_weight)
-                else:
-                    loss = sequence_loss(logits, targets, pad_id, recipe.label_smoothing)
-                tokens = (targets != pad_id).sum()
-                sums += distributed.all_reduce_sum(torch.stack([loss.detach() * tokens, tokens]))
-                if number == 1:
-                    first_tokens = sums[1].clamp(min=1)
-                # so that the gradients, which DistributedDataParallel averages, are those of a mean over all tokens
-                scaler.scale(loss * (tokens * distributed.world_size / first_tokens)).backward()
-        totals += sums
-        if step % 100 == 0:  # seldom, since the CPU has to wait for a GPU's numbers
-            mean_loss(totals)
-
+        sums = add_up_gradients(model, replica, group, recipe, scaler)
         scaler.unscale_(optimizer)
-        for parameter in model.parameters() if len(group) > 1 else ():
-            if parameter.grad is not None:
-                parameter.grad *= first_tokens / sums[1].clamp(min=1)
         nn.utils.clip_grad_norm_(model.parameters(), recipe.max_grad_norm)
         scaler.step(optimizer)  # in float16, not if a gradient is infinite: then update() lowers the scale
         scaler.update()
@@ -120,9 +103,53 @@ def train_epoch(
             schedule.step()
         if average is not None:
             average.update_parameters(model)
-        if on_step is not None and on_step(sums):
-            break
-    return mean_loss(totals)
+        totals += sums
+        step += 1
+        if step % 100 == 0:  # seldom, since the CPU has to wait for a GPU's numbers
+            mean_loss(totals)
+        yield sums
+    if step:
+        mean_loss(totals)
+
+
+def add_up_gradients(
+    model: nn.Module,
+    replica: Callable[..., tuple[Tensor, Tensor]],
+    group: list[list[Tensor]],
+    recipe: Recipe,
+    scaler: torch.amp.GradScaler,
+) -> Tensor:
+    """Compute the gradients of the mean loss over all tokens of several batches, in all processes; return its sums.
+
+    How many tokens there are is known after the last batch only. So the first batch's number stands in for it until
+    then, and the gradients are corrected in the end.
+    """
+    device, pad_id = next(model.parameters()).device, getattr(model.config, "pad_id", -100)
+    dtype = half_precision(device) if recipe.precision == "bfloat16" else torch.float32
+    autocast = nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)
+    sums = torch.zeros(2, device=device, dtype=torch.float32)  # loss and tokens
+    for number, tensors in enumerate(group, start=1):
+        is_last = number == len(group)  # then DistributedDataParallel sends the gradients, and averages them
+        with nullcontext() if is_last or distributed.world_size == 1 else replica.no_sync():
+            if recipe.rdrop_weight:  # every sentence goes through the model twice, in one batch
+                with autocast:
+                    logits, targets = replica(*(torch.cat([tensor, tensor]) for tensor in tensors))
+                targets = targets.chunk(2)[0]
+                loss = rdrop_loss(logits, targets, pad_id, recipe.label_smoothing, recipe.rdrop_weight)
+            else:
+                with autocast:
+                    logits, targets = replica(*tensors)
+                loss = sequence_loss(logits, targets, pad_id, recipe.label_smoothing)
+            tokens = (targets != pad_id).sum()
+            sums += distributed.all_reduce_sum(torch.stack([loss.detach() * tokens, tokens]))
+            if number == 1:
+                first_tokens = sums[1].clamp(min=1)
+            scaler.scale(loss * (tokens * distributed.world_size / first_tokens)).backward()
+    if len(group) > 1:
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter.grad *= first_tokens / sums[1].clamp(min=1)
+    return sums
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ import torch
 from transformer_lib.checkpoint import MODEL_FILE, save_model
 from transformer_lib.data.batches import build_vocabularies, make_dataset
 from transformer_lib.data.corpora import CORPORA, Corpus, Pair
+from transformer_lib.data.prepared import PreparedDataset
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.inference.bleu import score
@@ -18,7 +19,6 @@ from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
 from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device, seed_everything
-from transformer_lib.training.prepared import PreparedDataset
 from transformer_lib.training.recipe import RECIPES, Recipe
 from transformer_lib.training.trainer import fit
 
