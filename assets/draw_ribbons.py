@@ -3,7 +3,7 @@
 ``python assets/draw_ribbons.py`` writes ``assets/ribbons_light.svg`` and ``assets/ribbons_dark.svg``. Each English word
 appears with its ribbons, one after the other, and then the picture stands still; who has asked for less motion sees it
 stand still at once. A ribbon is as wide as the cross-attention from the word below to the word above, which its title
-says in numbers. Coordinates are as in ``draw_figures.py``.
+says in numbers. Coordinates are as in ``drawings/kit.py``.
 """
 
 import re
@@ -11,7 +11,7 @@ from html import escape
 from itertools import accumulate
 from pathlib import Path
 
-from draw_figures import CARD, CARD_EDGE, INK, KINDS, SANS, in_the_dark
+from drawings.kit import CARD, CARD_EDGE, INK, KINDS, SANS, in_the_dark
 
 from transformer_lib import Translator
 

@@ -1,11 +1,11 @@
 """The README's picture: its ribbons are the translator's attention, and it can be read on every page, also at rest."""
 
-import importlib
 import re
 import xml.etree.ElementTree as ET
 from itertools import pairwise
 from pathlib import Path
 
+import draw_ribbons
 import pytest
 
 from transformer_lib import Translator
@@ -14,12 +14,6 @@ ASSETS = Path(__file__).parents[2] / "assets"
 SVG = "{http://www.w3.org/2000/svg}"
 STORED = {path.name: path.read_text(encoding="utf-8") for path in ASSETS.glob("ribbons_*.svg")}
 PICTURES = {name: ET.fromstring(source) for name, source in STORED.items()}
-
-
-@pytest.fixture
-def draw_ribbons(monkeypatch):
-    monkeypatch.syspath_prepend(ASSETS)
-    return importlib.import_module("draw_ribbons")
 
 
 def sentences(picture):
@@ -44,7 +38,7 @@ def luminance(colour):
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def test_the_script_draws_what_is_stored_from_what_the_ribbons_say(draw_ribbons):
+def test_the_script_draws_what_is_stored_from_what_the_ribbons_say():
     """So that it is the same file on every machine, whatever the last digits of its attention are."""
     german, english = sentences(PICTURES["ribbons_light.svg"])
     said = {(row, column): value for row, column, value, _ in attention_of(PICTURES["ribbons_light.svg"])}
@@ -52,7 +46,7 @@ def test_the_script_draws_what_is_stored_from_what_the_ribbons_say(draw_ribbons)
     assert draw_ribbons.both(english, attention) == STORED, "not up to date: run python assets/draw_ribbons.py"
 
 
-def test_ribbons_are_as_wide_as_the_attention_of_the_translator_that_is_included(draw_ribbons):
+def test_ribbons_are_as_wide_as_the_attention_of_the_translator_that_is_included():
     for picture in PICTURES.values():
         german, english = sentences(picture)
         translation = Translator.load().translate([german], attention=True)[0]
@@ -81,8 +75,8 @@ def test_a_ribbon_ends_at_its_two_words():
         for english, german, _, path in attention_of(picture):
             start, *_, end = (float(x) for x in re.findall(r"([\d.]+) [\d.]+", path.get("d")))
             for x, word, line in ((start, german, upper), (end, english, lower)):
-                distances = {other: abs(at - x) for (other, its_line), at in places.items() if its_line == line}
-                assert min(distances, key=distances.get) == word
+                on_the_line = {other: place for (other, height), place in places.items() if height == line}
+                assert min(on_the_line, key=lambda other: abs(on_the_line[other] - x)) == word
 
 
 def test_words_are_large_enough_for_a_telephone_and_touch_neither_each_other_nor_the_edge():

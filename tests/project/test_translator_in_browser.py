@@ -4,7 +4,7 @@ import contextlib
 import functools
 import html
 import http.server
-import importlib.util
+import importlib
 import json
 import re
 import shutil
@@ -1275,9 +1275,7 @@ def test_what_the_page_says_of_its_examples_is_so(translator):
 
 @torch.inference_mode()
 def test_the_opened_box_of_notebook_04_has_the_shipped_models_numbers(translator):
-    spec = importlib.util.spec_from_file_location("draw_figures", ROOT / "assets" / "draw_figures.py")
-    drawn = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(drawn)
+    drawn = importlib.import_module("drawings.notebook_04")
     model, vocab = translator.model, translator.tgt_tokenizer.vocab
     src = torch.tensor([ids_of(translator, "Der Mann hebt den Ball auf.")])
     tgt = torch.tensor([[2, *(vocab[f"▁{word}"] for word in ("the", "man", "is"))]])
