@@ -24,13 +24,17 @@ PHRASES = {  # German words that belong together have one colour: here, the two 
     "mit ihrem Hund": KINDS["embedding"][1],
 }
 
-WIDTH, HEIGHT, MARGIN = 390, 240, 16
-GERMAN_LINE, ENGLISH_LINE = 35, 218  # baselines
+WIDTH = 390
+HEIGHT = 240
+MARGIN = 16
+GERMAN_LINE = 35  # baselines
+ENGLISH_LINE = 218
 RIBBONS = 46, 200  # the ys of their upper and their lower ends
 FULL = 19  # how wide a ribbon is that all the attention flows through
 LEAST = 0.05  # less is not drawn
 FONT_SIZE = 14
-START, PAUSE = 0.4, 0.55  # seconds until the first word, and from word to word
+START = 0.4  # seconds until the first word
+PAUSE = 0.55  # seconds from word to word
 
 
 def look(translator: Translator) -> tuple[str, list[list[float]]]:
@@ -75,11 +79,15 @@ def text(word: str, x: float, y: float, colour: str, bold: bool = False) -> str:
 
 def draw(english: str, attention: list[list[float]]) -> str:
     """Return the picture on a light page: ``attention[i][j]`` is English word i's to German word j."""
-    source, target = SENTENCE.split(), english.split()
-    colours = [next(colour for words, colour in PHRASES.items() if word.strip(".") in words.split()) for word in source]
+    source = SENTENCE.split()
+    target = english.split()
+    colour_of = {word: colour for phrase, colour in PHRASES.items() for word in phrase.split()}
+    colours = [colour_of[word.strip(".")] for word in source]
     widths = [[FULL * weight if weight >= LEAST else 0 for weight in row] for row in attention]
-    above, below = middles(source), middles(target)
-    starts = [side_by_side(x, [row[j] for row in widths]) for j, x in enumerate(above)]
+    above = middles(source)
+    below = middles(target)
+    columns = [list(column) for column in zip(*widths, strict=True)]
+    starts = [side_by_side(x, column) for x, column in zip(above, columns, strict=True)]
     ends = [side_by_side(x, row) for x, row in zip(below, widths, strict=True)]
     top, bottom = RIBBONS
     steps = []

@@ -13,11 +13,20 @@ from html import escape
 
 SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'Liberation Mono', 'DejaVu Sans Mono', monospace"
-BODY, SMALL = 14, 12  # font sizes
-CARD, CARD_EDGE = "#fcfcfa", "#d5d9de"
-PANEL, PANEL_EDGE = "#f1f3f5", "#b4bcc5"
-INK, FADED, LINE = "#1f2933", "#4d5966", "#3c4854"
-SEEN, HIDDEN = "#31568c", "#e4e4ea"  # as in plots.py
+BODY = 14  # font sizes
+SMALL = 12
+
+CARD = "#fcfcfa"
+CARD_EDGE = "#d5d9de"
+PANEL = "#f1f3f5"
+PANEL_EDGE = "#b4bcc5"
+WHITE = "#ffffff"
+INK = "#1f2933"  # words
+FADED = "#4d5966"  # words beside the drawing
+LINE = "#3c4854"
+PALE = "#c3cad2"  # cells that are only filled up, or only kept
+SEEN = "#31568c"  # as in plots.py
+HIDDEN = "#e4e4ea"
 DASHED = "5 4"  # masks: they steer the flow, but do not flow themselves
 # fill and edge of each kind of box: Okabe and Ito's colour-blind-safe palette, softened
 KINDS = {
@@ -35,9 +44,10 @@ KINDS = {
 
 def in_the_dark(colour: str) -> str:
     """Return what a colour becomes on a dark page: the same hue, with light and dark exchanged."""
-    red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
     hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)
-    saturation *= 0.75 if max(red, green, blue) - min(red, green, blue) > 0.1 else 0.2  # greys stay grey
+    is_grey = max(red, green, blue) - min(red, green, blue) <= 0.1
+    saturation *= 0.2 if is_grey else 0.75
     mixed = colorsys.hls_to_rgb(hue, 0.08 + 0.9 * (1 - lightness) ** 1.2, saturation)
     return "#" + "".join(f"{round(255 * part):02x}" for part in mixed)
 
@@ -83,8 +93,11 @@ class Figure:
     """
 
     def __init__(self, name: str, width: int, height: int, title: str, description: str):
-        self.name, self.width, self.height = name, width, height
-        self.title, self.description = title, description
+        self.name = name
+        self.width = width
+        self.height = height
+        self.title = title
+        self.description = description
         self.elements: list[str] = []
 
     def rectangle(
@@ -96,6 +109,10 @@ class Figure:
             f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{radius:g}" '
             f'fill="{fill}" stroke="{edge}" stroke-width="1.5"{dashes}/>'
         )
+
+    def frame(self, box: Box, fill: str, edge: str, radius: float = 6, dash: str = "") -> None:
+        """Draw a box's rectangle."""
+        self.rectangle(box.left, box.top, box.width, box.height, fill, edge, radius, dash)
 
     def text(
         self,
@@ -129,7 +146,7 @@ class Figure:
     ) -> Box:
         """Draw a box of a kind with its title and, under that, its name in the code or its shape."""
         box = Box(x, bottom, width, height)
-        self.rectangle(box.left, box.top, width, height, *KINDS[kind], dash=dash)
+        self.frame(box, *KINDS[kind], dash=dash)
         if code:
             self.text(x, box.middle - 9, title, "middle", BODY, bold=True, colour=INK)
             self.text(x, box.middle + 10, code, "middle", code=True, colour=INK)
@@ -141,15 +158,17 @@ class Figure:
         """Draw the background of a group of boxes."""
         panel = Box(x, bottom, width, height)
         fill, edge = KINDS[kind] if kind else (PANEL, PANEL_EDGE)
-        self.rectangle(panel.left, panel.top, width, height, fill, edge, radius=10)
+        self.frame(panel, fill, edge, radius=10)
         return panel
 
     def line(self, *points: tuple[float, float], dash: str = "", colour: str = LINE, width: float = 1.5) -> None:
         """Draw a line from point to point, with rounded corners."""
         steps = [f"M{points[0][0]:g} {points[0][1]:g}"]
         for before, corner, after in zip(points, points[1:], points[2:], strict=False):
-            (x1, y1), (x2, y2) = _towards(corner, before, 8), _towards(corner, after, 8)
-            steps.append(f"L{x1:g} {y1:g} Q{corner[0]:g} {corner[1]:g} {x2:g} {y2:g}")
+            bend_x, bend_y = _towards(corner, before, 8)
+            steps.append(f"L{bend_x:g} {bend_y:g}")
+            end_x, end_y = _towards(corner, after, 8)
+            steps.append(f"Q{corner[0]:g} {corner[1]:g} {end_x:g} {end_y:g}")
         steps.append(f"L{points[-1][0]:g} {points[-1][1]:g}")
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         self.elements.append(
@@ -161,10 +180,11 @@ class Figure:
         tip = points[-1]
         neck = _towards(tip, points[-2], 9)
         self.line(*points[:-1], neck, dash=dash, colour=colour, width=width)
-        across = ((neck[1] - tip[1]) * 0.45, (tip[0] - neck[0]) * 0.45)
-        corners = [(neck[0] + across[0], neck[1] + across[1]), (neck[0] - across[0], neck[1] - across[1])]
-        path = " ".join(f"L{x:g} {y:g}" for x, y in corners)
-        self.elements.append(f'<path d="M{tip[0]:g} {tip[1]:g} {path} Z" fill="{colour}"/>')
+        across_x = (neck[1] - tip[1]) * 0.45
+        across_y = (tip[0] - neck[0]) * 0.45
+        one = f"L{neck[0] + across_x:g} {neck[1] + across_y:g}"
+        other = f"L{neck[0] - across_x:g} {neck[1] - across_y:g}"
+        self.elements.append(f'<path d="M{tip[0]:g} {tip[1]:g} {one} {other} Z" fill="{colour}"/>')
 
     def dot(self, x: float, y: float, radius: float = 3) -> None:
         """Mark the point where a line branches."""
@@ -185,13 +205,13 @@ class Figure:
             f'<rect x="1" y="1" width="{self.width - 2}" height="{self.height - 2}" rx="14" '
             f'fill="{CARD}" stroke="{CARD_EDGE}"/>'
         )
-        colours = sorted(set(re.findall(r'"(#[0-9a-f]{6})"', "".join([frame, *self.elements]))))
-        dark = " ".join(
+        drawn = "".join([frame, *self.elements])
+        rules = [
             f"#{self.name} [{part}='{colour}'] {{ {part}: {in_the_dark(colour)} }}"
-            for colour in colours
+            for colour in sorted(set(re.findall(r'"(#[0-9a-f]{6})"', drawn)))
             for part in ("fill", "stroke")
-            if any(f'{part}="{colour}"' in element for element in [frame, *self.elements])
-        )
+            if f'{part}="{colour}"' in drawn
+        ]
         lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{round(scale * self.width)}" '
             f'height="{round(scale * self.height)}" '
@@ -199,7 +219,7 @@ class Figure:
             f'aria-labelledby="{self.name}-title {self.name}-desc" font-family="{SANS}">',
             f'<title id="{self.name}-title">{escape(self.title)}</title>',
             f'<desc id="{self.name}-desc">{escape(self.description)}</desc>',
-            f"<style>@media (prefers-color-scheme: dark) {{ {dark} }}</style>",
+            f"<style>@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}</style>",
             frame,
             *self.elements,
             "</svg>",
@@ -209,6 +229,7 @@ class Figure:
 
 def _towards(start: tuple[float, float], end: tuple[float, float], distance: float) -> tuple[float, float]:
     """Return the point that lies ``distance`` from ``start`` on the way to ``end``; lines are level or upright."""
-    dx, dy = end[0] - start[0], end[1] - start[1]
-    length = max(abs(dx), abs(dy))
-    return start[0] + dx / length * distance, start[1] + dy / length * distance
+    to_the_right = end[0] - start[0]
+    downwards = end[1] - start[1]
+    length = max(abs(to_the_right), abs(downwards))
+    return start[0] + to_the_right / length * distance, start[1] + downwards / length * distance

@@ -25,7 +25,8 @@ def whole_model() -> Figure:
         "the English so far, and the next round begins.",
     )
     bottom = figure.height - 44
-    rows, stacks = {}, {}
+    rows = {}
+    stacks = {}
     for x, words, note, title, sublayers in (
         (
             LEFT_X,
@@ -56,7 +57,8 @@ def whole_model() -> Figure:
         )
         figure.up(rows[x], embedding)
         stacks[x] = stack_of_layers(figure, embedding, title, sublayers)
-    read, boxes = stacks[LEFT_X][-1], stacks[RIGHT_X]
+    read = stacks[LEFT_X][-1]
+    boxes = stacks[RIGHT_X]
     memory = noted_box(figure, "data", LEFT_X, read.top - 62, "Memory", "a vector per word,", "in its context")
     figure.up(read, memory)
     lead_memory(figure, memory, boxes[1])

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from drawings.kit import BODY, FADED, HIDDEN, INK, SEEN, Figure
+from drawings.kit import BODY, FADED, HIDDEN, INK, KINDS, PALE, SEEN, WHITE, Figure
 
 TINY = ("ein mann schläft .", "ein hund schläft .", "der mann liest ein buch .")
 TINY_IDS = {".": 4, "ein": 5, "mann": 6, "schläft": 7}  # what occurs at least twice; the specials come before
-UNKNOWN = ("#fcf4ae", "#8f8206")
+UNKNOWN = KINDS["add_norm"]  # yellow
 ID_CELL = 38
 
 
@@ -22,10 +22,20 @@ def _ids(words: Sequence[str]) -> list[int]:
     return [2, *(TINY_IDS.get(word, 0) for word in words), 3]
 
 
+def _padded(sentences: Sequence[str]) -> list[list[int]]:
+    """Return the ids of sentences, filled up with <pad> to the longest."""
+    rows = [_ids(sentence.split()) for sentence in sentences]
+    longest = max(map(len, rows))
+    return [ids + [1] * (longest - len(ids)) for ids in rows]
+
+
 def _look(token_id: int) -> tuple[str, str, str]:
+    """Return how an id's cell looks: <pad> is grey, <unk> is yellow."""
     if token_id == 1:
         return HIDDEN, HIDDEN, FADED
-    return (*UNKNOWN, INK) if token_id == 0 else ("#ffffff", SEEN, INK)
+    if token_id == 0:
+        return *UNKNOWN, INK
+    return WHITE, SEEN, INK
 
 
 def text_to_ids() -> Figure:
@@ -47,7 +57,7 @@ def text_to_ids() -> Figure:
     for y, step in ((58, "cut into tokens, lower case"), (120, "looked up in the vocabulary")):
         figure.text(40, y, step)
     for number, word in enumerate(words, start=1):
-        _id_cell(figure, edges[number], 72, widths[number], word, ("#ffffff", SEEN, INK))
+        _id_cell(figure, edges[number], 72, widths[number], word, (WHITE, SEEN, INK))
     for number, (token, token_id) in enumerate(zip(tokens, _ids(words), strict=True)):
         _id_cell(figure, edges[number], 132, widths[number], token, _look(token_id))
         _id_cell(figure, edges[number], 172, widths[number], str(token_id), _look(token_id))
@@ -65,13 +75,14 @@ def padded_batch() -> Figure:
         "cells with a 1, <pad>. The third holds eight ids and no padding. Four cells with a 0, <unk>, are yellow. The "
         "rows are the batch's three sentences, the columns its eight positions: [batch, seq_len] is [3, 8].",
     )
-    rows = [_ids(sentence.split()) for sentence in TINY]
-    longest = max(map(len, rows))
-    left, top = 46, 50
-    figure.text(left + longest * ID_CELL / 2, 32, "batch: 3 sentences · seq_len: 8 positions", "middle", colour=INK)
+    rows = _padded(TINY)
+    left = 46
+    top = 50
+    middle = left + len(rows[0]) * ID_CELL / 2
+    figure.text(middle, 32, "batch: 3 sentences · seq_len: 8 positions", "middle", colour=INK)
     for row, ids in enumerate(rows):
         figure.text(left - 12, top + row * 28 + 14, str(row + 1), "end", colour=INK)
-        for place, token_id in enumerate([*ids, *[1] * (longest - len(ids))]):
+        for place, token_id in enumerate(ids):
             _id_cell(figure, left + place * ID_CELL, top + row * 28, ID_CELL, str(token_id), _look(token_id))
     for x, token_id, meaning in ((46, 1, "1 <pad>"), (138, 0, "0 <unk>"), (230, 2, "other ids")):
         fill, edge, _ = _look(token_id)
@@ -91,8 +102,7 @@ def transposed() -> Figure:
         "the same transposed, eight rows and three columns: now the first row is 2, 2, 2, dark, and the other rows "
         "begin with words.",
     )
-    rows = [_ids(sentence.split()) for sentence in TINY]
-    padded = [[*ids, *[1] * (max(map(len, rows)) - len(ids))] for ids in rows]
+    padded = _padded(TINY)
     for left, name, shape, grid in (
         (20, "as it should be", "[batch, seq_len]", padded),
         (250, "transposed", "[seq_len, batch]", list(zip(*padded, strict=True))),
@@ -100,8 +110,9 @@ def transposed() -> Figure:
         figure.text(left, 30, name, bold=True, colour=INK)
         for row, ids in enumerate(grid):
             for place, token_id in enumerate(ids):
-                x, y = left + place * 25, 44 + row * 21
-                fill, edge, colour = (SEEN, SEEN, "#ffffff") if token_id == 2 else _look(token_id)
+                x = left + place * 25
+                y = 44 + row * 21
+                fill, edge, colour = (SEEN, SEEN, WHITE) if token_id == 2 else _look(token_id)
                 figure.rectangle(x + 1, y + 1, 23, 19, fill, edge, radius=2)
                 figure.text(x + 12.5, y + 10.5, str(token_id), "middle", code=True, colour=colour)
         if len(grid) == 3:
@@ -113,11 +124,12 @@ def transposed() -> Figure:
 def _lengths(figure: Figure, left: float, top: float, batches: Sequence[Sequence[int]], title: str) -> None:
     """Draw batches of sentences of these lengths, each sentence a row of cells, grey where it is padded."""
     figure.text(left, top - 16, title, bold=True, colour=INK)
-    y, cell = top, 15
+    y = top
+    cell = 15
     for batch in batches:
         for length in batch:
             for place in range(max(batch)):
-                fill = SEEN if place < length else "#c3cad2"
+                fill = SEEN if place < length else PALE
                 figure.rectangle(left + place * cell + 1, y + 1, cell - 2, 14, fill, fill, radius=2)
             y += 17
         y += 12
@@ -158,10 +170,15 @@ def bucketing() -> Figure:
     )
     cut = [sorted(POOL)[start : start + 4] for start in range(0, 20, 4)]
     mixed = [cut[number] for number in (3, 0, 4, 2, 1)]
-    steps = (("shuffle the pairs", [POOL]), ("sort a pool by length", [sorted(POOL)]))
-    steps += (("cut it into batches", cut), ("shuffle the batches", mixed))
+    steps = (
+        ("shuffle the pairs", [POOL]),
+        ("sort a pool by length", [sorted(POOL)]),
+        ("cut it into batches", cut),
+        ("shuffle the batches", mixed),
+    )
     for number, (step, groups) in enumerate(steps):
-        floor, x = 88 + number * 82, 24.0
+        floor = 88 + number * 82
+        x = 24.0
         figure.text(24, floor - 56, f"{number + 1}. {step}", bold=True, colour=INK)
         for group in groups:
             for length in group:

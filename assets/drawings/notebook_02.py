@@ -18,7 +18,9 @@ def multi_head_attention() -> Figure:
         "hides; softmax turns them into weights, which are multiplied with the values. The heads' outputs are "
         "concatenated to [batch, query_len, d_model] and pass the output projection.",
     )
-    columns, left, value_x = (70, 184, 298), 118, 320
+    columns = (70, 184, 298)
+    left = 118
+    value_x = 320
     data = [
         figure.box("data", x, 806, 100, 30, name) for x, name in zip(columns, ("query", "key", "value"), strict=True)
     ]
@@ -58,12 +60,14 @@ def multi_head_attention() -> Figure:
 
 def _vector(figure: Figure, start: tuple[float, float], tip: tuple[float, float], colour: str) -> None:
     """Draw a vector of any direction, with an open arrowhead."""
-    dx, dy = tip[0] - start[0], tip[1] - start[1]
-    length = math.hypot(dx, dy)
-    dx, dy = 9 * dx / length, 9 * dy / length
+    to_the_right = tip[0] - start[0]
+    downwards = tip[1] - start[1]
+    length = math.hypot(to_the_right, downwards)
+    x = 9 * to_the_right / length
+    y = 9 * downwards / length
     figure.line(start, tip, colour=colour, width=2.5)
     for side in (0.6, -0.6):
-        figure.line((tip[0] - dx + side * dy, tip[1] - dy - side * dx), tip, colour=colour, width=2.5)
+        figure.line((tip[0] - x + side * y, tip[1] - y - side * x), tip, colour=colour, width=2.5)
 
 
 def query_and_keys() -> Figure:
@@ -77,7 +81,10 @@ def query_and_keys() -> Figure:
         "of Hund points one unit to the right, that of bellt one up, and that of Der is the point zero. Below, the dot "
         "products and the weights: Der 0 and 0.14, Hund 2 and 0.58, bellt 1 and 0.28.",
     )
-    orange, (x, y), unit = KINDS["attention"][1], (96, 150), 84
+    orange = KINDS["attention"][1]
+    x = 96
+    y = 150
+    unit = 84
     figure.line((x, y), (310, y), colour=PANEL_EDGE)
     figure.line((x, y), (x, 42), colour=PANEL_EDGE)
     figure.text(316, y, "noun")
@@ -95,7 +102,8 @@ def query_and_keys() -> Figure:
     scores = {"Der": (0, 0), "Hund": (1, 0), "bellt": (0, 1)}
     powers = {word: math.exp((2 * key[0] + key[1]) / math.sqrt(2)) for word, key in scores.items()}
     for row, (word, key) in enumerate(scores.items()):
-        middle, weight = 230 + 26 * row, powers[word] / sum(powers.values())
+        middle = 230 + 26 * row
+        weight = powers[word] / sum(powers.values())
         figure.text(24, middle, word, bold=True, colour=SEEN)
         figure.text(82, middle, f"(2, 1)·({key[0]}, {key[1]}) = {2 * key[0] + key[1]}", code=True, colour=INK)
         figure.rectangle(222, middle - 8, 130 * weight, 16, SEEN, SEEN, radius=2)

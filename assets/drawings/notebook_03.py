@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from drawings.kit import BODY, DASHED, HIDDEN, INK, KINDS, LINE, SEEN, Figure
+from drawings.kit import BODY, DASHED, HIDDEN, INK, KINDS, LINE, SEEN, WHITE, Figure
 
 BATCH = (("<sos>", "a", "dog", "runs", "home", "."), ("<sos>", "look", "!", "<eos>", "<pad>", "<pad>"))
 
@@ -14,13 +14,15 @@ def padding_mask(tokens: Sequence[str]) -> list[bool]:
 
 def causal_mask(length: int) -> list[list[bool]]:
     """Return one row for each query, True at keys that do not come after it."""
-    return [[key <= query for key in range(length)] for query in range(length)]
+    keys = range(length)
+    return [[key <= query for key in keys] for query in range(length)]
 
 
 def target_mask(tokens: Sequence[str]) -> list[list[bool]]:
     """Return what both masks allow."""
     real = padding_mask(tokens)
-    return [[a and b for a, b in zip(real, row, strict=True)] for row in causal_mask(len(tokens))]
+    rows = causal_mask(len(tokens))
+    return [[is_real and not_later for is_real, not_later in zip(real, row, strict=True)] for row in rows]
 
 
 def _squares(figure: Figure, left: float, top: float, size: float, mask: Sequence[Sequence[bool]]) -> None:
@@ -60,7 +62,8 @@ def mask_shapes() -> Figure:
     figure.rectangle(24, 168, 16, 16, *KINDS["attention"], radius=3)
     figure.text(48, 176, "1, or missing: repeated")
     figure.text(24, 212, "sentence 2, for all heads and queries:", colour=INK)
-    row, bus = [True, True, True, False, False], 334
+    row = [True, True, True, False, False]
+    bus = 334
     for head in range(4):
         frame = figure.panel(59 + 83 * head, 316, 70, 70)
         figure.text(frame.x, 232, f"head {head + 1}", "middle")
@@ -76,7 +79,7 @@ def mask_shapes() -> Figure:
 def _mask_heading(figure: Figure, y: float, sign: str, title: str, call: str, shape: str) -> None:
     """Write what a part of the picture shows, with the sign that joins it to the part above."""
     if sign:
-        figure.rectangle(20, y - 11, 22, 22, "#ffffff", LINE, radius=11)
+        figure.rectangle(20, y - 11, 22, 22, WHITE, LINE, radius=11)
         figure.text(31, y, sign, "middle", BODY, bold=True, colour=INK)
     figure.text(52, y, title, size=BODY, bold=True, colour=INK)
     figure.text(350, y, shape, "end", code=True, colour=INK)
@@ -104,9 +107,10 @@ def masks() -> Figure:
     _mask_heading(figure, 36, "", "Padding mask", "padding_mask(ids, pad_id)", "[batch, 1, 1, len]")
     for top, tokens in zip((76, 106), BATCH, strict=True):
         for position, (token, seen) in enumerate(zip(tokens, padding_mask(tokens), strict=True)):
-            left, fill = 52 + 49 * position, SEEN if seen else HIDDEN
+            left = 52 + 49 * position
+            fill = SEEN if seen else HIDDEN
             figure.rectangle(left + 1.5, top, 46, 24, fill, fill, radius=3)
-            figure.text(left + 24.5, top + 12, token, "middle", code=True, colour="#ffffff" if seen else INK)
+            figure.text(left + 24.5, top + 12, token, "middle", code=True, colour=WHITE if seen else INK)
     _mask_heading(figure, 166, "&", "Causal mask", "causal_mask(len)", "[len, len]")
     figure.text(148, 210, "key", "middle")
     figure.text(55, 308, "query", "end")

@@ -4,17 +4,20 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from drawings.kit import BODY, DASHED, INK, KINDS, LINE, PANEL_EDGE, Box, Figure
+from drawings.kit import BODY, DASHED, INK, KINDS, LINE, PANEL_EDGE, WHITE, Box, Figure
 from drawings.two_stacks import LEFT_X, NARROW, RIGHT_X, lead_memory, noted_box, row_of_words, stack_of_layers
 
-LAYER_X, LAYER_BOX, RESIDUAL_X, OUTSIDE_X = 148, 196, 32, 313  # layers: column, box width, detour, what comes in
+LAYER_X = 148  # of a layer: the middle of its boxes, and how wide they are
+LAYER_BOX = 196
+RESIDUAL_X = 32  # of the path around a sub-layer
+OUTSIDE_X = 313  # of what comes in
 GREEN = KINDS["linear"][1]  # the straight path around a sub-layer
 
 
 def _outside(figure: Figure, middle: float, *words: str, dash: str = "") -> Box:
     """Draw what enters a layer from its right, a word or two of one line each, around a y."""
     box = Box(OUTSIDE_X, middle + 11 * len(words), 86, 22 * len(words))
-    figure.rectangle(box.left, box.top, box.width, box.height, *KINDS["data"], dash=dash)
+    figure.frame(box, *KINDS["data"], dash=dash)
     for number, word in enumerate(words):
         figure.text(box.x, box.middle + 17 * (number - (len(words) - 1) / 2), word, "middle", bold=True, colour=INK)
     return box
@@ -22,7 +25,9 @@ def _outside(figure: Figure, middle: float, *words: str, dash: str = "") -> Box:
 
 def _attention(figure: Figure, start: float, title: str, call: str, mask: str, memory: bool = False) -> Box:
     """Draw attention and its Add & Norm above the y of ``start``; keys and values are x's or the memory's."""
-    fork, key_x, value_x = start - 60, LAYER_X + 30, LAYER_X + 62
+    fork = start - 60
+    key_x = LAYER_X + 30
+    value_x = LAYER_X + 62
     box = figure.box("attention", LAYER_X, start - 102, LAYER_BOX, 52, title, call)
     figure.arrow((LAYER_X, start), (LAYER_X, box.bottom))
     if memory:
@@ -113,7 +118,8 @@ def decoder_layer() -> Figure:
     return figure
 
 
-SOURCE, TARGET = ("<sos>", "er", "läuft", "<eos>"), ("<sos>", "he", "runs", "<eos>")
+SOURCE = ("<sos>", "er", "läuft", "<eos>")
+TARGET = ("<sos>", "he", "runs", "<eos>")
 
 
 def transformer() -> Figure:
@@ -139,20 +145,14 @@ def transformer() -> Figure:
         table = noted_box(figure, "embedding", x, row.top - 20, "Token embedding", "× √d_model")
         figure.up(row, table)
         positions = Box(x, table.top, NARROW, 24)
-        figure.rectangle(positions.left, positions.top, positions.width, positions.height, *KINDS["embedding"])
+        figure.frame(positions, *KINDS["embedding"])
         figure.text(x, positions.middle, "+ Positions", "middle", bold=True, colour=INK)
         return positions
 
     encoder = (("attention", "Self-attention", "sees all words"), ("feed_forward", "Feed-forward"))
     start = embedded(LEFT_X, SOURCE, "German source")
-    memory = noted_box(
-        figure,
-        "data",
-        LEFT_X,
-        (last := stack_of_layers(figure, start, "Encoder", encoder, norms=True)[-1]).top - 60,
-        "memory",
-        "computed once",
-    )
+    last = stack_of_layers(figure, start, "Encoder", encoder, norms=True)[-1]
+    memory = noted_box(figure, "data", LEFT_X, last.top - 60, "memory", "computed once")
     figure.up(last, memory)
 
     decoder = (
@@ -191,7 +191,8 @@ MAY_COME = "rais 38 %, picking 17 %, l 8 %, …"
 
 def opened_box() -> Figure:
     """Draw one head of one box of the model for a sentence, with all its numbers."""
-    line, width = 18, 328
+    line = 18
+    width = 328
     height = line * len(OPENED) + 58
     best = max(OPENED, key=lambda word: OPENED[word][1])
     figure = Figure(
@@ -214,14 +215,15 @@ def opened_box() -> Figure:
         figure.text(x, top, title, "end", colour=INK)
     figure.text(panel.left + 14, top, "looks at", colour=INK)
     for number, (word, (score, weight)) in enumerate(OPENED.items(), start=1):
-        y, bold = top + line * number, word == best
+        y = top + line * number
+        bold = word == best
         figure.text(panel.left + 14, y, word, code=True, bold=bold, colour=INK)
         figure.text(130, y, f"{score:.2f}".replace("-", "−"), "end", bold=bold, colour=INK)
         figure.text(190, y, f"{weight:.3f}", "end", bold=bold, colour=INK)
         if weight >= 0.01:
             figure.rectangle(202, y - 6, max(1, 130 * weight), 12, *KINDS["attention"], radius=1)
     chosen = Box(184, panel.top - 22, 240, 40)
-    figure.rectangle(chosen.left, chosen.top, chosen.width, chosen.height, *KINDS["data"])
+    figure.frame(chosen, *KINDS["data"])
     figure.text(184, chosen.top + 13, "Next word", "middle", bold=True, colour=INK)
     figure.text(184, chosen.top + 29, MAY_COME, "middle", colour=INK)
     figure.arrow((184, panel.top), (184, chosen.bottom))
@@ -253,9 +255,9 @@ def here(part: str) -> Figure:
     )
 
     def block(kind: str, x: float, bottom: float, height: float, side: str) -> Box:
-        fill, edge = KINDS[kind] if part in (kind, side, "whole") else ("#ffffff", PANEL_EDGE)
+        fill, edge = KINDS[kind] if part in (kind, side, "whole") else (WHITE, PANEL_EDGE)
         box = Box(x, bottom, 52, height)
-        figure.rectangle(box.left, box.top, box.width, box.height, fill, edge, radius=3)
+        figure.frame(box, fill, edge, radius=3)
         return box
 
     columns = {}
@@ -274,7 +276,8 @@ def here(part: str) -> Figure:
     (encoder, _), (decoder, boxes) = columns.values()
     output = block("linear", decoder.x, decoder.top - 10, 15, "")
     figure.line((decoder.x, decoder.top), (decoder.x, output.bottom))
-    cross, bus = boxes[2], 88
+    cross = boxes[2]
+    bus = 88
     figure.arrow((encoder.x, encoder.top), (encoder.x, 56), (bus, 56), (bus, cross.middle), (cross.left, cross.middle))
     figure.text(180, 74, title, size=BODY, bold=True, colour=INK)
     for number, note in enumerate(notes):
@@ -304,7 +307,7 @@ def clock_hands() -> Figure:
         for position, x in columns.items():
             angle = position * 100.0**-pair
             tip = x + 15 * math.sin(angle), y - 15 * math.cos(angle)
-            figure.rectangle(x - 20, y - 20, 40, 40, "#ffffff", KINDS["embedding"][1], radius=20)
+            figure.rectangle(x - 20, y - 20, 40, 40, WHITE, KINDS["embedding"][1], radius=20)
             figure.line((x, y), tip, width=2.5)
             figure.dot(*tip)
     figure.text(184, 170, "sine: how far right · cosine: how far up", "middle")
@@ -314,7 +317,7 @@ def clock_hands() -> Figure:
 def _plus(figure: Figure, x: float, bottom: float) -> Box:
     """Draw a circle in which two things are added."""
     total = Box(x, bottom, 22, 22)
-    figure.rectangle(total.left, total.top, 22, 22, "#ffffff", LINE, radius=11)
+    figure.rectangle(total.left, total.top, 22, 22, WHITE, LINE, radius=11)
     figure.line((total.x - 6, total.middle), (total.x + 6, total.middle))
     figure.line((total.x, total.middle - 6), (total.x, total.middle + 6))
     return total
@@ -335,8 +338,9 @@ def clock_turn() -> Figure:
         "position 42, left and down. An arc in each face marks the turn: two radians clockwise, 115 degrees, in both.",
     )
     for x, start in ((100, 3), (268, 40)):
-        y, end = 74, start + 2
-        figure.rectangle(x - CLOCK, y - CLOCK, 2 * CLOCK, 2 * CLOCK, "#ffffff", KINDS["embedding"][1], radius=CLOCK)
+        y = 74
+        end = start + 2
+        figure.rectangle(x - CLOCK, y - CLOCK, 2 * CLOCK, 2 * CLOCK, WHITE, KINDS["embedding"][1], radius=CLOCK)
         angles = [start + step / 20 for step in range(41)]
         arc = " L".join(f"{x + 22 * math.sin(angle):.1f} {y - 22 * math.cos(angle):.1f}" for angle in angles)
         figure.elements.append(f'<path d="M{arc}" fill="none" stroke="{GREEN}" stroke-width="4"/>')
@@ -357,7 +361,8 @@ def _numbers(
         for x, (value, kind) in enumerate(zip(row, kinds, strict=True)):
             figure.rectangle(left + 26 * x, top + 26 * y, 26, 26, *KINDS[kind], radius=2)
             figure.text(left + 26 * x + 13, top + 26 * y + 13, str(value), "middle", code=True, colour=INK)
-    width, height = 26 * len(rows[0]), 26 * len(rows)
+    width = 26 * len(rows[0])
+    height = 26 * len(rows)
     return Box(left + width / 2, top + height, width, height)
 
 
@@ -372,12 +377,14 @@ def embedding_lookup() -> Figure:
         "each; row 0 is orange and row 2 is blue, like the ids that pick them, and row 1, which no id picks, is white. "
         "Right, what comes out: row 2, row 0 and row 2 of the table, times two.",
     )
-    ids, table = (2, 0, 2), [[4 * row + column for column in range(4)] for row in range(3)]
+    ids = (2, 0, 2)
+    table = [list(range(4 * row, 4 * row + 4)) for row in range(3)]
     kind = {0: "attention", 1: "data", 2: "feed_forward"}
     picked = [[kind[row]] * 4 for row in ids]
     _numbers(figure, 20, 62, [[i] for i in ids], [[kind[i]] for i in ids])
     two = _numbers(figure, 98, 62, table, [[kind[row]] * 4 for row in range(3)])
-    three = _numbers(figure, 242, 62, [[2 * value for value in table[row]] for row in ids], picked)
+    doubled = [[2 * value for value in row] for row in table]
+    three = _numbers(figure, 242, 62, [doubled[row] for row in ids], picked)
     for x in (69, 223):
         figure.text(x, 28, "→", "middle", BODY, bold=True, colour=INK)
     for row in (0, 2):
@@ -407,18 +414,14 @@ def norm_axis() -> Figure:
     )
     numbers = ([[2, 0, 5, 1], [1, 3, 3, 9], [4, 1, 0, 3]], [[0, 2, 6, 4], [7, 7, 7, 7], [7, 7, 7, 7]])
     for left, title, note in ((74, "layer norm", "a mean for each row"), (238, "batch norm", "for each column")):
-        by_row = title == "layer norm"
         figure.text(left + 52, 28, title, "middle", BODY, bold=True, colour=INK)
         for sentence, top in enumerate((68, 160)):
-            kinds = [
-                [
-                    ("feed_forward" if (sentence, row) == (0, 1) else "data")
-                    if by_row
-                    else ("attention" if column == 1 else "data")
-                    for column in range(4)
-                ]
-                for row in range(3)
-            ]
+            kinds = [["data"] * 4 for _ in range(3)]
+            if title == "batch norm":
+                for row in kinds:
+                    row[1] = "attention"
+            elif sentence == 0:
+                kinds[1] = ["feed_forward"] * 4
             _numbers(figure, left, top, numbers[sentence], kinds)
         figure.text(left + 52, 52, "d_model", "middle", code=True)
         figure.text(left + 52, 258, note, "middle", colour=INK)
@@ -443,7 +446,7 @@ def norm_placement() -> Figure:
 
     def box(x: float, bottom: float, kind: str, title: str) -> Box:
         drawn = Box(x, bottom, 78, 30)
-        figure.rectangle(drawn.left, drawn.top, drawn.width, drawn.height, *KINDS[kind])
+        figure.frame(drawn, *KINDS[kind])
         figure.text(x, drawn.middle, title, "middle", bold=True, colour=INK)
         return drawn
 
@@ -451,7 +454,10 @@ def norm_placement() -> Figure:
         (0, "post-LN", "a norm lies on the path", ("operation", "Sub-layer"), 158),
         (172, "pre-LN", "the path stays free", ("add_norm", "LayerNorm"), 128),
     ):
-        path, branch, bottom, fork = left + 62, left + 140, 262, 248
+        path = left + 62
+        branch = left + 140
+        bottom = 262
+        fork = 248
         figure.text(left + 24, 32, title, size=BODY, bold=True, colour=INK)
         figure.text(left + 24, 52, note)
         figure.text(path, 276, "x", "middle", code=True, colour=INK)
@@ -459,7 +465,8 @@ def norm_placement() -> Figure:
         upper = box(branch, 232, *first)
         figure.arrow((path, fork), (branch, fork), (branch, upper.bottom))
         if title == "pre-LN":
-            norm, upper = upper, box(branch, upper.top - 16, "operation", "Sub-layer")
+            norm = upper
+            upper = box(branch, upper.top - 16, "operation", "Sub-layer")
             figure.up(norm, upper)
         total = _plus(figure, path, total_at + 11)
         stops = [bottom, total.bottom, total.top, 86]

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from drawings.kit import BODY, INK, KINDS, SEEN, Box, Figure
 
-TOKEN_WIDTH, TOKEN_HEIGHT = 52, 26  # of a cell with a token
+TOKEN_WIDTH = 52  # of a cell with a token
+TOKEN_HEIGHT = 26
 
 
 def _token(figure: Figure, x: float, bottom: float, token: str, kind: str = "data") -> Box:
     """Draw a cell with a token in it."""
     cell = Box(x, bottom, TOKEN_WIDTH, TOKEN_HEIGHT)
-    figure.rectangle(cell.left, cell.top, cell.width, cell.height, *KINDS[kind], radius=4)
+    figure.frame(cell, *KINDS[kind], radius=4)
     figure.text(x, cell.middle, token, "middle", code=True, colour=INK)
     return cell
 
@@ -78,7 +79,8 @@ def teacher_forcing() -> Figure:
         figure.arrow((below.x, below.top), (below.x, 314))
         figure.arrow((below.x, 298), (below.x, above.bottom))
         if before:
-            gap, level = below.left - 18, below.middle
+            gap = below.left - 18
+            level = below.middle
             figure.arrow((before.right, before.middle), (gap, before.middle), (gap, level), (below.left, level))
     figure.text(24, 370, "it is given", colour=INK)
     return figure
@@ -95,14 +97,17 @@ def label_smoothing() -> Figure:
         "the plain target: the bar of 'a' has the length 1, the others have none. Right, with label smoothing, ε = "
         "0.1: the bar of 'a' has the length 0.925, and each of the others 0.025.",
     )
-    tokens, length, thick = ("<pad>", "a", "dog", "sleeps"), 84, 16
+    tokens = ("<pad>", "a", "dog", "sleeps")
+    length = 84
+    thick = 16
     for number, token in enumerate(tokens):
         figure.text(68, 64 + 26 * number, token, "end", code=True, colour=INK)
     for left, title, of_wanted, of_others in ((78, "plain", 1, 0), (212, "smoothed, ε = 0.1", 0.925, 0.025)):
         figure.text(left, 32, title, bold=True, colour=INK)
         figure.line((left, 50), (left, 156))
         for number, token in enumerate(tokens):
-            share, y = of_wanted if token == "a" else of_others, 64 + 26 * number
+            share = of_wanted if token == "a" else of_others
+            y = 64 + 26 * number
             fill = SEEN if token == "a" else KINDS["attention"][1]
             if share:
                 figure.rectangle(left + 1, y - thick / 2, length * share, thick, fill, fill, radius=0)
@@ -136,13 +141,14 @@ def training_step() -> Figure:
     boxes: list[Box] = []
     for kind, title, changes in steps:
         box = Box(132, boxes[-1].top - 16 if boxes else 362, 108, 28)
-        figure.rectangle(box.left, box.top, box.width, box.height, *KINDS[kind])
+        figure.frame(box, *KINDS[kind])
         figure.text(box.x, box.middle, title, "middle", bold=True, colour=INK)
         figure.text(box.right + 14, box.middle, changes)
         if boxes:
             figure.up(boxes[-1], box)
         boxes.append(box)
-    first, last = boxes[0], boxes[-1]
+    first = boxes[0]
+    last = boxes[-1]
     figure.arrow((last.left, last.middle), (50, last.middle), (50, first.middle), (first.left, first.middle))
     return figure
 

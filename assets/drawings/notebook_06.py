@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from drawings.kit import BODY, FADED, INK, KINDS, LINE, PANEL_EDGE, SEEN, Box, Figure
+from drawings.kit import BODY, FADED, INK, KINDS, LINE, PALE, PANEL_EDGE, SEEN, WHITE, Box, Figure
 
 
 def greedy_or_beam() -> Figure:
@@ -21,13 +21,15 @@ def greedy_or_beam() -> Figure:
         "a": (0.6, {"dog": 0.4, "cat": 0.35, "pet": 0.25}),
         "the": (0.4, {"dog": 0.9, "cat": 0.1}),
     }
-    kept, cut, orange = KINDS["feed_forward"], ("#ffffff", PANEL_EDGE), KINDS["attention"][1]
+    kept = KINDS["feed_forward"]
+    cut = (WHITE, PANEL_EDGE)
+    orange = KINDS["attention"][1]
     for x, words in ((132, "step 1"), (236, "step 2"), (320, "product")):
         figure.text(x, 32, words, "middle")
 
     def box(x: float, y: float, word: str, colours: tuple[str, str]) -> Box:
         drawn = Box(x, y + 13, 50, 26)
-        figure.rectangle(drawn.left, drawn.top, drawn.width, drawn.height, *colours, radius=4)
+        figure.frame(drawn, *colours, radius=4)
         figure.text(x, y, word, "middle", code=True, colour=INK)
         return drawn
 
@@ -39,16 +41,18 @@ def greedy_or_beam() -> Figure:
         figure.line(*points, colour=orange if greedy else LINE, width=4 if greedy else 1.5)
         figure.text(end.left - 4, end.middle - 13, f"{probability:g}", "end", code=True)
 
-    y, root = 66, Box(44, 139, 50, 26)
-    for first, (p, following) in tree.items():
+    y = 66
+    root = Box(44, 139, 50, 26)
+    for first, (probability, following) in tree.items():
         last = y + 40 * (len(following) - 1)
         parent = box(132, (y + last) / 2, first, kept)
-        branch(root, parent, p, first == "a")
-        for word, q in following.items():
+        branch(root, parent, probability, first == "a")
+        for word, next_probability in following.items():
             greedy = first == "a" and word == "dog"
             child = box(236, y, word, kept if word == "dog" else cut)
-            branch(parent, child, q, greedy)
-            figure.text(320, y, f"{p * q:.2f}", "middle", bold=word == "dog", code=True, colour=INK)
+            branch(parent, child, next_probability, greedy)
+            product = f"{probability * next_probability:.2f}"
+            figure.text(320, y, product, "middle", bold=word == "dog", code=True, colour=INK)
             y += 40
     box(44, 126, "<sos>", cut)
     figure.line((24, 272), (52, 272), colour=orange, width=4)
@@ -58,7 +62,8 @@ def greedy_or_beam() -> Figure:
     return figure
 
 
-BEAM_VOCAB, BEAM_CELL = 5, 32
+BEAM_VOCAB = 5  # tokens, each of which may follow each prefix
+BEAM_CELL = 32
 BEAM_CHOSEN = {"AB": (6, 9), "CD": (3, 8)}  # of each sentence's two prefixes, the candidates that go on
 
 
@@ -80,7 +85,8 @@ def batched_beam() -> Figure:
 
     def rows(top: float, contents: Sequence[str], notes: Sequence[str]) -> None:
         for row, (words, note) in enumerate(zip(contents, notes, strict=True)):
-            y, sentence = top + 27 * row, row // 2
+            y = top + 27 * row
+            sentence = row // 2
             figure.text(24, y + 12, f"row {row}")
             figure.rectangle(70, y, 52, 24, *KINDS["data"], radius=3)
             figure.text(96, y + 12, words, "middle", code=True, colour=INK)
@@ -101,7 +107,7 @@ def batched_beam() -> Figure:
             fill, edge = (SEEN, SEEN) if index in indices else colours[sentence]
             x = 24 + index * BEAM_CELL + (2 if index >= BEAM_VOCAB else -2)
             figure.rectangle(x + 2, top, BEAM_CELL - 4, 24, fill, edge, radius=3)
-            ink = "#ffffff" if index in indices else INK
+            ink = WHITE if index in indices else INK
             figure.text(x + BEAM_CELL / 2, top + 12, f"{index}", "middle", code=True, colour=ink)
         for index in indices:
             row = f"{2 * sentence} + {index} // {BEAM_VOCAB}"
@@ -112,8 +118,8 @@ def batched_beam() -> Figure:
     return figure
 
 
-CACHE_STEPS, CACHE_CELL = 5, 24
-KEPT = "#c3cad2"
+CACHE_STEPS = 5
+CACHE_CELL = 24
 
 
 def _steps(figure: Figure, left: float, top: float, title: str, keeps: bool) -> None:
@@ -123,8 +129,9 @@ def _steps(figure: Figure, left: float, top: float, title: str, keeps: bool) -> 
         figure.text(left + (position + 0.5) * CACHE_CELL, top - 12, f"{position + 1}", "middle")
     for step in range(CACHE_STEPS):
         for position in range(step + 1):
-            fill = KEPT if keeps and position < step else SEEN
-            x, y = left + position * CACHE_CELL, top + step * CACHE_CELL
+            fill = PALE if keeps and position < step else SEEN
+            x = left + position * CACHE_CELL
+            y = top + step * CACHE_CELL
             figure.rectangle(x + 1.5, y + 1.5, CACHE_CELL - 3, CACHE_CELL - 3, fill, fill, radius=3)
     computed = CACHE_STEPS if keeps else CACHE_STEPS * (CACHE_STEPS + 1) // 2
     figure.text(left, top + CACHE_STEPS * CACHE_CELL + 16, f"computed: {computed}", colour=INK)
@@ -148,7 +155,7 @@ def kv_cache() -> Figure:
     _steps(figure, 226, 72, "with a cache", True)
     for y, fill, meaning in (
         (236, SEEN, "computed in this step"),
-        (258, KEPT, "kept: keys and values"),
+        (258, PALE, "kept: keys and values"),
     ):
         figure.rectangle(74, y - 8, 16, 16, fill, fill, radius=3)
         figure.text(98, y, meaning)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from drawings.kit import BODY, DASHED, INK, KINDS, Box, Figure
+from drawings.kit import BODY, DASHED, INK, KINDS, WHITE, Box, Figure
 
 
 def memory_patch() -> Figure:
@@ -19,10 +19,12 @@ def memory_patch() -> Figure:
     )
 
     def memory(bottom: float, kinds: Sequence[str], note: str) -> list[Box]:
-        cells, left = [], 24.0
+        cells = []
+        left = 24.0
         for word, kind in zip(("ein", "mann", "geht", "die", "treppe", "hinunter"), kinds, strict=True):
-            cells.append(cell := Box(left + 4 * len(word) + 6, bottom, 8 * len(word) + 12, 34))
-            figure.rectangle(cell.left, cell.top, cell.width, cell.height, *KINDS[kind], radius=3)
+            cell = Box(left + 4 * len(word) + 6, bottom, 8 * len(word) + 12, 34)
+            cells.append(cell)
+            figure.frame(cell, *KINDS[kind], radius=3)
             figure.text(cell.x, cell.middle, word, "middle", code=True, colour=INK)
             left = cell.right
         figure.text(24, bottom + 16, note)
@@ -51,9 +53,10 @@ def silenced_head() -> Figure:
     cells = []
     for head in range(1, 5):
         silent = head == 2
-        cells.append(cell := Box(24 + 80 * (head - 0.5), 144, 80, 36))
-        colours = ("#ffffff", KINDS["heads"][1]) if silent else KINDS["attention"]
-        figure.rectangle(cell.left, cell.top, cell.width, cell.height, *colours, radius=3, dash=DASHED * silent)
+        cell = Box(24 + 80 * (head - 0.5), 144, 80, 36)
+        cells.append(cell)
+        colours = (WHITE, KINDS["heads"][1]) if silent else KINDS["attention"]
+        figure.frame(cell, *colours, radius=3, dash=DASHED * silent)
         figure.text(cell.x, cell.middle, "0 0 … 0" if silent else f"head {head}", "middle", code=silent, colour=INK)
         figure.text(cell.x, 160, "d_k", "middle", code=True)
     out = figure.box("linear", 184, 84, 130, 34, "out_proj")

@@ -1,10 +1,19 @@
 """The figures of notebook 08: BLEU."""
 
-from drawings.kit import BODY, DASHED, INK, SEEN, Figure
+from collections.abc import Sequence
 
-HYPOTHESIS, REFERENCE = ("a man rides a brown horse .", "a man is riding a brown horse .")
-NGRAM_WIDTH, NGRAM_LINE = 38, 14  # of a word; from one line of n-grams to the next
-MISSED = ("#ffffff", "#b4521a")  # what the reference does not have: an empty frame, dashed
+from drawings.kit import BODY, DASHED, INK, KINDS, SEEN, WHITE, Figure
+
+HYPOTHESIS = ["a", "man", "rides", "a", "brown", "horse", "."]
+REFERENCE = ["a", "man", "is", "riding", "a", "brown", "horse", "."]
+NGRAM_WIDTH = 38  # of a word
+NGRAM_LINE = 14  # from one line of n-grams to the next
+MISSED = KINDS["step"]  # what the reference does not have: an empty frame, dashed
+
+
+def _ngrams(words: Sequence[str], n: int) -> list[Sequence[str]]:
+    """Return each stretch of n words."""
+    return [words[start : start + n] for start in range(len(words) - n + 1)]
 
 
 def ngrams() -> Figure:
@@ -19,21 +28,22 @@ def ngrams() -> Figure:
         "man is riding a brown horse .', has the n-gram: six, four, two and one of them. It is an empty, dashed frame "
         "where it has not: those are the n-grams that contain 'rides'.",
     )
-    left, y = 57, 58
-    for number, word in enumerate(HYPOTHESIS.split()):
+    left = 57
+    y = 58
+    for number, word in enumerate(HYPOTHESIS):
         figure.text(left + (number + 0.5) * NGRAM_WIDTH, 34, word, "middle", colour=INK)
     for n in range(1, 5):
-        ours, theirs = (
-            [words[i : i + n] for i in range(len(words) - n + 1)] for words in (HYPOTHESIS.split(), REFERENCE.split())
-        )
+        ours = _ngrams(HYPOTHESIS, n)
+        theirs = _ngrams(REFERENCE, n)
         middle = y + n * NGRAM_LINE / 2
         figure.text(left - 4, middle, f"n = {n}", "end", colour=INK)
         for first, ngram in enumerate(ours):
             fill, edge, dash = (SEEN, SEEN, "") if ngram in theirs else (*MISSED, DASHED)
-            x, top = left + first * NGRAM_WIDTH + 3, y + first % n * NGRAM_LINE
+            x = left + first * NGRAM_WIDTH + 3
+            top = y + first % n * NGRAM_LINE
             figure.rectangle(x, top + 2, n * NGRAM_WIDTH - 6, NGRAM_LINE - 4, fill, edge, radius=4, dash=dash)
         found = sum(ngram in theirs for ngram in ours)
-        figure.text(left + len(HYPOTHESIS.split()) * NGRAM_WIDTH + 4, middle, f"{found}/{len(ours)}", colour=INK)
+        figure.text(left + len(HYPOTHESIS) * NGRAM_WIDTH + 4, middle, f"{found}/{len(ours)}", colour=INK)
         y += n * NGRAM_LINE + 16
     return figure
 
@@ -50,12 +60,17 @@ def clipping() -> Figure:
         "two; they are empty and dashed: 2 of 4. Right, 'the dog sleeps on the the sofa .': three squares for 'the', "
         "of which the third is above the line; every other word has one square, below its line: 7 of 8.",
     )
-    cheat, milder, reference = "the the the the", "the dog sleeps on the the sofa .", "the dog sleeps on the old sofa ."
-    floor, square, column = 156, 22, 42
+    cheat = "the the the the"
+    milder = "the dog sleeps on the the sofa ."
+    reference = "the dog sleeps on the old sofa ."
+    floor = 156
+    square = 22
+    column = 42
     for left, words in ((24, cheat.split()), (104, milder.split())):
         credited = 0
         for number, word in enumerate(dict.fromkeys(words)):
-            x, most = left + (number + 0.5) * column, reference.split().count(word)
+            x = left + (number + 0.5) * column
+            most = reference.split().count(word)
             for time in range(words.count(word)):
                 fill, edge, dash = (SEEN, SEEN, "") if time < most else (*MISSED, DASHED)
                 top = floor - (time + 1) * (square + 4)
@@ -84,12 +99,13 @@ def bootstrap() -> Figure:
         "drawn from it, eight cells each: some numbers come twice or three times, which are darker, and some are "
         "missing. At the right of each, its own BLEU.",
     )
-    left, cell = 86, 27
+    left = 86
+    cell = 27
     for row, (drawn, y) in enumerate(zip((tuple(range(8)), *DRAWS), (44, 96, 136, 176), strict=True)):
         figure.text(left - 10, y, f"draw {row}" if row else "test set", "end", colour=INK)
         for place, number in enumerate(drawn):
             again = drawn.count(number) > 1
-            fill, colour = (SEEN, "#ffffff") if again else ("#ffffff", INK)
+            fill, colour = (SEEN, WHITE) if again else (WHITE, INK)
             figure.rectangle(left + place * cell + 1, y - 13, cell - 2, 26, fill, SEEN, radius=3)
             figure.text(left + (place + 0.5) * cell, y, str(number + 1), "middle", code=True, colour=colour)
         figure.text(left + 8 * cell + 6, y, "→ BLEU", colour=INK)

@@ -21,14 +21,15 @@ def _sees(figure: Figure, x: float, top: float, causal: bool, note: str) -> None
 
 def _small_stack(figure: Figure, below: Box, sublayers: Sequence[tuple[str, str, str]]) -> list[Box]:
     """Draw N layers as a stack of cards above a row of words; return the sub-layers' boxes from bottom to top."""
-    bottom, height = below.top - 24, len(sublayers) * 66 + 28
+    bottom = below.top - 24
+    height = len(sublayers) * 66 + 28
     for offset in (8, 4, 0):
         panel = figure.panel(below.x + offset, bottom - offset, FAMILY_WIDTH + 12, height)
     figure.text(panel.left + 12, panel.top + 18, "× N", bold=True, colour=INK)
     boxes: list[Box] = []
     for kind, name, note in sublayers:
         box = Box(below.x, boxes[-1].top - 18 if boxes else panel.bottom - 10, FAMILY_WIDTH, 48)
-        figure.rectangle(box.left, box.top, box.width, box.height, *KINDS[kind])
+        figure.frame(box, *KINDS[kind])
         figure.text(box.x, box.middle - 10, name, "middle", BODY, bold=True, colour=INK)
         figure.text(box.x, box.middle + 10, note, "middle", colour=INK)
         figure.up(boxes[-1] if boxes else below, box)
@@ -68,7 +69,8 @@ def families() -> Figure:
         top = figure.box("data", x, boxes[-1].top - 60, FAMILY_WIDTH, 34, result)
         figure.up(boxes[-1], top)
         drawn.append((boxes, top))
-    memory, (_, reader, _) = drawn[2][1], drawn[3][0]
+    _, memory = drawn[2]
+    (_, reader, _), _ = drawn[3]
     between = (memory.right + reader.left) / 2 + 2
     figure.arrow(
         (memory.right, memory.middle), (between, memory.middle), (between, reader.middle), (reader.left, reader.middle)

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 
 from drawings.kit import CARD_EDGE, INK, KINDS, Box, Figure
 
-NARROW, LEFT_X, RIGHT_X = 140, 90, 272  # two stacks side by side: width of a box, middles of the columns
+NARROW = 140  # width of a box
+LEFT_X = 90  # middles of the two columns
+RIGHT_X = 272
 
 
 def noted_box(figure: Figure, kind: str, x: float, bottom: float, title: str, *notes: str) -> Box:
     """Draw a box with its title and, under that, what it does in plain words, line by line."""
     box = Box(x, bottom, NARROW, 24 + 16 * len(notes))
-    figure.rectangle(box.left, box.top, box.width, box.height, *KINDS[kind])
+    figure.frame(box, *KINDS[kind])
     figure.text(x, box.top + 13, title, "middle", bold=True, colour=INK)
     for number, note in enumerate(notes):
         figure.text(x, box.top + 30 + 16 * number, note, "middle", colour=INK)
@@ -30,7 +32,8 @@ def stack_of_layers(
         norms: whether each sub-layer has its Add & Norm on top.
     """
     heights = [24 + 16 * (len(sublayer) - 2) + (24 if norms else 0) for sublayer in sublayers]
-    bottom, height = below.top - 22, sum(heights) + 16 * len(heights) + 24
+    bottom = below.top - 22
+    height = sum(heights) + 16 * len(heights) + 24
     for offset in (6, 3, 0):
         panel = figure.panel(below.x + offset, bottom - offset, NARROW + 12, height)
     figure.text(below.x - 8, panel.top + 13, title, "end", bold=True, colour=INK)
@@ -38,12 +41,14 @@ def stack_of_layers(
     boxes: list[Box] = []
     top = below
     for kind, name, *notes in sublayers:
-        boxes.append(noted_box(figure, kind, below.x, top.top - 16 if boxes else panel.bottom - 10, name, *notes))
-        figure.up(top, boxes[-1])
-        top = boxes[-1]
+        bottom = top.top - 16 if boxes else panel.bottom - 10
+        box = noted_box(figure, kind, below.x, bottom, name, *notes)
+        figure.up(top, box)
+        boxes.append(box)
+        top = box
         if norms:
             top = Box(below.x, top.top, NARROW, 24)
-            figure.rectangle(top.left, top.top, top.width, top.height, *KINDS["add_norm"])
+            figure.frame(top, *KINDS["add_norm"])
             figure.text(top.x, top.middle, "Add & Norm", "middle", bold=True, colour=INK)
     return [*boxes, top]
 
@@ -52,7 +57,7 @@ def row_of_words(figure: Figure, x: float, bottom: float, words: Sequence[str], 
     """Draw a row of words, each in a cell as wide as it needs, centred on x."""
     widths = [7.5 * len(word) + padding for word in words]
     row = Box(x, bottom, sum(widths), 34)
-    figure.rectangle(row.left, row.top, row.width, row.height, *KINDS["data"])
+    figure.frame(row, *KINDS["data"])
     left = row.left
     for number, (word, width) in enumerate(zip(words, widths, strict=True)):
         if number:
