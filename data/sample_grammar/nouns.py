@@ -235,9 +235,6 @@ room: klein groß
   Wand f Wände wall walls weiß gelb
 """
 
-# What the tables above leave out: these adjectives belong to single nouns.
-EXTRA_ADJECTIVES = "stolz proud; cheeky; durstig thirsty"
-
 SEX = {"man": "m", "boy": "m", "relative-m": "m", "woman": "f", "girl": "f", "relative-f": "f"}
 
 
