@@ -52,12 +52,6 @@ def _one_thread():
 
 
 @pytest.fixture
-def tried(record_property):
-    """Note down a kind of fault, how often it was tried, what was lost and what the user saw: ``--junitxml`` has it."""
-    return lambda fault, number, lost, saw: record_property(fault, f"tried {number:,}; lost: {lost}; seen: {saw}")
-
-
-@pytest.fixture
 def almost_full_disk():
     """A context in which no file of this process can grow beyond 1,000 bytes: the kernel refuses to write more."""
     if resource is None:

@@ -6,7 +6,6 @@ import http.server
 import multiprocessing
 import pickle
 import random
-import re
 import sys
 import threading
 import time
@@ -111,24 +110,21 @@ BAD_ANSWERS = {
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pooch leaves sockets to be collected
-def test_a_bad_download_leaves_nothing_and_says_what_to_do(published, cache, monkeypatch, tried):
+def test_a_bad_download_leaves_nothing_and_says_what_to_do(published, cache, monkeypatch):
     monkeypatch.setattr(corpora, "_TIMEOUT_S", 0.1)
     answers, _ = published
     for name, answers["/val.de.gz"] in BAD_ANSWERS.items():
         with pytest.raises(
             CorpusError, match=r"val\.de\.gz of corpus 'multi30k' .* http://127.0.0.1.*TRANSFORMER_LIB_DATA.*'sample'"
-        ) as error:
+        ):
             load_corpus("multi30k")["val"]
         assert not [path for path in cache.rglob("*") if path.is_file()], name
         gc.collect()
-        tried(
-            f"download: {name}", 1, "nothing, and nothing is cached", re.sub(r"127\S+/|: /\S*", "…/", str(error.value))
-        )
 
 
 @pytest.mark.processes
 @pytest.mark.skipif(sys.platform == "win32", reason="processes start differently there")
-def test_processes_that_download_at_once_do_not_disturb_each_other(published, cache, tried):
+def test_processes_that_download_at_once_do_not_disturb_each_other(published, cache):
     answers, asked = published
     body, together = answers["/val.de.gz"], threading.Barrier(2, timeout=60)
 
@@ -155,7 +151,6 @@ def test_processes_that_download_at_once_do_not_disturb_each_other(published, ca
         "val.de.gz": body,
         "val.en.gz": answers["/val.en.gz"],
     }
-    tried("download: two processes at once", 2, "nothing", "the corpus")
 
 
 def test_no_network_says_what_to_do(cache, monkeypatch):
@@ -188,7 +183,7 @@ def test_a_damaged_file_in_the_cache_is_downloaded_again_and_kept_without_a_netw
     assert damaged.read_bytes() == body
 
 
-def test_a_read_only_cache_that_has_the_files_is_enough(published, guest_folder, monkeypatch, tried):
+def test_a_read_only_cache_that_has_the_files_is_enough(published, guest_folder, monkeypatch):
     _, asked = published
     monkeypatch.setenv("TRANSFORMER_LIB_DATA", str(guest_folder))
     expected = load_corpus("multi30k")["val"]
@@ -204,7 +199,6 @@ def test_a_read_only_cache_that_has_the_files_is_enough(published, guest_folder,
         with pytest.raises(CorpusError, match=r"val\.en\.gz .* could not be downloaded .*ermission"):
             load_corpus("multi30k")["val"]
         folder.chmod(0o755)
-    tried("download: read-only cache that has the files", 1, "nothing", "the corpus, without a network")
 
 
 def test_what_is_not_there_is_named(tmp_path):

@@ -28,12 +28,13 @@ ROOMS = [
     "cli",
 ]
 # Every module by its name without "transformer_lib."; "model" itself is model/__init__.py. The package's own
-# __init__.py and __main__.py, which import from all rooms, are not among them.
+# __init__.py and __main__.py stand in no room: they import from all.
 FILES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(PACKAGE.rglob("*.py"))
-    if path.parent != PACKAGE or not path.stem.startswith("__")
 }
+ABOVE_ALL = ("__init__", "__main__")
+IN_ROOMS = [module for module in FILES if module not in ABOVE_ALL]
 SLOW_OR_OPTIONAL = ("ctranslate2", "IPython", "ipywidgets", "matplotlib", "spacy", "torchtext")
 
 
@@ -122,13 +123,13 @@ def test_the_model_and_what_makes_it_fast_can_be_copied_to_where_there_is_only_t
 
 
 def test_a_name_that_is_offered_is_defined_in_one_module_and_comes_from_there():
-    offered = list(imports_of(ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))))
+    offered = list(imports_of(tree_of("__init__")))
     offered = [name.removeprefix("transformer_lib.") for name in offered if name.startswith("transformer_lib.")]
     assert "inference.translator.Translator" in offered
     for module, name in (full.rsplit(".", 1) for full in offered):
         kinds = ast.FunctionDef | ast.ClassDef
         defined = [
-            (home, node) for home in FILES if home != "cli" for node in tree_of(home).body if isinstance(node, kinds)
+            (home, node) for home in IN_ROOMS if home != "cli" for node in tree_of(home).body if isinstance(node, kinds)
         ]
         assert [home for home, node in defined if node.name == name] == [module], name
 
@@ -139,8 +140,8 @@ def place_of(name):
 
 
 def test_a_room_imports_only_from_those_before_it():
-    assert {room for room in ROOMS if any(place_of(module) == ROOMS.index(room) for module in FILES)} == {*ROOMS}
-    for module in FILES:
+    assert {ROOMS[place_of(module)] for module in IN_ROOMS} == {*ROOMS}
+    for module in IN_ROOMS:
         for name in imports_of(tree_of(module)):
             package, _, home = name.partition(".")
             assert package != "transformer_exercises", module
@@ -154,11 +155,11 @@ def test_no_modules_import_each_other_in_a_circle():
         module: {
             known
             for name in imports_of(tree_of(module))
-            for known in FILES
+            for known in IN_ROOMS
             if f"{name}.".startswith(f"transformer_lib.{known}.")
         }
         - {module}
-        for module in FILES
+        for module in IN_ROOMS
     }
     while free := [module for module, needed in needs.items() if not needed & needs.keys()]:
         for module in free:

@@ -5,7 +5,6 @@ import contextlib
 import importlib
 import importlib.metadata
 import io
-import itertools
 import json
 import os
 import re
@@ -16,7 +15,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_package import FILES, ROOMS, place_of
+from test_notebooks import set_repository
 from test_translator_in_browser import site  # noqa: F401 - a fixture
 
 from transformer_lib import cli
@@ -34,6 +33,7 @@ NOT_RUN = {
     "transformer-lib download": "takes a network; tests/test_corpora.py downloads from a server of its own",
     "transformer-lib --version": "tests/test_cli.py runs it",
     "conda": "takes a network",
+    "git clone": "takes a network",
     "pip": "takes a network; the workflows install, and tests/project/test_wheel.py does so without one",
     "pipx": "takes a network",
     "python -m pip": "the workflows run it",
@@ -43,6 +43,7 @@ NOT_RUN = {
     "jupyter lab": "opens a browser",
     "jupyter nbconvert --execute": "takes minutes, and Multi30k; nbval runs the notebooks' cells",
     "python -m pytest --nbval-lax tests notebooks": "it is what runs this",
+    "python assets/draw_figures.py": "writes into the tree; tests/project/test_figures.py draws elsewhere",
     "python notebooks/listings.py": "changes the notebooks; tests/test_session.py runs what it calls",
     "python tests/project/list_licences.py": "tests/project/test_supply_chain.py compares what it prints",
     "python tests/project/test_devices.py": "takes hours; as a test, the file runs a part",
@@ -80,6 +81,12 @@ def read(page):
     return (ROOT / page).read_text(encoding="utf-8")
 
 
+def texts_of(page):
+    """A page as it is, and the README also as it is once the repository has an address, on GitHub or elsewhere."""
+    addresses = ["", "https://github.com/some-one/one", "https://codeberg.org/some-one/one"] * (page == "README.md")
+    return [read(page), *(set_repository.with_address(read(page), address) for address in addresses)]
+
+
 def of_make(*targets):
     """What make would run."""
     if not shutil.which("make"):
@@ -89,7 +96,7 @@ def of_make(*targets):
     return [re.sub(r"^\s*\.venv/bin/", "", line) for line in re.split("\n|; ", printed)]
 
 
-COMMANDS = [(page, command) for page in PAGES for command in dict.fromkeys(named_in(read(page)))]
+COMMANDS = [(page, command) for page in PAGES for command in dict.fromkeys(named_in("\n".join(texts_of(page))))]
 
 
 def words_after(command, *programs):
@@ -202,7 +209,6 @@ def test_the_command_is_installed():
 
 SMALLER = {  # than TRANSFORMER_LIB_FAST_DEV_RUN=1 makes them, where a command asks for more
     "fast": ["--rounds", "1"],
-    "processes": ["--rounds", "1"],
     "recipes": ["checkpoints", "--seeds", "1"],
     "gpu": ["--stand-in", "--only", "float16", "notebooks"],
 }
@@ -300,14 +306,3 @@ def test_the_readme_s_three_lines_print_what_they_say():
     with contextlib.redirect_stdout(printed):
         exec(code, {})
     assert printed.getvalue().strip() == code.rpartition("# ")[2].strip()
-
-
-def test_the_picture_of_the_house_has_its_rooms_and_their_sizes():
-    picture = re.findall(r"^│ (\w+) +(\d+) ", read("CONTRIBUTING.md"), re.MULTILINE)
-    by_folder = itertools.groupby(range(len(ROOMS)), lambda place: ROOMS[place].split(".")[0])
-    rooms = [(folder, [*places]) for folder, places in by_folder]
-    assert [name for name, _ in reversed(picture)] == [folder for folder, _ in rooms]
-    for (name, drawn), (_, places) in zip(reversed(picture), rooms, strict=True):
-        files = [path for module, path in FILES.items() if place_of(module) in places]
-        lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
-        assert abs(int(drawn) - lines) <= max(50, lines / 10), f"{name} has {lines} lines"

@@ -83,7 +83,7 @@ def training_state(tmp_path, pairs, subword_model):
 @linux_only
 @pytest.mark.parametrize("each", [30, pytest.param(3_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["subword_model", "word_model", "language_model", "training_state"])
-def test_a_broken_file_is_refused_or_read_and_nothing_else_happens(kind, each, request, tmp_path, tried):
+def test_a_broken_file_is_refused_or_read_and_nothing_else_happens(kind, each, request, tmp_path):
     path = request.getfixturevalue(kind)
     results, number = tmp_path / "results", 0
     context = multiprocessing.get_context("forkserver")
@@ -99,18 +99,15 @@ def test_a_broken_file_is_refused_or_read_and_nothing_else_happens(kind, each, r
     outcomes = Counter(line.partition(" ")[2] for line in results.read_text().splitlines())
     assert outcomes.total() == each
     assert set(outcomes) == {"refused", "loaded"}
-    saw = f"CheckpointError ({outcomes['refused']:,}), or it loads ({outcomes['loaded']:,}, some with other weights)"
-    tried(f"untrusted file: a {kind.replace('_', ' ')}, broken in header or body", each, "nothing", saw)
 
 
 @linux_only
-def test_subwords_that_were_made_to_crash_do_not(tried):
+def test_subwords_that_were_made_to_crash_do_not():
     context = multiprocessing.get_context("forkserver")
     process = context.Process(target=attack_subwords, args=(Translator.load().src_tokenizer.model, 0, 200))
     process.start()
     process.join()
     assert process.exitcode == 0
-    tried("untrusted file: subwords that crash sentencepiece 0.2.1", 200, "nothing", "CheckpointError")
 
 
 class Own(Transformer):
