@@ -32,7 +32,9 @@ def load_script(name):
 
 
 set_repository = load_script("set_repository")
-REPOSITORY = set_repository.named_repository((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+HOST, REPOSITORY = set_repository.address((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+ADDRESSES = {f"https://{HOST}/{REPOSITORY}"} if REPOSITORY != set_repository.UNNAMED else set()
+BADGES = {REPOSITORY} if ADDRESSES and HOST == "github.com" else set()  # Colab opens notebooks from there alone
 CELLS = {path: json.loads(path.read_text(encoding="utf-8"))["cells"] for path in NOTEBOOKS + SOLUTIONS}
 SERIES = {path: CELLS[path] for path in NOTEBOOKS}
 
@@ -138,7 +140,7 @@ def test_they_open_with_their_number_and_lead_to_their_neighbours():
     for place, (path, cells) in enumerate(SERIES.items()):
         first, last = source_of(cells[0]), source_of(cells[-1])
         assert re.fullmatch(rf"{path.name[:2]} · \S.*", titles[place]), path
-        assert (f"/blob/main/notebooks/{path.name})" in first) == (REPOSITORY != set_repository.UNNAMED), path
+        assert (f"/blob/main/notebooks/{path.name})" in first) == bool(BADGES), path
         links = {
             number: f"[{titles[number]}]({NOTEBOOKS[number].name})"
             for number in (place - 1, place + 1)
@@ -293,19 +295,17 @@ def test_only_what_the_reader_writes_is_defined_twice():
 
 
 def test_badge_and_setup_lead_to_the_repository_that_pyproject_names_and_nowhere_as_long_as_it_names_none():
-    named = {REPOSITORY} - {set_repository.UNNAMED}
-
     def leads(cells):
         text = "".join(source_of(cell) for cell in cells)
         badges = set(re.findall(r"colab\.research\.google\.com/github/([^/]+/[^/]+)/", text))
-        return badges == set(re.findall(r"git\+https://github\.com/([^/]+/[^\"/]+)", text)) == named
+        return badges == BADGES and set(re.findall(r"git\+(https://[^\"]+)", text)) == ADDRESSES
 
     def says_how_to_install_what_has_no_address(cells):
-        return bool(named) or "pip wheel" in source_of(code_of(cells)[0])
+        return bool(ADDRESSES) or "pip wheel" in source_of(code_of(cells)[0])
 
     assert not without(leads)
     assert not without(says_how_to_install_what_has_no_address)
-    if not named:
+    if not ADDRESSES:
         assert set_repository.UNNAMED not in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -315,14 +315,13 @@ def test_the_repository_is_written_wherever_it_stands_and_can_be_changed_again(t
         copy = tmp_path / file.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, copy)
-    before = REPOSITORY
     set_repository.main("https://github.com/some-one/the.transformer.git", tmp_path)
     for file in files:
         changed = (tmp_path / file.relative_to(ROOT)).read_text(encoding="utf-8")
-        assert before not in changed and "some-one/the.transformer" in changed
+        assert REPOSITORY not in changed and "some-one/the.transformer" in changed
     set_repository.main("https://github.com/another/one", tmp_path)
     assert not [file for file in files if "some-one" in (tmp_path / file.relative_to(ROOT)).read_text(encoding="utf-8")]
-    set_repository.main(f"https://github.com/{before}", tmp_path)
+    set_repository.main(f"https://{HOST}/{REPOSITORY}", tmp_path)
     for file in files:
         assert (tmp_path / file.relative_to(ROOT)).read_text(encoding="utf-8") == file.read_text(encoding="utf-8")
     for url in ("", "nonsense", "https://github.com/../..", "https://me@github.com/a/b", "https://github.com/a/b/c"):

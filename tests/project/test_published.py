@@ -15,7 +15,7 @@ READERS = "book commands contributing cookbook from_tutorials notebooks referenc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("url", ["https://github.com/some-one/the.transformer", "https://codeberg.org/some-one/one"])
+@pytest.mark.parametrize("url", ["https://github.com/a-reader/their.fork", "https://codeberg.org/a-reader/theirs"])
 def test_what_reads_pages_and_notebooks_passes_with_an_address(url, tmp_path):
     clone = tmp_path / "clone"
     shutil.copytree(ROOT, clone, ignore=LEFT_OUT)
