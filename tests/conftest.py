@@ -12,7 +12,7 @@ from browser import _chromium, browser  # noqa: F401 - fixtures
 
 from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.data.batches import build_vocabularies, make_dataset
-from transformer_lib.data.corpora import Pair
+from transformer_lib.data.corpora import CorpusError, Pair, load_corpus
 from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.inference.translator import Translator
 from transformer_lib.training.device import seed_everything
@@ -43,6 +43,14 @@ def cookbook(heading):
     page = (Path(__file__).parents[1] / "book" / "cookbook.md").read_text(encoding="utf-8")
     recipe = page.partition(f"### {heading}\n")[2].partition("\n##")[0]
     return re.findall(r"^```\w*\n(.*?)^```$", recipe, re.MULTILINE | re.DOTALL)
+
+
+def multi30k(split):
+    """Return a split of Multi30k; skip the test where it is neither on this machine nor to be had."""
+    try:
+        return load_corpus("multi30k")[split]
+    except CorpusError:
+        pytest.skip("Multi30k cannot be had here")
 
 
 @pytest.fixture(scope="session", autouse=True)

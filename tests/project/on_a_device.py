@@ -197,9 +197,9 @@ def of_a_training(**recipe):
     optimizer = make_optimizer(model, recipe)
     average = MovingAverage(model, recipe.ema_decay) if recipe.ema_decay else None
     batches = list(BucketBatches(dataset, batch_size=1, device=SEEN)) * 2
-    how = {"recipe": Recipe(rdrop_weight=recipe.rdrop_weight), "average": average}
-    train_epoch(model, batches[:1], optimizer, **how)  # makes the optimiser's state
-    return of_one_step(lambda steps: train_epoch(model, batches[:steps], optimizer, **how))
+    options = {"recipe": Recipe(rdrop_weight=recipe.rdrop_weight), "average": average}
+    train_epoch(model, batches[:1], optimizer, **options)  # makes the optimiser's state
+    return of_one_step(lambda steps: train_epoch(model, batches[:steps], optimizer, **options))
 
 
 def of_a_part(name):

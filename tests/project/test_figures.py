@@ -160,7 +160,7 @@ def test_on_a_dark_page_every_colour_has_its_dark_one_and_no_other_drawing_chang
 
 
 def lightness(colour: str) -> float:
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     return (max(parts) + min(parts)) / 2
 
 

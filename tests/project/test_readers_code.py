@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from conftest import multi30k
 from torch.nn.utils.rnn import pad_sequence
 from torch.testing import assert_close
 from transformer_exercises import course
 
 from transformer_lib.checkpoint import SHIPPED_MODEL, load_model
-from transformer_lib.data.corpora import CorpusError, load_corpus
 from transformer_lib.inference import bleu, search
 from transformer_lib.inference.translator import Translator
 from transformer_lib.model.config import TransformerConfig
@@ -249,10 +249,7 @@ def test_the_shipped_weights_translate_in_the_readers_model(reader, readers_mode
 @pytest.mark.slow
 def test_the_readers_model_scores_what_the_librarys_does(reader, readers_model, saved):
     """All of the test split, where Multi30k is on this machine; 41.55 BLEU is what the model's card says."""
-    try:
-        pairs = load_corpus("multi30k")["test_2016_flickr"]
-    except CorpusError:
-        pytest.skip("Multi30k cannot be had here")
+    pairs = multi30k("test_2016_flickr")
     english = saved.tokenizers["tgt"]
     translations = greedily(reader, readers_model, saved, [pair.src for pair in pairs])
     expected = Translator.from_saved(saved)([pair.src for pair in pairs[:100]], beam_size=1)

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 import spacy
-
-from transformer_lib.data.corpora import CorpusError, load_corpus
+from conftest import multi30k
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 SIZES = {"train": 8000, "val": 500, "test": 500}
@@ -81,11 +80,7 @@ def test_no_sentence_is_one_of_multi30ks():
     def letters(sentence):
         return re.sub(r"\W+", " ", sentence.lower()).strip()
 
-    try:
-        theirs = load_corpus("multi30k")
-        theirs = [pair for split in ("train", "val", "test_2016_flickr") for pair in theirs[split]]
-    except CorpusError:
-        pytest.skip("Multi30k cannot be had here")
+    theirs = [pair for split in ("train", "val", "test_2016_flickr") for pair in multi30k(split)]
     for side, language in enumerate(("de", "en")):
         ours = {letters(line) for split in SIZES for line in lines_of(split, language)}
         assert not ours & {letters(pair[side]) for pair in theirs}
