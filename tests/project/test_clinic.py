@@ -27,9 +27,8 @@ ON_WEIGHTS = [NUMBER[name] for name in ("no eval", "hasty beam")]  # their model
 
 def rows_of_the_closing_table():
     """Each fault on the list in the notebook's closing table, and the name of the test that decides."""
-    text = "".join("".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "markdown")
-    table = text.split("| you see | likely cause | the test that decides |")[1].split("\n\n")[0]
-    rows = [row.split("|")[2:4] for row in table.splitlines()[2:]]
+    text = "\n".join("".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "markdown")
+    rows = [row.split("|")[2:4] for row in text.splitlines() if re.fullmatch(r"\|(.+\|){3}", row)]
     return [
         (fault, test)
         for cause, decides in rows
