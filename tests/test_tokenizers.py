@@ -6,6 +6,7 @@ import pytest
 from transformer_lib import TransformerConfig
 from transformer_lib.data.batches import build_vocabularies, make_dataset
 from transformer_lib.data.corpora import Pair
+from transformer_lib.data.text import detokenize
 from transformer_lib.data.tokenizers import (
     EOS,
     PAD,
@@ -14,7 +15,6 @@ from transformer_lib.data.tokenizers import (
     Vocabulary,
     WordTokenizer,
     check_vocabularies,
-    detokenize,
     spacy_tokenizer,
 )
 from transformer_lib.language_model.stream import StreamTokenizer

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pooch
 
-from transformer_lib.data.tokenizers import normalize
+from transformer_lib.data.text import normalize
 from transformer_lib.files import one_line
 
 CORPORA = ("sample", "multi30k")

@@ -9,7 +9,8 @@ from typing import Any
 import sentencepiece
 
 from transformer_lib.data.corpora import Pair
-from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, Vocabulary, WordTokenizer, normalize
+from transformer_lib.data.text import normalize
+from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, Vocabulary, WordTokenizer
 
 
 class SubwordTokenizer(WordTokenizer):
