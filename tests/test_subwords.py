@@ -136,7 +136,7 @@ def test_without_a_size_the_text_decides(pairs):
 
 
 def test_bytes_that_are_not_a_sentencepiece_model_are_refused():
-    with pytest.raises(ValueError, match="model is not a sentencepiece model"):
+    with pytest.raises(ValueError, match="pieces are no sentencepiece model"):
         SubwordTokenizer("de", b"something else")
-    with pytest.raises(ValueError, match="model is not a sentencepiece model"):
+    with pytest.raises(ValueError, match="pieces are no sentencepiece model"):
         SubwordTokenizer.from_dict({"language": "de", "lower": True, "subwords": base64.b64encode(b"x").decode()})
