@@ -124,7 +124,7 @@ def _encode(pairs: Sequence[Pair]) -> dict[str, np.ndarray]:
     kept = []
     for pair in pairs:
         try:
-            ids = [t.ids(t.preprocess(sentence))[1:-1] for t, sentence in zip(tokenizers, pair, strict=True)]
+            ids = [t.ids(t.tokenize(sentence)) for t, sentence in zip(tokenizers, pair, strict=True)]
         except ValueError:
             continue
         if all(ids):
