@@ -16,8 +16,8 @@ from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, Vocabulary, Word
 class SubwordTokenizer(WordTokenizer):
     """Sentences in subwords, between ``<sos>`` and ``<eos>``. Notebook 12, section 2.
 
-    A piece that begins a word begins with ``▁``. The vocabulary comes with ``pieces``, the bytes that ``train_subwords``
-    returned; a ValueError if they are anything else.
+    A piece that begins a word begins with ``▁``. ``pieces`` is what ``train_subwords`` returned, bytes with which the
+    vocabulary comes; a ValueError if it is anything else.
     """
 
     whole_words = False
