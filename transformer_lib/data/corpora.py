@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 import pooch
 
 from transformer_lib.data.text import normalize
-from transformer_lib.files import one_line
+from transformer_lib.files import IS_INSTALLED, one_line, shipped
 
 CORPORA = ("sample", "multi30k")
-_HERE = Path(__file__).parent
-_IN_WHEEL = (_HERE / "sample").is_dir()
 PREPARED_FILE = "train.safetensors"  # what ``prepare`` writes in place of a training split
-DATA_FOLDER = _HERE if _IN_WHEEL else Path(__file__).parents[2] / "data"  # what comes with the library
-DOWNLOADS = json.loads((_HERE / "downloads.json").read_text("utf-8"))  # corpus: address, and its files' checksums
+# of each corpus, the address, and its files' checksums
+DOWNLOADS = json.loads(Path(__file__).with_name("downloads.json").read_text("utf-8"))
 _TIMEOUT_S = 5, 30  # to connect, and without a single byte
 
 
@@ -84,7 +82,7 @@ class Corpus:
             case ["multi30k"]:
                 return fetch("multi30k", f"{split}.{ending}.gz")
             case ["sample"]:
-                return DATA_FOLDER / "sample" / f"{split}.{ending}"
+                return shipped("data/sample") / f"{split}.{ending}"
             case [folder]:
                 return Path(folder) / f"{split}.{ending}"
             case _:  # two files, or pairs
@@ -137,7 +135,7 @@ def load_corpus(source: str | Path | Iterable[Any] = "sample", src: str = "de", 
 
 
 def _open_folder(name: str | Path, src: str, tgt: str) -> Corpus:
-    folder = DATA_FOLDER / "sample" if name == "sample" else Path(name).resolve()
+    folder = shipped("data/sample") if name == "sample" else Path(name).resolve()
     if not folder.is_dir():
         raise CorpusError(f"corpus is {str(name)!r}, expected {', '.join(CORPORA)}, a folder, two files, or pairs")
     files = {file.name.removesuffix(".gz") for file in folder.iterdir()}
@@ -181,7 +179,7 @@ def read_text(path: Path) -> list[str]:
 
 def cache_folder() -> Path:
     """Return where downloads are looked for and kept: ``$TRANSFORMER_LIB_DATA``, else the project's or user's cache."""
-    default = pooch.os_cache("transformer-lib") if _IN_WHEEL else DATA_FOLDER / "cache"
+    default = pooch.os_cache("transformer-lib") if IS_INSTALLED else shipped("data/cache")
     return Path(os.environ.get("TRANSFORMER_LIB_DATA") or default).expanduser()
 
 
