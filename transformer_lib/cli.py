@@ -21,7 +21,7 @@ from transformer_lib.data.corpora import CORPORA, PREPARED_FILE, CorpusError, ca
 from transformer_lib.data.prepared import prepare as write_prepared
 from transformer_lib.data.tokenizers import UNK
 from transformer_lib.fast.precision import PRECISIONS
-from transformer_lib.files import CheckpointError, one_line
+from transformer_lib.files import CheckpointError, accept_any_text, one_line
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 from transformer_lib.interop.ctranslate2 import to_ctranslate2
@@ -42,9 +42,7 @@ _ERRORS = CorpusError, CheckpointError, ValueError, OSError, ImportError, Arithm
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 1 for an error, 2 for wrong usage, 130 for Ctrl-C."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal that knows no "ä" shows "?"; a file or a pipe loses nothing
-            stream.reconfigure(errors="replace", **({} if stream.isatty() else {"encoding": "utf-8"}))
+    accept_any_text()
     options = vars(parser().parse_args(arguments))
     command = options.pop("command")
     try:
@@ -207,7 +205,7 @@ def _trained_on(notes: dict[str, Any]) -> list[str]:
 
 def export(model, file, to="safetensors", quantization="float32"):
     """Write a model for others to use: in half precision for this library, or for CTranslate2."""
-    if file.exists():  # perhaps a model whose copy was to be named as well
+    if file.exists() and (to == "safetensors" or not file.is_dir()):  # perhaps a model whose copy was to be named, too
         raise FileExistsError(f"{file} exists: name a new file, or remove it first (usage: export MODEL FILE)")
     saved = load_model(model)
     if to == "ctranslate2":

@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.data.corpora import Pair, as_pairs
 from transformer_lib.data.tokenizers import EOS, SOS, WordTokenizer
+from transformer_lib.files import say
 
 
 class Example(NamedTuple):
@@ -74,7 +75,7 @@ def make_dataset(
     src_tokenizer: WordTokenizer,
     tgt_tokenizer: WordTokenizer,
     max_len: int | None = None,
-    log: Callable[[str], None] = print,
+    log: Callable[[str], None] = say,
 ) -> PairDataset:
     """Tokenise sentence pairs; the vocabularies need not exist yet.
 

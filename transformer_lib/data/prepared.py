@@ -21,7 +21,7 @@ from tqdm import tqdm
 from transformer_lib.data.batches import Batch, PairDataset
 from transformer_lib.data.corpora import PREPARED_FILE, Corpus, CorpusError, Pair
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
-from transformer_lib.files import new_folder
+from transformer_lib.files import new_folder, say
 
 _SAMPLE = 500_000  # pairs from which subwords are learned
 _CHUNK = 10_000  # pairs that a process tokenises at a time
@@ -34,7 +34,7 @@ class PreparedDataset(PairDataset):
     many. Raises a CorpusError if the file is not what ``prepare`` writes.
     """
 
-    def __init__(self, folder: str | Path, max_len: int | None = None, log: Callable[[str], None] = print):
+    def __init__(self, folder: str | Path, max_len: int | None = None, log: Callable[[str], None] = say):
         path = Path(folder) / PREPARED_FILE
         try:
             with safe_open(path, "pt") as file:
@@ -75,7 +75,7 @@ def prepare(
     subwords: int | None = None,
     lower: bool = True,
     processes: int | None = None,
-    log: Callable[[str], None] = print,
+    log: Callable[[str], None] = say,
 ) -> Path:
     """Write a folder that ``load_corpus`` opens like any other, with its training split as ids. book/scaling.md.
 
