@@ -55,6 +55,7 @@ from transformer_lib.checkpoint import SHIPPED_MODEL
 from transformer_lib.data.corpora import Pair, load_corpus
 from transformer_lib.data.tokenizers import EOS, WordTokenizer
 from transformer_lib.fast.precision import half_precision
+from transformer_lib.files import accept_any_text
 from transformer_lib.inference import bleu
 from transformer_lib.inference.search import greedy_search
 from transformer_lib.inference.translator import Translation, Translator
@@ -140,7 +141,7 @@ def translate_with_the_engine(translator: Translator, beam_size: int, precision:
     }
 
     def translate(sentences: list[str]) -> list[Translation]:
-        tokens = [translator.src_tokenizer.tokens(sentence) for sentence in sentences]
+        tokens = [translator.src_tokenizer.tokenize(sentence) for sentence in sentences]
         results = engine.translate_batch(tokens, **settings)
         return [translation(translator.tgt_tokenizer, result.hypotheses[0]) for result in results]
 
@@ -219,7 +220,7 @@ def growth(translator: Translator, sentences: list[str], device: torch.device) -
     src_tokenizer, tgt_tokenizer = translator.src_tokenizer, translator.tgt_tokenizer
 
     def length(sentence: str) -> int:
-        return len(src_tokenizer.tokens(sentence))
+        return len(src_tokenizer.tokenize(sentence))
 
     def milliseconds(some: list[str], size: int) -> float:
         ids = [torch.tensor(src_tokenizer.encode(sentence)) for sentence in some]
@@ -249,6 +250,7 @@ def growth(translator: Translator, sentences: list[str], device: torch.device) -
 
 def main() -> None:
     """Measure, print, and write the figures down."""
+    accept_any_text()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", default=str(SHIPPED_MODEL), help="folder or file (the shipped model)")
     parser.add_argument("--corpus", default=CORPUS, help="what to translate (multi30k)")

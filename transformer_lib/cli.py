@@ -21,7 +21,7 @@ from transformer_lib.data.corpora import CORPORA, PREPARED_FILE, CorpusError, ca
 from transformer_lib.data.prepared import prepare as write_prepared
 from transformer_lib.data.tokenizers import UNK
 from transformer_lib.fast.precision import PRECISIONS
-from transformer_lib.files import CheckpointError, one_line
+from transformer_lib.files import CheckpointError, accept_any_text, one_line
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 from transformer_lib.interop.ctranslate2 import to_ctranslate2
@@ -42,9 +42,7 @@ _ERRORS = CorpusError, CheckpointError, ValueError, OSError, ImportError, Arithm
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 1 for an error, 2 for wrong usage, 130 for Ctrl-C."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal that knows no "ä" shows "?"; a file or a pipe loses nothing
-            stream.reconfigure(errors="replace", **({} if stream.isatty() else {"encoding": "utf-8"}))
+    accept_any_text()
     options = vars(parser().parse_args(arguments))
     command = options.pop("command")
     try:
@@ -84,7 +82,7 @@ def train(corpus=(), preset="small", src="de", tgt="en", cased=False, output=Non
     changes |= {"output": output, "device": device, "lower": not cased, **dict(set)}
     train_translator(data, preset.replace("-", "_"), log=log, **changes)
     if distributed.is_first():
-        evaluate(output, data.source.split("\n"), device=device)
+        evaluate(output, data.source, device=device)
         log("Try it:  " + shlex.join(["transformer-lib", "translate", "--model", str(output), data["val"][0].src]))
 
 
@@ -166,11 +164,11 @@ def evaluate(model, corpus=(), split=None, device="auto", **search):
     """Measure perplexity, and a translator's BLEU, on a split that the model was not trained on."""
     device = pick_device(str(device))
     saved = load_model(model, device=device)
-    source = "\n".join(corpus) or saved.notes.get("corpus") or "pairs"  # a list of them; two files are two lines
-    if not corpus and (source == "pairs" or "//" in source.replace("\\", "/")):  # a model must not make us log in there
-        raise ValueError(f"the model was trained on {source!r}, a list, or is on another machine: say so with --corpus")
+    source = corpus or _trained_on(saved.notes)
     if tokenizer := saved.tokenizers.get("text"):
-        data = load_text(source, tokenizer.language)
+        if len(source) > 1:
+            raise ValueError(f"corpus is {' '.join(map(str, source))}, expected one text for a language model")
+        data = load_text(source[0], tokenizer.language)
         split = split or data.splits[:3][-1]
         stream = TextDataset(data[split], tokenizer)
         size = len(stream.tokens)
@@ -194,9 +192,20 @@ def evaluate(model, corpus=(), split=None, device="auto", **search):
         log(f"BLEU, {search}: {score}")
 
 
+def _trained_on(notes: dict[str, Any]) -> list[str]:
+    """Return what opens a model's corpus again, by its notes, which anybody may have written."""
+    noted = notes.get("corpus")
+    if isinstance(noted, str):  # as version 0.2.0 wrote it: two files are two lines
+        noted = [] if noted in ("", "pairs") else noted.split("\n")
+    is_known = noted and isinstance(noted, list) and all(isinstance(part, str) for part in noted)
+    if not is_known or any("//" in part.replace("\\", "/") for part in noted):  # a model must not make us log in there
+        raise ValueError(f"the model was trained on a list, or on another machine ({noted!r}): say so with --corpus")
+    return noted
+
+
 def export(model, file, to="safetensors", quantization="float32"):
     """Write a model for others to use: in half precision for this library, or for CTranslate2."""
-    if file.exists():  # perhaps a model whose copy was to be named as well
+    if file.exists() and (to == "safetensors" or not file.is_dir()):  # perhaps a model whose copy was to be named, too
         raise FileExistsError(f"{file} exists: name a new file, or remove it first (usage: export MODEL FILE)")
     saved = load_model(model)
     if to == "ctranslate2":

@@ -12,15 +12,13 @@ from typing import Any, NamedTuple
 
 import pooch
 
-from transformer_lib.data.tokenizers import normalize
-from transformer_lib.files import one_line
+from transformer_lib.data.text import normalize
+from transformer_lib.files import IS_INSTALLED, one_line, shipped
 
 CORPORA = ("sample", "multi30k")
-_HERE = Path(__file__).parent
-_IN_WHEEL = (_HERE / "sample").is_dir()
 PREPARED_FILE = "train.safetensors"  # what ``prepare`` writes in place of a training split
-DATA_FOLDER = _HERE if _IN_WHEEL else Path(__file__).parents[2] / "data"  # what comes with the library
-DOWNLOADS = json.loads((_HERE / "downloads.json").read_text("utf-8"))  # corpus: address, and its files' checksums
+# of each corpus, the address, and its files' checksums
+DOWNLOADS = json.loads(Path(__file__).with_name("downloads.json").read_text("utf-8"))
 _TIMEOUT_S = 5, 30  # to connect, and without a single byte
 
 
@@ -46,7 +44,8 @@ class Corpus:
         name: what messages call it.
         src, tgt: language codes, which are also the endings of its files.
         splits: the training split first, then the validation split, then those for testing.
-        source: what ``load_corpus`` opens it by again: one of ``CORPORA``, an absolute path, or two in two lines.
+        source: what ``load_corpus`` opens it by again: one of ``CORPORA``, the path of a folder, or those of two files;
+            of a list of pairs, nothing.
         pairs: of the splits that have been read.
     """
 
@@ -54,20 +53,22 @@ class Corpus:
     src: str
     tgt: str
     splits: tuple[str, ...] = ("train", "val", "test")
-    source: str = "pairs"  # a list of them cannot be opened again
+    source: tuple[str, ...] = ()
     pairs: dict[str, list[Pair]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def prepared(self) -> bool:
         """Whether the training split is there as ids only, which a ``PreparedDataset`` reads."""
-        return Path(self.source).is_absolute() and (Path(self.source.split("\n")[0]) / PREPARED_FILE).is_file()
+        return (
+            len(self.source) == 1 and Path(*self.source).is_absolute() and Path(*self.source, PREPARED_FILE).is_file()
+        )
 
     def __getitem__(self, split: str) -> list[Pair]:
         """Return the pairs of a split; a CorpusError if it is unavailable, or its two files differ in length."""
         if split not in self.splits:
             raise CorpusError(f"split is {split!r}, but corpus {self.name!r} has {', '.join(self.splits)}")
         if split == "train" and self.prepared:
-            raise CorpusError(f"split is 'train', of which {self.source} holds ids only: it is a prepared corpus")
+            raise CorpusError(f"split is 'train', of which {self.source[0]} holds ids only: it is a prepared corpus")
         if split not in self.pairs:
             self.pairs[split] = _read_pairs(self._file(split, self.src), self._file(split, self.tgt))
         return list(self.pairs[split])
@@ -77,26 +78,40 @@ class Corpus:
         return read_text(self._file(split, ending))
 
     def _file(self, split: str, ending: str) -> Path:
-        if self.source == "multi30k":
-            return fetch("multi30k", f"{split}.{ending}.gz")
-        folder = DATA_FOLDER / "sample" if self.source == "sample" else Path(self.source)
-        return folder / f"{split}.{ending}"
+        match self.source:
+            case ["multi30k"]:
+                return fetch("multi30k", f"{split}.{ending}.gz")
+            case ["sample"]:
+                return shipped("data/sample") / f"{split}.{ending}"
+            case [folder]:
+                return Path(folder) / f"{split}.{ending}"
+            case _:  # two files, or pairs
+                raise CorpusError(f"split is {split!r}, of which corpus {self.name!r} has no file {split}.{ending}")
 
     def _hold_out(self, pairs: Sequence[Pair], names: Sequence[str] = ("val", "test")) -> "Corpus":
         """Take held-out splits off training pairs: a twentieth of the source sentences each, at most 1,000.
 
         A sentence's hash decides where it goes, not its place: the splits hardly change if lines are added or moved.
-        All pairs whose sources a lower-casing model cannot tell apart go together: none is in two splits.
+        All pairs whose sources a model may read alike go together, in one split: sources that differ in case, in white
+        space, as a copy does whose tokens are between spaces, or in how Unicode spells a letter.
         """
         sources = [normalize(pair.src.lower()) for pair in pairs]
-        order = sorted({*sources}, key=lambda source: hashlib.sha256(f"1234 {source}".encode()).digest())
+        read_alike = ["".join(source.split()) for source in sources]
+        hashes: dict[str, bytes] = {}  # the least of a sentence's spellings
+        for key, source in zip(read_alike, sources, strict=True):
+            digest = hashlib.sha256(f"1234 {source}".encode(errors="surrogatepass")).digest()
+            hashes[key] = min(digest, hashes.get(key, digest))
+        order = sorted(hashes, key=hashes.__getitem__)
         size = max(1, min(1000, len(order) // 20))
-        if len(order) < (least := 2 * size * len(names)):
+        least = 2 * size * len(names)
+        if len(order) < least:
             raise CorpusError(f"corpus {self.name!r} has {len(order)} different source sentences, expected {least}")
-        split_of = {source: name for i, name in enumerate(names) for source in order[i * size : (i + 1) * size]}
+        split_of = {}
+        for i, name in enumerate(names):
+            split_of |= dict.fromkeys(order[i * size : (i + 1) * size], name)
         self.pairs.update({split: [] for split in ("train", *names)})
-        for pair, source in zip(pairs, sources, strict=True):
-            self.pairs[split_of.get(source, "train")].append(pair)
+        for key, pair in zip(read_alike, pairs, strict=True):
+            self.pairs[split_of.get(key, "train")].append(pair)
         return self
 
 
@@ -114,24 +129,22 @@ def load_corpus(source: str | Path | Iterable[Any] = "sample", src: str = "de", 
 
     Raises a CorpusError if there is no such corpus, or a ValueError that names what is no pair.
     """
-    if isinstance(source, str | Path):
-        source = [source] if isinstance(source, Path) else source.split("\n")  # two files are two lines
-    match rows := list(source):
+    match [source] if isinstance(source, str | Path) else list(source):
         case ["multi30k"]:
             splits = dict.fromkeys(file.split(".")[0] for file in DOWNLOADS["multi30k"][1])
-            return Corpus("multi30k", src, tgt, tuple(splits), "multi30k")
-        case [str() | Path()]:
-            return _open_folder(rows[0], src, tgt)
-        case [str() | Path(), str() | Path()]:
-            files = [Path(file).resolve() for file in rows]
-            corpus = Corpus(files[0].name.split(".")[0], src, tgt, source="\n".join(map(str, files)))
-            return corpus._hold_out(_read_pairs(*files))
-        case _:
+            return Corpus("multi30k", src, tgt, tuple(splits), ("multi30k",))
+        case [str() | Path() as folder]:
+            return _open_folder(folder, src, tgt)
+        case [str() | Path() as src_file, str() | Path() as tgt_file]:
+            files = Path(src_file).resolve(), Path(tgt_file).resolve()
+            name = files[0].name.split(".")[0]
+            return Corpus(name, src, tgt, source=(str(files[0]), str(files[1])))._hold_out(_read_pairs(*files))
+        case rows:
             return Corpus("pairs", src, tgt)._hold_out(as_pairs(rows))
 
 
 def _open_folder(name: str | Path, src: str, tgt: str) -> Corpus:
-    folder = DATA_FOLDER / "sample" if name == "sample" else Path(name).resolve()
+    folder = shipped("data/sample") if name == "sample" else Path(name).resolve()
     if not folder.is_dir():
         raise CorpusError(f"corpus is {str(name)!r}, expected {', '.join(CORPORA)}, a folder, two files, or pairs")
     files = {file.name.removesuffix(".gz") for file in folder.iterdir()}
@@ -141,7 +154,7 @@ def _open_folder(name: str | Path, src: str, tgt: str) -> Corpus:
     if held_out and (folder / PREPARED_FILE).is_file():
         raise CorpusError(f"corpus is {str(name)!r}, which was prepared for other languages than {src} to {tgt}")
     splits = ("train", "val", *(tests or held_out[1:]))
-    corpus = Corpus(folder.name, src, tgt, splits, "sample" if name == "sample" else str(folder))
+    corpus = Corpus(folder.name, src, tgt, splits, ("sample" if name == "sample" else str(folder),))
     return corpus._hold_out(corpus["train"], held_out) if held_out else corpus
 
 
@@ -168,31 +181,48 @@ def read_text(path: Path) -> list[str]:
     path = path if path.exists() else path.with_name(f"{path.name}.gz")
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        return [line.strip() for line in content.decode("utf-8-sig").removesuffix("\n").split("\n")]
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        text = content.decode("utf-8-sig")
+        if text.count("\0") > len(text) // 10:
+            raise ValueError("many of its bytes are zero: is it UTF-16?")
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         raise CorpusError(f"{path} cannot be read as UTF-8 text: {error}") from error
+    return [line.strip() for line in text.removesuffix("\n").split("\n")]
 
 
 def cache_folder() -> Path:
     """Return where downloads are looked for and kept: ``$TRANSFORMER_LIB_DATA``, else the project's or user's cache."""
-    default = pooch.os_cache("transformer-lib") if _IN_WHEEL else DATA_FOLDER / "cache"
+    default = pooch.os_cache("transformer-lib") if IS_INSTALLED else shipped("data/cache")
     return Path(os.environ.get("TRANSFORMER_LIB_DATA") or default).expanduser()
 
 
 def fetch(corpus: str, file: str) -> Path:
     """Return the path of a corpus's file in the cache; what is not there as it was published is downloaded."""
-    path, (url, checksums) = cache_folder() / corpus / file, DOWNLOADS[corpus]
+    path = cache_folder() / corpus / file
+    url, checksums = DOWNLOADS[corpus]
     sha256 = {name: None if checksum.startswith("git-blob:") else checksum for name, checksum in checksums.items()}
     try:
-        was_there, download = path.exists(), pooch.HTTPDownloader(progressbar=True, timeout=_TIMEOUT_S)
+        existed = path.exists()
+        download = pooch.HTTPDownloader(progressbar=True, timeout=_TIMEOUT_S)
         pooch.create(path.parent, url, registry=sha256).fetch(file, downloader=download)
-        blob = b"blob %d\0" % path.stat().st_size + path.read_bytes()
-        if sha256[file] is None and (sent := f"git-blob:{hashlib.sha1(blob).hexdigest()}") != checksums[file]:
-            path.replace(path.with_name(f"{file}.refused")) if was_there else path.unlink()  # a user's stays
-            raise ValueError(f"its checksum is {sent}, expected {checksums[file]}; if it was yours, see {file}.refused")
+        if sha256[file] is None:
+            _check_git_blob(path, checksums[file], keep=existed)
     except (OSError, ValueError) as error:
         raise CorpusError(
             f"{file} of corpus {corpus!r} could not be downloaded from {url}{file} ({error}). Set TRANSFORMER_LIB_DATA "
             f"to a folder that holds {corpus}/{file}, or use the corpus 'sample', which needs no network"
         ) from error
     return path
+
+
+def _check_git_blob(path: Path, expected: str, keep: bool) -> None:
+    """Raise a ValueError if a file's checksum is not the one by which git knows it; what a user put there is kept."""
+    content = path.read_bytes()
+    header = b"blob %d\0" % len(content)
+    checksum = f"git-blob:{hashlib.sha1(header + content).hexdigest()}"
+    if checksum == expected:
+        return
+    if keep:
+        path.replace(path.with_name(f"{path.name}.refused"))
+    else:
+        path.unlink()
+    raise ValueError(f"its checksum is {checksum}, expected {expected}; if it was yours, see {path.name}.refused")

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_lib.data.corpora import CORPORA, DATA_FOLDER, CorpusError, fetch, load_corpus, read_text
+from transformer_lib.data.corpora import CORPORA, CorpusError, fetch, load_corpus, read_text
+from transformer_lib.files import shipped
 
 TEXTS = ("wikitext-2", "wikitext-2-valid", "pride-and-prejudice", *CORPORA)
 
@@ -52,7 +53,7 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
         end = round(0.9 * len(valid))
         return Text(name, None, name, {"train": valid[:end], "valid": valid[end:], "test": test})
     if name == "pride-and-prejudice":
-        return Text(name, "en", name, _in_three(read_text(DATA_FOLDER / "texts" / f"{name}.txt")))
+        return Text(name, "en", name, _in_three(read_text(shipped("data/texts") / f"{name}.txt")))
     if name in CORPORA:
         corpus, language = load_corpus(name), language or "en"
         return Text(name, language, name, {split: corpus.lines(split, language) for split in corpus.splits[:3]})
