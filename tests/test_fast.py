@@ -8,7 +8,7 @@ from weights import shake
 from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.fast.attention import fused_attention_is_right
 from transformer_lib.fast.muon import BatchedMuon
-from transformer_lib.fast.precision import half_precision
+from transformer_lib.fast.precision import fast_dtype
 from transformer_lib.inference.translator import parallel_map
 from transformer_lib.training.loop import evaluate, train_epoch
 from transformer_lib.training.optimizer import make_optimizer
@@ -68,7 +68,7 @@ def test_a_cpu_that_emulates_bfloat16_computes_in_float32(monkeypatch):
     for capability, dtype in {"AVX512": half, "SVE256": half, "AVX2": full, "DEFAULT": full}.items():
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda capability=capability: capability)
         model = build()
-        assert half_precision(torch.device("cpu")) == dtype
+        assert fast_dtype(torch.device("cpu")) == dtype
         if hasattr(torch.optim, "Muon"):  # PyTorch's multiplies in bfloat16 everywhere
             muon, _ = make_optimizer(model, Recipe(optimizer="muon")).optimizers
             assert type(muon) is (torch.optim.Muon if dtype == half else BatchedMuon)
@@ -89,7 +89,7 @@ def make_matrices():
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch has Muon from 2.9 on")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_muon_in_batches_takes_pytorchs_steps(dtype, monkeypatch):
-    monkeypatch.setattr("transformer_lib.fast.muon.half_precision", lambda device: dtype)
+    monkeypatch.setattr("transformer_lib.fast.muon.fast_dtype", lambda device: dtype)
     ours, theirs = make_matrices(), make_matrices()
     same = {"lr": 0.05, "weight_decay": 0.1, "adjust_lr_fn": "match_rms_adamw"}
     optimizers = [BatchedMuon(ours, **same), torch.optim.Muon(theirs, **same)]

@@ -391,7 +391,7 @@ def test_a_gpu_without_bfloat16_learns_the_same_in_float16(subword_dataset, subw
     recipe = dataclasses.replace(EVERYTHING, rdrop_weight=0.0)
     config = dataclasses.replace(subword_config, dropout=0.0)
     _, expected = run(subword_dataset, config, recipe=recipe)
-    monkeypatch.setattr(loop, "half_precision", lambda device: torch.float16)
+    monkeypatch.setattr(loop, "fast_dtype", lambda device: torch.float16)
     model, history = run(subword_dataset, config, recipe=recipe)
     assert history.train_loss == pytest.approx(expected.train_loss, rel=0.02)
     assert history.train_loss != expected.train_loss
@@ -401,7 +401,7 @@ def test_a_gpu_without_bfloat16_learns_the_same_in_float16(subword_dataset, subw
 def test_in_float16_the_scale_of_the_gradients_goes_on_from_epoch_to_epoch_and_when_resumed(
     dataset, tiny_config, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(loop, "half_precision", lambda device: torch.float16)
+    monkeypatch.setattr(loop, "fast_dtype", lambda device: torch.float16)
     recipe = dataclasses.replace(RECIPE, precision="bfloat16", epochs=2)
 
     def good_steps_in_a_row(output):

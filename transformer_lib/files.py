@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 
 STATE_FILE = "training_state.pt"
-_STATE_FORMAT = "transformer_lib training state, version 5"
+_STATE_FORMAT = "transformer_lib training state, version 6"
 
 
 def one_line(text: str) -> str:
