@@ -209,6 +209,7 @@ class RelativeAttention(MultiHeadAttention):
         return weights @ v, weights
 
 
+@pytest.mark.filterwarnings("ignore:RelativeAttention")
 def test_attention_of_ones_own_is_searched_as_it_was_trained(model, src):
     """Step by step, a query would not know its position: a cache that it does not fit must not be used."""
     for layer in model.decoder.layers:
