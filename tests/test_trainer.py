@@ -114,17 +114,24 @@ def test_resuming_after_an_interruption_gives_the_same_numbers(
 ):
     recipe = dataclasses.replace(RECIPE, schedule=schedule, ema_decay=ema_decay)
     straight, straight_history = run(dataset, tiny_config, tmp_path / "straight", recipe)
-    name, in_third_epoch = {"epoch": ("train_steps", 3), "evaluation": ("evaluate", 4)}[stop_in]
-    real, calls = getattr(trainer, name), []
+    real_steps, real_evaluate, calls = trainer.train_steps, trainer.evaluate, []
 
-    def interrupted(*arguments, **options):
+    def count():
         calls.append(1)
-        result = real(*arguments, **options)
-        if len(calls) == in_third_epoch:  # it is evaluated once before the first
+        if len(calls) == (3 if stop_in == "epoch" else 4):  # it is evaluated once before the first epoch
             raise KeyboardInterrupt  # after the third epoch's work, before any of it is written down
-        return result
 
-    monkeypatch.setattr(trainer, name, interrupted)
+    def steps_of_an_epoch(*arguments, **options):
+        yield from real_steps(*arguments, **options)
+        count()
+
+    def evaluated(*arguments, **options):
+        loss = real_evaluate(*arguments, **options)
+        count()
+        return loss
+
+    name, stand_in = {"epoch": ("train_steps", steps_of_an_epoch), "evaluation": ("evaluate", evaluated)}[stop_in]
+    monkeypatch.setattr(trainer, name, stand_in)
     with pytest.raises(KeyboardInterrupt):
         run(dataset, tiny_config, tmp_path / "broken", recipe)
     monkeypatch.undo()
@@ -347,10 +354,10 @@ def test_everything_at_once_can_be_resumed_too(subword_dataset, subword_config, 
     real, calls = trainer.train_steps, []
 
     def interrupted(*arguments, **options):
+        yield from real(*arguments, **options)
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return real(*arguments, **options)
 
     monkeypatch.setattr(trainer, "train_steps", interrupted)
     with pytest.raises(KeyboardInterrupt):

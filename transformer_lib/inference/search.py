@@ -1,5 +1,6 @@
 """Finding a good translation: greedy and beam search, batched, with a key/value cache (section 6.1)."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -78,7 +79,7 @@ def beam_search(
     prefix = src[:, :0] if prefix is None else prefix
     _check_prefix(prefix, model.config, limits, sos_id, eos_id)
     never = list({model.config.pad_id, sos_id} - {eos_id})  # no training targets; some models begin with <eos>
-    finished: list[list[Hypothesis]] = [[] for _ in src]
+    finished: list[list[Hypothesis]] = [[] for _ in range(len(src))]
     sentences = list(range(len(src)))  # numbers of those that are still in the batch
     with evaluation_mode(model):
         decoder = make_decoder(model, *model.encode(src), use_cache)
@@ -93,12 +94,12 @@ def beam_search(
             log_probs, chosen = best.masked_fill(ends, -torch.inf).topk(beam_size)  # the best that go on
 
             penalty = ((5 + length) / 6) ** length_penalty
-            possible = ends & best.isfinite()
-            for number, hypothesis in _ended(possible[:, :beam_size], best, tgt, rows, token, penalty):
-                finished[sentences[number]].append(hypothesis)
-            open_scores = (log_probs[:, 0] / penalty).tolist()  # of each sentence's best open hypothesis
+            ended = best.masked_fill(~ends, -torch.inf)[:, :beam_size]
+            numbers = torch.cat([ended, log_probs[:, :1] / penalty], dim=1).tolist()  # one wait for a GPU, not two
+            for n, hypothesis in _hypotheses(numbers, tgt, rows, token, penalty):
+                finished[sentences[n]].append(hypothesis)
             found = [finished[number] for number in sentences]
-            going_on = [n for n, score in enumerate(open_scores) if _may_improve(found[n], score, beam_size)]
+            going_on = [n for n, row in enumerate(numbers) if _may_improve(found[n], row[-1], beam_size)]
             sentences = [sentences[n] for n in going_on]
 
             kept = torch.tensor(going_on, dtype=torch.long, device=src.device)
@@ -149,17 +150,20 @@ def _force(step: Tensor, prefix: Tensor, length: int, pad_id: int) -> Tensor:
     return step.masked_fill_((given != pad_id) & (given != all_ids), -torch.inf)
 
 
-def _ended(
-    ends: Tensor, best: Tensor, tgt: Tensor, rows: Tensor, token: Tensor, penalty: float
+def _hypotheses(
+    numbers: list[list[float]], tgt: Tensor, rows: Tensor, token: Tensor, penalty: float
 ) -> Iterator[tuple[int, Hypothesis]]:
-    """Yield each candidate that ends here, and the place of its sentence in the batch."""
-    sentence, candidate = ends.nonzero(as_tuple=True)
-    if not len(sentence):  # a GPU need not be asked for more
+    """Yield each candidate that ends here, and the place of its sentence in the batch.
+
+    ``numbers`` are of each sentence: the log-probabilities of its candidates, if they end, and one number more.
+    """
+    places = [(n, j) for n, row in enumerate(numbers) for j, ends in enumerate(row[:-1]) if math.isfinite(ends)]
+    if not places:
         return
-    log_probs = best[sentence, candidate].tolist()
-    ids = torch.cat([tgt[rows[sentence, candidate], 1:], token[sentence, candidate, None]], dim=1).tolist()
-    for number, hypothesis_ids, log_prob in zip(sentence.tolist(), ids, log_probs, strict=True):
-        yield number, Hypothesis(hypothesis_ids, log_prob, log_prob / penalty)
+    sentence, candidate = torch.tensor(places, device=tgt.device).T
+    ids = torch.cat([tgt[rows[sentence, candidate], 1:], token[sentence, candidate, None]], dim=1)
+    for (n, j), hypothesis_ids in zip(places, ids.tolist(), strict=True):
+        yield n, Hypothesis(hypothesis_ids, numbers[n][j], numbers[n][j] / penalty)
 
 
 def _may_improve(finished: list[Hypothesis], best_open: float, beam_size: int) -> bool:
