@@ -98,8 +98,11 @@ def beam_search(
             numbers = torch.cat([ended, log_probs[:, :1] / penalty], dim=1).tolist()  # one wait for a GPU, not two
             for n, hypothesis in _hypotheses(numbers, tgt, rows, token, penalty):
                 finished[sentences[n]].append(hypothesis)
-            found = [finished[number] for number in sentences]
-            going_on = [n for n, row in enumerate(numbers) if _may_improve(found[n], row[-1], beam_size)]
+            going_on = [
+                n
+                for n in range(len(sentences))
+                if _may_improve(finished[sentences[n]], best_open=numbers[n][-1], beam_size=beam_size)
+            ]
             sentences = [sentences[n] for n in going_on]
 
             kept = torch.tensor(going_on, dtype=torch.long, device=src.device)
