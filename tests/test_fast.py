@@ -1,5 +1,7 @@
 """The machine room computes what the plain parts compute."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
@@ -27,19 +29,50 @@ def build(**changes):
     return model
 
 
-def test_a_fused_kernel_that_is_wrong_is_found_out(monkeypatch):
-    """On Apple's GPUs, PyTorch 2.8 to 2.12 take the first sentence's mask for all."""
+class WrongGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        return 2 * gradient
+
+
+WRONG = {
+    # on Apple's GPUs, PyTorch 2.8 to 2.12 take the first sentence's mask for all
+    "another sentence's mask": lambda q, k, v, mask, p: FUSED(q, k, v, attn_mask=mask[:1], dropout_p=p),
+    "NaN where nothing may be seen": lambda q, k, v, mask, p: FUSED(q, k, v, attn_mask=mask, dropout_p=p).masked_fill(
+        ~mask.any(-1, keepdim=True), torch.nan
+    ),
+    "the gradient": lambda q, k, v, mask, p: FUSED(WrongGradient.apply(q), k, v, attn_mask=mask, dropout_p=p),
+    "no dropout": lambda q, k, v, mask, p: FUSED(q, k, v, attn_mask=mask),
+    "dropout that does not keep the mean": lambda q, k, v, mask, p: (
+        FUSED(q, k, v, attn_mask=mask, dropout_p=p) * (1 - p)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [None, *WRONG])
+def test_a_fused_kernel_that_is_wrong_is_found_out(monkeypatch, name):
     calls = []
 
-    def apples(query, key, value, attn_mask):
-        calls.append(attn_mask)
-        return FUSED(query, key, value, attn_mask=attn_mask if len(calls) == 1 else attn_mask[:1])
+    def kernel(query, key, value, attn_mask, dropout_p=0.0):
+        calls.append(1)
+        if name is None or len(calls) <= 2:  # the CPU's own, with which the others are compared
+            return FUSED(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p)
+        return WRONG[name](query, key, value, attn_mask, dropout_p)
 
-    device = torch.device("cpu")
-    assert fused_attention_is_right.__wrapped__(device)
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", apples)
-    with pytest.warns(UserWarning, match="computes masked attention wrongly on device 'cpu'"):
-        assert not fused_attention_is_right.__wrapped__(device)
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", kernel)
+    before = torch.get_rng_state()
+    with pytest.warns(UserWarning, match="attention wrongly on device 'cpu'") if name else nullcontext():
+        assert fused_attention_is_right.__wrapped__(torch.device("cpu")) == (name is None)
+    assert torch.get_rng_state().equal(before)
+
+
+@torch.inference_mode()
+def test_a_fused_kernel_is_tried_in_a_search_too():
+    assert fused_attention_is_right.__wrapped__(torch.device("cpu"))
 
 
 def test_without_the_fused_kernel_a_model_computes_the_same(monkeypatch):
