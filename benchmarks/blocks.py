@@ -46,6 +46,8 @@ ROWS = {"2017": (), **{part: (part,) for part in PARTS}, "all four": PARTS}
 class SwiGLU(PositionwiseFeedForward):
     """Two linear layers, one of them through SiLU as a gate, multiplied before the last one (Shazeer 2020)."""
 
+    caches = True
+
     def __init__(self, d_model, d_ff, dropout=0.0):
         super().__init__(d_model, d_ff, dropout)
         self.gate = nn.Linear(d_model, d_ff)
@@ -69,6 +71,8 @@ def rotate(x, start):
 class RotaryAttention(MultiHeadAttention):
     """Self-attention whose scores depend on the distance of query and key (RoFormer: Su et al. 2021)."""
 
+    caches = True
+
     def attend(self, q, k, v, mask=None, need_weights=False):
         """Do what the library's own does, with queries and keys turned by their positions."""
         start = k.shape[-2] - q.shape[-2]
@@ -77,6 +81,8 @@ class RotaryAttention(MultiHeadAttention):
 
 class GroupedAttention(MultiHeadAttention):
     """Several heads of queries share a head of keys and values, which a cache keeps once (Ainslie et al. 2023)."""
+
+    caches = True
 
     def __init__(self, d_model, num_heads, dropout=0.0, kv_heads=2):
         super().__init__(d_model, num_heads, dropout)
@@ -95,6 +101,8 @@ class GroupedAttention(MultiHeadAttention):
 
 class RotaryGroupedAttention(GroupedAttention, RotaryAttention):
     """Both."""
+
+    caches = True
 
 
 def with_parts(model, parts):

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from transformer_lib import Transformer
 from transformer_lib.fast.dropout import Dropout
-from transformer_lib.fast.precision import half_precision
+from transformer_lib.fast.precision import fast_dtype
 from transformer_lib.files import replacing
 from transformer_lib.interop.pytorch import to_torch
 from transformer_lib.model.attention import MultiHeadAttention
@@ -107,7 +107,7 @@ def matrix_rates(device: torch.device) -> dict[str, float]:
     """Measure how many operations a second matrix products reach at best, in both precisions of ``Recipe``."""
     return {
         "float32": _matrix_rate(torch.float32, device),
-        "bfloat16": _matrix_rate(half_precision(device), device),
+        "bfloat16": _matrix_rate(fast_dtype(device), device),
     }
 
 

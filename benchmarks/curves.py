@@ -60,7 +60,7 @@ def curve(way: str, batches: int, corpus: str, preset: str, device: torch.device
         "compiled": compiled,
         TWO: library(),
     }
-    seed_everything(2 if "other" in way else 1, distributed.share()[0])
+    seed_everything(2 if "other" in way else 1, distributed.rank_and_world_size()[0])
     points, stream = [], endlessly(lambda: BucketBatches(dataset, BATCH_SIZE, train=True, device=device))
     with distributed.process_group(device):
         for start in range(0, batches, EVERY):

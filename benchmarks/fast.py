@@ -29,7 +29,7 @@ from torch import nn
 from transformer_lib import Transformer, TransformerConfig, Translator, WordTokenizer, load_corpus
 from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset
 from transformer_lib.fast.muon import BatchedMuon
-from transformer_lib.fast.precision import half_precision
+from transformer_lib.fast.precision import fast_dtype
 from transformer_lib.inference import translator as translating
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.training import optimizer as optimizing
@@ -96,7 +96,7 @@ def training_rows(device: torch.device) -> dict[str, Pair]:
 
         return take
 
-    if half_precision(device) == torch.float32:
+    if fast_dtype(device) == torch.float32:
         muon = partial(steps, "bfloat16", muon=BatchedMuon, number=1)  # that may take half a minute
         return {
             "training: cheap random bits for dropout": (steps(), steps(without=without_cheap_dropout)),
@@ -135,7 +135,7 @@ def translating_rows(device: torch.device) -> dict[str, Pair]:
     ) -> Callable[[], object]:
         translator = Translator.load(device=device)
         if precision == "bfloat16":
-            translator.model.to(half_precision(device))
+            translator.model.to(fast_dtype(device))
 
         def translate() -> object:
             with contextlib.ExitStack() as stack:
@@ -148,7 +148,7 @@ def translating_rows(device: torch.device) -> dict[str, Pair]:
     def one_batch_at_a_time() -> contextlib.AbstractContextManager:
         return mock.patch.object(translating, "parallel_map", lambda function, items, workers: map(function, items))
 
-    rows = {} if half_precision(device) == torch.float32 else {"translating: bfloat16": (way("bfloat16"), way())}
+    rows = {} if fast_dtype(device) == torch.float32 else {"translating: bfloat16": (way("bfloat16"), way())}
     if device.type == "cpu":
         rows |= {
             "translating: several batches at a time": (way(), way("float32", one_batch_at_a_time)),

@@ -25,7 +25,7 @@ from contenders import CORPUS, PRESET, SMALL, TEST, few, machine, synchronize, w
 
 from transformer_lib import Transformer, Translator, load_corpus
 from transformer_lib.data.batches import BucketBatches, PairDataset
-from transformer_lib.fast.precision import half_precision
+from transformer_lib.fast.precision import fast_dtype
 from transformer_lib.files import STATE_FILE
 from transformer_lib.inference import bleu
 from transformer_lib.training.device import pick_device
@@ -69,7 +69,7 @@ def float16() -> dict[str, Any]:
         with mock.patch.object(torch.cuda, "get_device_capability", lambda *_, told=capability: told):
             loss, seconds = epoch(*load(CORPUS, PRESET, device), BATCH_SIZE, device)
             translator = Translator.load(device=device)
-            translator.model.to(half_precision(device))
+            translator.model.to(fast_dtype(device))
             translated = score(translator)
         found[name] = {"train_loss": loss, "seconds": seconds, "bleu": translated}
     return {**found, "float32": {"bleu": score(Translator.load(device=device))}}

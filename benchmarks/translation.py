@@ -54,7 +54,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformer_lib.checkpoint import SHIPPED_MODEL
 from transformer_lib.data.corpora import Pair, load_corpus
 from transformer_lib.data.tokenizers import EOS, WordTokenizer
-from transformer_lib.fast.precision import half_precision
+from transformer_lib.fast.precision import fast_dtype
 from transformer_lib.files import accept_any_text
 from transformer_lib.inference import bleu
 from transformer_lib.inference.search import greedy_search
@@ -156,7 +156,7 @@ def make_way(name: str, path: str, device: torch.device) -> Way:
         return translate_with_the_engine(Translator.load(path), 4 if "beam" in name else 1, stored)
     translator = Translator.load(path, device=device)
     if "bfloat16" in name:
-        translator.model.to(half_precision(device))
+        translator.model.to(fast_dtype(device))
     if name == TUTORIALS:
         as_the_tutorials_do(translator.model)
         return lambda sentences: translate_like_the_tutorials(translator, sentences)

@@ -35,6 +35,8 @@ class ScaledLogits(Transformer):
 class SwiGLU(PositionwiseFeedForward):
     """A feed-forward network whose activation has a gate of its own (Shazeer 2020)."""
 
+    caches = True  # each position by itself
+
     def __init__(self, d_model, d_ff, dropout=0.0):
         super().__init__(d_model, d_ff, dropout)
         self.gate = nn.Linear(d_model, d_ff)
@@ -51,7 +53,10 @@ class SwiGLUTransformer(Transformer):
 
 
 class RelativeAttention(MultiHeadAttention):
-    """Each head learns what to add to a score for each distance, up to eight to either side (Raffel et al. 2020)."""
+    """Each head learns what to add to a score for each distance, up to eight to either side (Raffel et al. 2020).
+
+    It counts queries from 0, so that it must not say ``caches = True``.
+    """
 
     farthest = 8
 

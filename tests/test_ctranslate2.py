@@ -76,6 +76,8 @@ def test_every_configuration_writes_the_same_tokens(tokenizers, tmp_path, norms,
 class Slopes(nn.Module):
     """Positions of one's own, made from what `POSITIONS` are made from, without a table."""
 
+    caches = True
+
     def __init__(self, max_len, d_model):
         super().__init__()
         self.slope = nn.Parameter(torch.linspace(-1, 1, d_model))

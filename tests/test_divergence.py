@@ -65,7 +65,7 @@ def test_a_run_that_breaks_in_its_first_epoch_leaves_the_model_it_began_with(dat
 @pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")  # of a first step that was skipped
 def test_in_float16_a_step_whose_gradient_overflows_changes_no_weight(dataset, tiny_config, monkeypatch):
     """As on a GPU from before bfloat16; the other steps count."""
-    monkeypatch.setattr(loop, "half_precision", lambda device: torch.float16)
+    monkeypatch.setattr(loop, "fast_dtype", lambda device: torch.float16)
     seed_everything(0)
     model = spoil(Transformer(tiny_config), 1, math.inf)
     before = {name: weights.clone() for name, weights in model.state_dict().items()}

@@ -1,5 +1,7 @@
 """The machine room computes what the plain parts compute."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
@@ -8,7 +10,7 @@ from weights import shake
 from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.fast.attention import fused_attention_is_right
 from transformer_lib.fast.muon import BatchedMuon
-from transformer_lib.fast.precision import half_precision
+from transformer_lib.fast.precision import fast_dtype
 from transformer_lib.inference.translator import parallel_map
 from transformer_lib.training.loop import evaluate, train_epoch
 from transformer_lib.training.optimizer import make_optimizer
@@ -27,19 +29,50 @@ def build(**changes):
     return model
 
 
-def test_a_fused_kernel_that_is_wrong_is_found_out(monkeypatch):
-    """On Apple's GPUs, PyTorch 2.8 to 2.12 take the first sentence's mask for all."""
+class WrongGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        return 2 * gradient
+
+
+WRONG = {
+    # on Apple's GPUs, PyTorch 2.8 to 2.12 take the first sentence's mask for all
+    "another sentence's mask": lambda q, k, v, mask, p: FUSED(q, k, v, attn_mask=mask[:1], dropout_p=p),
+    "NaN where nothing may be seen": lambda q, k, v, mask, p: FUSED(q, k, v, attn_mask=mask, dropout_p=p).masked_fill(
+        ~mask.any(-1, keepdim=True), torch.nan
+    ),
+    "the gradient": lambda q, k, v, mask, p: FUSED(WrongGradient.apply(q), k, v, attn_mask=mask, dropout_p=p),
+    "no dropout": lambda q, k, v, mask, p: FUSED(q, k, v, attn_mask=mask),
+    "dropout that does not keep the mean": lambda q, k, v, mask, p: (
+        FUSED(q, k, v, attn_mask=mask, dropout_p=p) * (1 - p)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [None, *WRONG])
+def test_a_fused_kernel_that_is_wrong_is_found_out(monkeypatch, name):
     calls = []
 
-    def apples(query, key, value, attn_mask):
-        calls.append(attn_mask)
-        return FUSED(query, key, value, attn_mask=attn_mask if len(calls) == 1 else attn_mask[:1])
+    def kernel(query, key, value, attn_mask, dropout_p=0.0):
+        calls.append(1)
+        if name is None or len(calls) <= 2:  # the CPU's own, with which the others are compared
+            return FUSED(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p)
+        return WRONG[name](query, key, value, attn_mask, dropout_p)
 
-    device = torch.device("cpu")
-    assert fused_attention_is_right.__wrapped__(device)
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", apples)
-    with pytest.warns(UserWarning, match="computes masked attention wrongly on device 'cpu'"):
-        assert not fused_attention_is_right.__wrapped__(device)
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", kernel)
+    before = torch.get_rng_state()
+    with pytest.warns(UserWarning, match="attention wrongly on device 'cpu'") if name else nullcontext():
+        assert fused_attention_is_right.__wrapped__(torch.device("cpu")) == (name is None)
+    assert torch.get_rng_state().equal(before)
+
+
+@torch.inference_mode()
+def test_a_fused_kernel_is_tried_in_a_search_too():
+    assert fused_attention_is_right.__wrapped__(torch.device("cpu"))
 
 
 def test_without_the_fused_kernel_a_model_computes_the_same(monkeypatch):
@@ -68,7 +101,7 @@ def test_a_cpu_that_emulates_bfloat16_computes_in_float32(monkeypatch):
     for capability, dtype in {"AVX512": half, "SVE256": half, "AVX2": full, "DEFAULT": full}.items():
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda capability=capability: capability)
         model = build()
-        assert half_precision(torch.device("cpu")) == dtype
+        assert fast_dtype(torch.device("cpu")) == dtype
         if hasattr(torch.optim, "Muon"):  # PyTorch's multiplies in bfloat16 everywhere
             muon, _ = make_optimizer(model, Recipe(optimizer="muon")).optimizers
             assert type(muon) is (torch.optim.Muon if dtype == half else BatchedMuon)
@@ -89,7 +122,7 @@ def make_matrices():
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch has Muon from 2.9 on")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_muon_in_batches_takes_pytorchs_steps(dtype, monkeypatch):
-    monkeypatch.setattr("transformer_lib.fast.muon.half_precision", lambda device: dtype)
+    monkeypatch.setattr("transformer_lib.fast.muon.fast_dtype", lambda device: dtype)
     ours, theirs = make_matrices(), make_matrices()
     same = {"lr": 0.05, "weight_decay": 0.1, "adjust_lr_fn": "match_rms_adamw"}
     optimizers = [BatchedMuon(ours, **same), torch.optim.Muon(theirs, **same)]

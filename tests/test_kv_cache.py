@@ -85,6 +85,8 @@ class OtherLayer(DecoderLayer):
 
 
 class SwiGLU(PositionwiseFeedForward):
+    caches = True
+
     def __init__(self, d_model, d_ff):
         super().__init__(d_model, d_ff)
         self.gate = nn.Linear(d_model, d_ff)
@@ -145,6 +147,7 @@ def look_back_one_word(attention):
     attention.attend = attend
 
 
+@pytest.mark.filterwarnings("ignore:.*caches = True")
 @pytest.mark.parametrize(
     "change",
     [
@@ -196,6 +199,8 @@ def turn(x, start):
 
 
 class Rotary(MultiHeadAttention):
+    caches = True
+
     def attend(self, q, k, v, mask=None, need_weights=False):
         return super().attend(turn(q, k.shape[2] - q.shape[2]), turn(k, 0), v, mask, need_weights)
 
@@ -210,6 +215,8 @@ class RotaryFromZero(MultiHeadAttention):
 class Grouped(MultiHeadAttention):
     """Two heads of queries share one of keys and values (Ainslie et al. 2023)."""
 
+    caches = True
+
     def __init__(self, d_model, num_heads):
         super().__init__(d_model, num_heads)
         self.k_proj, self.v_proj = nn.Linear(d_model, d_model // 2), nn.Linear(d_model, d_model // 2)
@@ -222,83 +229,77 @@ class Grouped(MultiHeadAttention):
 
 
 class RotaryGrouped(Grouped, Rotary):
-    pass
+    caches = True
 
 
-class LastNine(MultiHeadAttention):
-    """A window, which hides nothing in the first half of the positions, wherever it counts from."""
-
-    def attend(self, q, k, v, mask=None, need_weights=False):
-        near = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
-        return super().attend(q, k, v, (near < 9) & (True if mask is None else mask), need_weights)
-
-
-class Sharper(MultiHeadAttention):
-    """The longer the text, the sharper the softmax."""
-
-    def attend(self, q, k, v, mask=None, need_weights=False):
-        return super().attend(q * torch.tensor(k.shape[2]).log(), k, v, mask, need_weights)
-
-
-class Centred(MultiHeadAttention):
-    """Looks at all queries together, the later ones included."""
+class RotaryAndMore(Rotary):
+    """A subclass speaks for itself: what it adds is not known."""
 
     def attend(self, q, k, v, mask=None, need_weights=False):
         return super().attend(q - q.mean(dim=2, keepdim=True), k, v, mask, need_weights)
 
 
-class NeedsAMask(MultiHeadAttention):
-    def attend(self, q, k, v, mask=None, need_weights=False):
-        weights = (q @ k.mT / 2).masked_fill(~mask, -torch.inf).softmax(dim=-1)
-        return weights @ v, weights if need_weights else None
+class FromZeroToo(nn.Module):
+    """Positions of one's own, which say nothing."""
+
+    def __init__(self, positions):
+        super().__init__()
+        self.positions = positions
+
+    def forward(self, length):
+        return self.positions(length) * length
 
 
-class NaNs(MultiHeadAttention):
-    def attend(self, q, k, v, mask=None, need_weights=False):
-        return super().attend(q, k, v * torch.nan, mask, need_weights)
+class Stated(FromZeroToo):
+    caches = True
+
+    def forward(self, length):
+        return 2 * self.positions(length)
 
 
-def build_with(attention, where):
+def build_with(attention, *places):
     model = build()
     for layer in model.decoder.layers:
-        setattr(layer, where, attention(16, 4))
+        for place in places:
+            setattr(layer, place, attention(16, 4))
     shake(model)
     return model.eval()
 
 
-@pytest.mark.parametrize(
-    "attention", [Rotary, RotaryFromZero, Grouped, RotaryGrouped, LastNine, Sharper, Centred, NeedsAMask]
-)
-def test_whatever_attention_a_reader_writes_a_search_finds_the_same_with_a_cache_as_without(attention):
-    for where in ("self_attn", "cross_attn"):
-        model = build_with(attention, where)
-        plain, default = (greedy_search(model, SRC, 2, 3, use_cache=use_cache) for use_cache in (False, True))
-        assert [one.ids for one in default] == [one.ids for one in plain], where
-        assert [one.log_prob for one in default] == pytest.approx([one.log_prob for one in plain], rel=1e-4), where
+def with_positions(kind):
+    model = build()
+    model.tgt_embedding.positions = kind(model.tgt_embedding.positions)
+    return model
 
 
-@pytest.mark.parametrize(
-    ("attention", "cached"),
-    [
-        (Rotary, {"self_attn"}),  # in cross-attention, the hypotheses of a beam would take each other's positions
-        (RotaryFromZero, set()),
-        (Grouped, {"self_attn", "cross_attn"}),
-        (RotaryGrouped, {"self_attn"}),
-        (LastNine, set()),
-        (Sharper, {"cross_attn"}),  # where the number of keys is the same in every step
-        (Centred, set()),
-        (NeedsAMask, set()),
-        (NaNs, set()),
-    ],
-)  # fmt: skip
-def test_a_readers_attention_is_cached_where_a_trial_finds_no_difference(attention, cached):
-    assert {where for where in ("self_attn", "cross_attn") if can_cache(build_with(attention, where))} == cached
+OWN = {
+    "rotary": (lambda: build_with(Rotary, "self_attn"), True),
+    "grouped": (lambda: build_with(Grouped, "self_attn", "cross_attn"), True),
+    "both": (lambda: build_with(RotaryGrouped, "self_attn"), True),
+    "positions": (lambda: with_positions(Stated), True),
+    "rotary that says nothing": (lambda: build_with(RotaryFromZero, "self_attn"), False),
+    "a subclass of rotary": (lambda: build_with(RotaryAndMore, "self_attn"), False),
+    "positions that say nothing": (lambda: with_positions(FromZeroToo), False),
+}
 
 
-def test_one_attention_in_both_places_is_tried_in_both():
-    model = build_with(Rotary, "self_attn")
-    model.decoder.layers[0].cross_attn = model.decoder.layers[0].self_attn
-    assert not can_cache(model)
+@pytest.mark.filterwarnings("ignore:.*caches = True")
+@pytest.mark.parametrize("name", OWN)
+def test_what_a_reader_writes_is_cached_if_its_class_says_so_and_found_the_same_without(name):
+    make, says_so = OWN[name]
+    model = make()
+    assert can_cache(model) == says_so
+    plain, default = (greedy_search(model, SRC, 2, 3, use_cache=use_cache) for use_cache in (False, True))
+    assert [one.ids for one in default] == [one.ids for one in plain]
+    assert [one.log_prob for one in default] == pytest.approx([one.log_prob for one in plain], rel=1e-4)
+
+
+def test_a_search_says_once_which_class_keeps_it_from_using_a_cache():
+    model = build_with(RotaryFromZero, "self_attn")
+    with pytest.warns(UserWarning, match=r"RotaryFromZero.*caches = True"):
+        greedy_search(model, SRC, 2, 3)
+    greedy_search(model, SRC, 2, 3, use_cache=False)  # nobody asked for one
+    greedy_search(OtherDecode(TransformerConfig(20, 20, **SIZES)), SRC, 2, 3)  # who overrides decode knows
 
 
 @torch.no_grad()
@@ -310,10 +311,3 @@ def test_rotary_and_grouped_attention_step_by_step_give_what_all_steps_at_once_g
     torch.testing.assert_close(torch.cat(steps, dim=1), model(SRC, TGT))
     kept = cache.layers[0].self_attn.keys
     assert kept.shape == (2, 4 if attention is Rotary else 2, 4, 4)  # what grouped queries share is kept once
-
-
-def test_a_trial_draws_none_of_the_random_numbers_that_a_training_run_goes_by():
-    model = build_with(Rotary, "self_attn")
-    before = torch.get_rng_state()
-    can_cache(model)
-    assert torch.get_rng_state().equal(before)

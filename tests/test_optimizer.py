@@ -170,7 +170,7 @@ def test_two_optimisers_go_on_from_their_state(model, tiny_config):
 
 @needs_muon
 def test_muon_in_batches_obeys_its_options(monkeypatch):
-    monkeypatch.setattr("transformer_lib.fast.muon.half_precision", lambda device: torch.bfloat16)
+    monkeypatch.setattr("transformer_lib.fast.muon.fast_dtype", lambda device: torch.bfloat16)
     options = {"lr": 0.05, "nesterov": False, "adjust_lr_fn": "match_rms_adamw"}
     ours, theirs, start = (torch.eye(6, 9).requires_grad_() for _ in range(3))
     optimizers = [BatchedMuon([ours], **options), torch.optim.Muon([theirs], **options)]

@@ -3,6 +3,7 @@ import math
 import random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -185,13 +186,21 @@ def test_an_output_may_be_its_source_plus_fifty_long():
     assert [len(h.ids) for h in greedy_search(model, src, SOS, EOS)] == [53, 51]
 
 
-def test_impossible_settings_are_refused(model, src):
-    for beam_size in (0, 26):
-        with pytest.raises(ValueError, match=f"beam_size is {beam_size}, expected a whole number from 1 to 25"):
-            beam_search(model, src, SOS, EOS, beam_size)
-    for length_penalty in (-0.1, 500.0, math.nan, math.inf):  # (55 / 6)^500 is no float
-        with pytest.raises(ValueError, match=f"length_penalty is {length_penalty}, expected 0"):
-            beam_search(model, src, SOS, EOS, 2, length_penalty)
+@pytest.mark.parametrize("beam_size", [0, 26, True, False, 2.0, "2", None, [2]])
+def test_a_beam_size_that_is_impossible_is_refused(model, src, beam_size):
+    with pytest.raises(ValueError, match=r"beam_size is .*, expected a whole number from 1 to 25"):
+        beam_search(model, src, SOS, EOS, beam_size)
+
+
+@pytest.mark.parametrize("length_penalty", [-0.1, 500.0, math.nan, math.inf, True, "0.6", None])  # (55 / 6)^500
+def test_a_length_penalty_that_is_impossible_is_refused(model, src, length_penalty):
+    with pytest.raises(ValueError, match=r"length_penalty is .*, expected 0"):
+        beam_search(model, src, SOS, EOS, 2, length_penalty)
+
+
+def test_numbers_of_other_libraries_are_numbers(model, src):
+    found = beam_search(model, src, SOS, EOS, np.int64(2), np.float32(0.5))
+    assert only_ids(found) == only_ids(beam_search(model, src, SOS, EOS, 2, 0.5))
 
 
 def test_no_sentences_give_no_translations(model):
@@ -209,6 +218,7 @@ class RelativeAttention(MultiHeadAttention):
         return weights @ v, weights
 
 
+@pytest.mark.filterwarnings("ignore:RelativeAttention")
 def test_attention_of_ones_own_is_searched_as_it_was_trained(model, src):
     """Step by step, a query would not know its position: a cache that it does not fit must not be used."""
     for layer in model.decoder.layers:
@@ -232,7 +242,7 @@ def test_a_model_in_training_mode_is_searched_without_dropout_and_stays_in_its_m
 
 @pytest.mark.parametrize("search", [greedy_search, beam_search])
 def test_padding_before_a_token_is_refused(model, search):
-    with pytest.raises(ValueError, match="src has padding before a token"):
+    with pytest.raises(ValueError, match="src has padding before a token in row 1"):
         search(model, torch.tensor([[4, 5, 6], [PAD, 4, 5]]), SOS, EOS)
     search(model, torch.tensor([[4, 5, 6], [4, 5, PAD], [PAD, PAD, PAD]]), SOS, EOS)
 

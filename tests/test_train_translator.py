@@ -3,9 +3,10 @@ import sys
 import pytest
 
 from transformer_lib import load_corpus, train_translator
-from transformer_lib.checkpoint import load_model
+from transformer_lib.checkpoint import MODEL_FILE, load_model
 from transformer_lib.data.corpora import Pair
 from transformer_lib.data.tokenizers import spacy_tokenizer
+from transformer_lib.files import locked
 from transformer_lib.inference.bleu import by_definition
 from transformer_lib.inference.translator import Translator
 from transformer_lib.training import train_translator as training
@@ -110,9 +111,39 @@ def test_words_are_what_you_get_if_you_ask_for_them(corpus):
 
 
 def test_a_change_to_nothing_is_refused(corpus):
-    for name in ("d_modle", "src_vocab_size"):
-        with pytest.raises(TypeError, match=name):
-            train_translator(corpus, **{name: 128})
+    with pytest.raises(TypeError, match="d_modle"):
+        train_translator(corpus, d_modle=128)
+    for name in ("src_vocab_size", "tgt_vocab_size"):
+        with pytest.raises(ValueError, match=f"{name}.*5"):
+            train_translator(corpus, **{name: 5})
+
+
+def test_a_folder_that_holds_a_run_is_refused_before_anything_is_tokenised(corpus, tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / MODEL_FILE).write_bytes(b"a run")
+    monkeypatch.setattr(training, "train_subwords", lambda *arguments: pytest.fail("it tokenises"))
+    with pytest.raises(FileExistsError, match="holds a training run"):
+        train_translator(corpus, output=tmp_path / "run", log=str)
+
+
+def test_no_other_run_enters_the_folder_before_the_tuned_search_is_saved(corpus, tmp_path, monkeypatch):
+    """Else, its newer model would be overwritten by this run's, with the search that was tuned for it."""
+    outcome, real = [], tune_length_penalty
+
+    def meanwhile(*arguments):
+        try:
+            with locked(tmp_path / "run"):
+                outcome.append("entered")
+        except TimeoutError:
+            outcome.append("refused")
+        return real(*arguments)
+
+    monkeypatch.setattr(training, "tune_length_penalty", meanwhile)
+    train_translator(corpus, output=tmp_path / "run", epochs=1, subwords=80, beam_size=2, log=str)
+    assert outcome == ["refused"]
+    assert load_model(tmp_path / "run").notes["search"]["beam_size"] == 2
+    with locked(tmp_path / "run"):  # it is free again
+        pass
 
 
 def test_the_same_seed_gives_the_same_translator(corpus):

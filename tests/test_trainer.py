@@ -114,17 +114,24 @@ def test_resuming_after_an_interruption_gives_the_same_numbers(
 ):
     recipe = dataclasses.replace(RECIPE, schedule=schedule, ema_decay=ema_decay)
     straight, straight_history = run(dataset, tiny_config, tmp_path / "straight", recipe)
-    name, in_third_epoch = {"epoch": ("train_steps", 3), "evaluation": ("evaluate", 4)}[stop_in]
-    real, calls = getattr(trainer, name), []
+    real_steps, real_evaluate, calls = trainer.train_steps, trainer.evaluate, []
 
-    def interrupted(*arguments, **options):
+    def count():
         calls.append(1)
-        result = real(*arguments, **options)
-        if len(calls) == in_third_epoch:  # it is evaluated once before the first
+        if len(calls) == (3 if stop_in == "epoch" else 4):  # it is evaluated once before the first epoch
             raise KeyboardInterrupt  # after the third epoch's work, before any of it is written down
-        return result
 
-    monkeypatch.setattr(trainer, name, interrupted)
+    def steps_of_an_epoch(*arguments, **options):
+        yield from real_steps(*arguments, **options)
+        count()
+
+    def evaluated(*arguments, **options):
+        loss = real_evaluate(*arguments, **options)
+        count()
+        return loss
+
+    name, stand_in = {"epoch": ("train_steps", steps_of_an_epoch), "evaluation": ("evaluate", evaluated)}[stop_in]
+    monkeypatch.setattr(trainer, name, stand_in)
     with pytest.raises(KeyboardInterrupt):
         run(dataset, tiny_config, tmp_path / "broken", recipe)
     monkeypatch.undo()
@@ -347,10 +354,10 @@ def test_everything_at_once_can_be_resumed_too(subword_dataset, subword_config, 
     real, calls = trainer.train_steps, []
 
     def interrupted(*arguments, **options):
+        yield from real(*arguments, **options)
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return real(*arguments, **options)
 
     monkeypatch.setattr(trainer, "train_steps", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -391,7 +398,7 @@ def test_a_gpu_without_bfloat16_learns_the_same_in_float16(subword_dataset, subw
     recipe = dataclasses.replace(EVERYTHING, rdrop_weight=0.0)
     config = dataclasses.replace(subword_config, dropout=0.0)
     _, expected = run(subword_dataset, config, recipe=recipe)
-    monkeypatch.setattr(loop, "half_precision", lambda device: torch.float16)
+    monkeypatch.setattr(loop, "fast_dtype", lambda device: torch.float16)
     model, history = run(subword_dataset, config, recipe=recipe)
     assert history.train_loss == pytest.approx(expected.train_loss, rel=0.02)
     assert history.train_loss != expected.train_loss
@@ -401,7 +408,7 @@ def test_a_gpu_without_bfloat16_learns_the_same_in_float16(subword_dataset, subw
 def test_in_float16_the_scale_of_the_gradients_goes_on_from_epoch_to_epoch_and_when_resumed(
     dataset, tiny_config, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(loop, "half_precision", lambda device: torch.float16)
+    monkeypatch.setattr(loop, "fast_dtype", lambda device: torch.float16)
     recipe = dataclasses.replace(RECIPE, precision="bfloat16", epochs=2)
 
     def good_steps_in_a_row(output):

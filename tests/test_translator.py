@@ -8,7 +8,7 @@ import torch
 from transformer_lib import Transformer
 from transformer_lib.checkpoint import load_model, save_model
 from transformer_lib.data.corpora import load_corpus
-from transformer_lib.data.tokenizers import SOS, UNK
+from transformer_lib.data.tokenizers import SOS, UNK, WordTokenizer
 from transformer_lib.inference.search import Hypothesis
 from transformer_lib.inference.translator import Translator
 from transformer_lib.training.recipe import Recipe
@@ -187,6 +187,24 @@ def test_a_sentence_that_cannot_be_translated_is_named(trained):
         trained("Hund " * 199)
     with pytest.raises(TypeError, match="sentences is one string"):
         trained.translate("Ein Hund.")
+
+
+def between_spaces(trained):
+    """A translator whose tokens lie between spaces, so that anybody can type those that it reads as its own."""
+    tokenizers = WordTokenizer(None), WordTokenizer(None)
+    for tokenizer, vocab in zip(tokenizers, (trained.src_tokenizer.vocab, trained.tgt_tokenizer.vocab), strict=True):
+        tokenizer.vocab = vocab
+    return Translator(trained.model, *tokenizers)
+
+
+def test_a_line_that_names_a_special_token_is_refused_by_its_number_and_harms_no_other(trained):
+    translator, line = between_spaces(trained), "ein hund schläft ."
+    for special in ("<pad>", "<sos>", "<eos>"):
+        for typed in (f"{special} hund", f"ein {special} hund", f"ein hund {special}", special):
+            with pytest.raises(ValueError, match=rf"sentence 2: .*{special}"):
+                translator([line, typed, line])
+    assert translator([line, "ein <unk> schläft .", line])[::2] == [translator(line)] * 2
+    assert trained("Ein <pad> schläft.")  # spaCy makes three tokens of it
 
 
 def test_no_sentences_give_no_translations(trained):

@@ -56,7 +56,7 @@ def one_epoch(dataset, precision, accumulate_steps=1):
     Nothing is clipped, which would hide how long the gradient is. ``sent`` counts how often gradients travel.
     """
     model = make_model(dataset)
-    share = distributed.share()
+    share = distributed.rank_and_world_size()
     batches = BucketBatches(make_dataset(PAIRS[:7], *dataset.tokenizers.values()), batch_size=3, share=share)
     optimizer, sent = torch.optim.SGD(model.parameters(), lr=0.1), []
     # bfloat16 is computed on a CPU that only emulates it, too
@@ -73,7 +73,7 @@ def one_epoch(dataset, precision, accumulate_steps=1):
 
 
 def main(folder):
-    dataset, rank, found = make_data(), distributed.share()[0], {}
+    dataset, rank, found = make_data(), distributed.rank_and_world_size()[0], {}
     with distributed.process_group(torch.device("cpu")):
         found["world size"] = distributed.world_size
         model = make_model(dataset)

@@ -75,7 +75,7 @@ def train(corpus=(), preset="small", src="de", tgt="en", cased=False, output=Non
         log(f"corpus    {prepared}, which an earlier call has prepared, in place of {' '.join(corpus)}")
     data = load_corpus(prepared if there else corpus, src, tgt)
     if dict(set).get("subwords", 1) and not data.prepared and len(data["train"]) > _LARGE and "min_freq" not in changes:
-        if distributed.share()[1] > 1:
+        if distributed.rank_and_world_size()[1] > 1:
             raise ValueError(f"corpus has {len(data['train']):,} pairs: let transformer-lib prepare it first")
         write_prepared(data, prepared, dict(set).get("subwords"), not cased, log=log)
         data = load_corpus(prepared, src, tgt)

@@ -17,7 +17,7 @@ import torch
 from safetensors import SafetensorError
 
 STATE_FILE = "training_state.pt"
-_STATE_FORMAT = "transformer_lib training state, version 5"
+_STATE_FORMAT = "transformer_lib training state, version 6"
 _PACKAGE = Path(__file__).parent
 IS_INSTALLED = (_PACKAGE / "shipped").is_dir()  # from a wheel; otherwise, the library lies in its repository
 

@@ -20,7 +20,7 @@ from transformer_lib.data.batches import BucketBatches, build_vocabularies, make
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.fast.attention import fused_attention_is_right
-from transformer_lib.fast.precision import half_precision
+from transformer_lib.fast.precision import fast_dtype
 from transformer_lib.inference.translator import Translator
 from transformer_lib.language_model.generator import TextGenerator
 from transformer_lib.language_model.stream import StreamTokenizer
@@ -172,7 +172,7 @@ def test_attention_leaves_cudnns_kernel_alone_which_plans_for_each_new_shape(mon
 @pytest.mark.skipif(KIND == "mps", reason="its kernel is wrong, with or without")
 def test_the_fused_kernel_is_tried_in_float32_inside_autocast_too():
     fused_attention_is_right.cache_clear()
-    with torch.autocast(SEEN.type, half_precision(SEEN)):
+    with torch.autocast(SEEN.type, fast_dtype(SEEN)):
         assert fused_attention_is_right(SEEN)
 
 

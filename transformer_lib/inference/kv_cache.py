@@ -5,6 +5,7 @@ The model knows nothing of it: ``CachedDecoder`` takes its decoder's layers and 
 """
 
 import copy
+import warnings
 
 import torch
 from torch import Tensor, nn
@@ -13,12 +14,12 @@ from transformer_lib.fast.dropout import Dropout
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.decoder import Decoder, DecoderLayer
 from transformer_lib.model.embeddings import POSITIONS, InputEmbedding, TokenEmbedding
-from transformer_lib.model.masks import causal_mask
 from transformer_lib.model.sublayers import PositionwiseFeedForward
 from transformer_lib.model.transformer import Transformer
 
-# what computes a position from itself and the cache alone, if unchanged (as a feed-forward network of any kind does)
-_EXACT = {InputEmbedding, TokenEmbedding, *POSITIONS.values(), Decoder, DecoderLayer, MultiHeadAttention, Dropout}
+# what computes a position from itself and the cache alone; other classes say so themselves (see ``can_cache``)
+_EXACT = {Decoder, DecoderLayer, MultiHeadAttention, PositionwiseFeedForward, Dropout}
+_EXACT |= {InputEmbedding, TokenEmbedding, *POSITIONS.values()}
 _EXACT |= {nn.ModuleList, nn.Embedding, nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.Dropout, nn.Identity}
 
 
@@ -27,8 +28,11 @@ class CachedAttention(nn.Module):
 
     Those of self-attention, ``[rows, heads, length, d_k]``, grow by one position a step. Those of cross-attention come
     from the memory, ``[sentences, heads, src_len, d_k]``, and the rows of a beam share their sentence's.
-    An ``attend`` of your own gets all keys and the newest query, whose position is ``k.shape[2] - q.shape[2]``; without
-    a cache, that is the first query's, 0. (Notebook 11, section 6.)
+
+    An attention of your own may say ``caches = True`` if it computes the same from what it then gets. In
+    self-attention, ``attend`` gets all keys and the newest query, at position ``k.shape[2] - q.shape[2]``; without
+    a cache, that is the first query's, 0. In cross-attention, its queries are those of a sentence's beam, side by
+    side: none may know a position, or another query. The mask may be None. (Notebook 11, section 6.)
     """
 
     def __init__(self, attention: MultiHeadAttention):
@@ -65,7 +69,7 @@ class CachedAttention(nn.Module):
 class CachedDecoder:
     """Predicts the next token of every row from its newest token, and remembers what it has seen.
 
-    It is made of a model in evaluation mode that ``can_cache`` is true of, and of what the model's ``encode`` returned,
+    It is made of a model in evaluation mode that ``can_cache``, and of what the model's ``encode`` returned,
     ``[sentences, src_len, d_model]`` and ``[sentences, 1, 1, src_len]``.
     """
 
@@ -122,35 +126,45 @@ class RecomputingDecoder:
         self.tgt, self.memory, self.memory_mask = self.tgt[rows], self.memory[sentences], self.memory_mask[sentences]
 
 
-def can_cache(model: nn.Module) -> bool:
-    """Return whether caching is exact: nothing in a decoder was overridden, replaced or given a hook that forbids it.
+def make_decoder(
+    model: nn.Module, memory: Tensor, memory_mask: Tensor, use_cache: bool = True
+) -> CachedDecoder | RecomputingDecoder:
+    """Return a decoder with a cache where ``can_cache``, or one without, which takes longer and computes the same.
 
-    A subclass of ``PositionwiseFeedForward`` is trusted to keep to its name: each position by itself. One of
-    ``MultiHeadAttention`` is tried out.
+    A warning says which parts of a library's model keep it from being cached because nothing is known of them.
     """
-    if getattr(model.decode, "__func__", None) is not Transformer.decode:
-        return False
-    modules = [module for part in (model.tgt_embedding, model.decoder, model.output) for module in part.modules()]
-    changed = any(m._forward_hooks or m._forward_pre_hooks or {"forward", "attend"} & {*vars(m)} for m in modules)
-    known = (type(m) in _EXACT or isinstance(m, PositionwiseFeedForward | MultiHeadAttention) for m in modules)
-    own = [(name, m) for name, m in model.decoder.named_modules(remove_duplicate=False) if type(m) not in _EXACT]
-    tried = (_is_exact(m, "self_attn" in name, model) for name, m in own if isinstance(m, MultiHeadAttention))
-    return not changed and all(known) and all(tried)
+    if use_cache and can_cache(model):
+        return CachedDecoder(model, memory, memory_mask)
+    if use_cache and not _has_own_decode(model) and _unknown_parts(model):
+        names = ", ".join(_unknown_parts(model))
+        warnings.warn(f"{names}: a class without `caches = True` (see can_cache) makes a search slow", stacklevel=2)
+    return RecomputingDecoder(model, memory, memory_mask)
 
 
-@torch.no_grad()
-def _is_exact(attention: MultiHeadAttention, over_itself: bool, model: Transformer) -> bool:
-    """Try whether a random position gets the same alone, over what is kept, as among all that the model can have."""
-    x = torch.randn(1, model.config.max_len, model.config.d_model, generator=torch.Generator().manual_seed(0))
-    try:
-        x = x.to(next(attention.parameters()))
-        together, _ = attention(x, x, x, causal_mask(x.shape[1], x.device) if over_itself else None)
-        for i in (x.shape[1] // 2, x.shape[1] - 1):
-            cached, newest = CachedAttention(attention), x[:, i : i + 1]
-            cached.append(x[:, :i] if over_itself else x)
-            alone, _ = cached(newest, *[newest if over_itself else None] * 2, None, False)
-            if not (alone[:, 0] - together[:, i]).norm() <= torch.finfo(x.dtype).eps ** 0.5 * together[:, i].norm():
-                return False
-    except Exception:  # it needs what a step has not: a mask, for example
+def can_cache(model: nn.Module) -> bool:
+    """Return whether a cache is exact for a model: each part of its decoder says so, and none was changed from outside.
+
+    The library's own parts do. A part of yours says so by ``caches = True`` in its class, which a subclass does not
+    inherit: it computes a position from that position alone; or it is an attention that keeps to ``CachedAttention``.
+    A model with a ``decode`` of its own, or whose decoder has hooks or methods that were replaced, is not cached.
+    """
+    if _has_own_decode(model) or _unknown_parts(model):
         return False
-    return True
+    return not any(
+        module._forward_hooks or module._forward_pre_hooks or {"forward", "attend"} & vars(module).keys()
+        for module in _parts_of_decoder(model)
+    )
+
+
+def _has_own_decode(model: nn.Module) -> bool:
+    return getattr(model.decode, "__func__", None) is not Transformer.decode
+
+
+def _parts_of_decoder(model: Transformer) -> list[nn.Module]:
+    return [module for part in (model.tgt_embedding, model.decoder, model.output) for module in part.modules()]
+
+
+def _unknown_parts(model: Transformer) -> list[str]:
+    """Return the names of classes of which nobody says that a cache suits them."""
+    kinds = {type(module) for module in _parts_of_decoder(model)} - _EXACT
+    return sorted(kind.__name__ for kind in kinds if vars(kind).get("caches") is not True)

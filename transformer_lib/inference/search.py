@@ -1,12 +1,15 @@
 """Finding a good translation: greedy and beam search, batched, with a key/value cache (section 6.1)."""
 
-import operator
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from transformer_lib.inference.kv_cache import CachedDecoder, RecomputingDecoder, can_cache
+from transformer_lib.inference.kv_cache import make_decoder
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.embeddings import check_ids
 from transformer_lib.model.evaluation import evaluation_mode
@@ -70,53 +73,48 @@ def beam_search(
     is impossible, padding comes before a token, or no output can begin with a prefix; a TypeError if the model's class
     has a ``forward`` but no ``decode``, and a FloatingPointError if the model predicts NaN.
     """
-    owner = next(cls for cls in type(model).__mro__ if {"forward", "decode"} & vars(cls).keys())
-    if "decode" not in vars(owner):  # what its forward adds would be left out of every translation
-        raise TypeError(f"model is a {type(model).__name__}, which has a forward but no decode for it to call")
+    _check_decode(model)
     check_search(beam_size, length_penalty, model.config.tgt_vocab_size)
     limits = _length_limits(src, model.config, max_len)  # [sentences]
-    prefix = src[:, :0] if prefix is None or not prefix.numel() else prefix
-    if prefix.numel():
-        _check_prefix(prefix, model.config, limits, sos_id, eos_id)
+    prefix = src[:, :0] if prefix is None else prefix
+    _check_prefix(prefix, model.config, limits, sos_id, eos_id)
     never = list({model.config.pad_id, sos_id} - {eos_id})  # no training targets; some models begin with <eos>
+    finished: list[list[Hypothesis]] = [[] for _ in range(len(src))]
+    sentences = list(range(len(src)))  # numbers of those that are still in the batch
     with evaluation_mode(model):
-        make_decoder = CachedDecoder if use_cache and can_cache(model) else RecomputingDecoder
-        decoder = make_decoder(model, *model.encode(src))
+        decoder = make_decoder(model, *model.encode(src), use_cache)
         tgt = torch.full((len(src), 1), sos_id, device=src.device)  # [rows, length]: a sentence's rows are its beam
         log_probs = torch.zeros(len(src), 1, device=src.device)  # [sentences, width]; soon, width is beam_size
-        finished: list[list[Hypothesis]] = [[] for _ in range(len(src))]
-        unfinished = finished  # of the sentences still in the batch
-        while unfinished:
-            logits = decoder.step(tgt[:, -1:])[:, -1]  # [rows, tgt_vocab_size]
-            logits[:, never] = -torch.inf
-            step = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
-            step = _force(step.unflatten(0, log_probs.shape), prefix, tgt.shape[1], model.config.pad_id)
+        while sentences:
+            length = tgt.shape[1]  # of what this step writes, without <sos>
+            step = _log_probs(decoder.step(tgt[:, -1:])[:, -1], never).unflatten(0, log_probs.shape)
+            step = _force(step, prefix, length, model.config.pad_id)  # [sentences, width, tgt_vocab_size]
             best, rows, token = beam_step(log_probs, step, beam_size)  # each [sentences, candidates]
+            ends = (token == eos_id) | (length >= limits)[:, None]
+            log_probs, chosen = best.masked_fill(ends, -torch.inf).topk(beam_size)  # the best that go on
 
-            length = tgt.shape[1]  # of a candidate, without <sos>
             penalty = ((5 + length) / 6) ** length_penalty
-            is_full, is_eos = length >= limits, token == eos_id
-            ends = ((is_eos | is_full[:, None]) & best.isfinite())[:, :beam_size]
-            log_probs, chosen = best.masked_fill(is_eos, -torch.inf).topk(beam_size)  # [sentences, beam]: what is open
-            best_open = (log_probs[:, 0] / penalty).masked_fill(is_full, -torch.inf)
+            ended = best.masked_fill(~ends, -torch.inf)[:, :beam_size]
+            numbers = torch.cat([ended, log_probs[:, :1] / penalty], dim=1).tolist()  # one wait for a GPU, not two
+            for n, hypothesis in _hypotheses(numbers, tgt, rows, token, penalty):
+                finished[sentences[n]].append(hypothesis)
+            going_on = [
+                n
+                for n in range(len(sentences))
+                if _may_improve(finished[sentences[n]], best_open=numbers[n][-1], beam_size=beam_size)
+            ]
+            sentences = [sentences[n] for n in going_on]
 
-            numbers = torch.cat([best[:, :beam_size][ends], best_open]).tolist()  # one wait for a GPU, not two
-            ids = torch.cat([tgt[rows[:, :beam_size][ends], 1:], token[:, :beam_size][ends][:, None]], dim=1).tolist()
-            for n, its_ids, log_prob in zip(ends.nonzero()[:, 0].tolist(), ids, numbers, strict=False):
-                unfinished[n].append(Hypothesis(its_ids, log_prob, log_prob / penalty))
-            open_scores = zip(unfinished, numbers[len(ids) :], strict=True)
-            going_on = [n for n, (its, score) in enumerate(open_scores) if _may_improve(its, score, beam_size)]
-            unfinished = [unfinished[n] for n in going_on]
-
-            going_on = torch.tensor(going_on, dtype=torch.long, device=src.device)
-            rows, token = (each.gather(1, chosen)[going_on].flatten() for each in (rows, token))  # [sentences · beam]
-            if beam_size > 1 or len(going_on) < len(limits):  # or else, all rows stay where they are
-                decoder.select(rows, going_on)
+            kept = torch.tensor(going_on, dtype=torch.long, device=src.device)
+            rows = rows.gather(1, chosen)[kept].flatten()  # [sentences · beam]
+            token = token.gather(1, chosen)[kept].flatten()
+            if beam_size > 1 or len(kept) < len(limits):  # or else, all rows stay where they are
+                decoder.select(rows, kept)
             tgt = torch.cat([tgt[rows], token[:, None]], dim=1)
-            log_probs, limits, prefix = log_probs[going_on], limits[going_on], prefix[going_on]
+            log_probs, limits, prefix = log_probs[kept], limits[kept], prefix[kept]
     if not all(finished):
         raise FloatingPointError("the model predicts nan: are its weights damaged, or too large for its precision?")
-    return [sorted(hypotheses, key=lambda h: -h.score)[:beam_size] for hypotheses in finished]
+    return [sorted(hypotheses, key=lambda one: -one.score)[:beam_size] for hypotheses in finished]
 
 
 def beam_step(log_probs: Tensor, step: Tensor, beam_size: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -139,9 +137,11 @@ def beam_step(log_probs: Tensor, step: Tensor, beam_size: int) -> tuple[Tensor, 
     return best, first_row + index // vocab_size, index % vocab_size
 
 
-def _may_improve(finished: list[Hypothesis], best_open: float, beam_size: int) -> bool:
-    """Return whether a sentence is searched on: its beam is not full, or an open hypothesis is ahead of all."""
-    return best_open > -torch.inf and (len(finished) < beam_size or max(h.score for h in finished) < best_open)
+def _log_probs(logits: Tensor, never: list[int]) -> Tensor:
+    """Turn logits, ``[rows, tgt_vocab_size]``, into log-probabilities in which these ids are ruled out."""
+    logits[:, never] = -torch.inf
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    return logits.to(wide).log_softmax(dim=-1)
 
 
 def _force(step: Tensor, prefix: Tensor, length: int, pad_id: int) -> Tensor:
@@ -153,30 +153,71 @@ def _force(step: Tensor, prefix: Tensor, length: int, pad_id: int) -> Tensor:
     return step.masked_fill_((given != pad_id) & (given != all_ids), -torch.inf)
 
 
+def _hypotheses(
+    numbers: list[list[float]], tgt: Tensor, rows: Tensor, token: Tensor, penalty: float
+) -> Iterator[tuple[int, Hypothesis]]:
+    """Yield each candidate that ends here, and the place of its sentence in the batch.
+
+    ``numbers`` are of each sentence: the log-probabilities of its candidates, if they end, and one number more.
+    """
+    places = [(n, j) for n, row in enumerate(numbers) for j, ends in enumerate(row[:-1]) if math.isfinite(ends)]
+    if not places:
+        return
+    sentence, candidate = torch.tensor(places, device=tgt.device).T
+    ids = torch.cat([tgt[rows[sentence, candidate], 1:], token[sentence, candidate, None]], dim=1)
+    for (n, j), hypothesis_ids in zip(places, ids.tolist(), strict=True):
+        yield n, Hypothesis(hypothesis_ids, numbers[n][j], numbers[n][j] / penalty)
+
+
+def _may_improve(finished: list[Hypothesis], best_open: float, beam_size: int) -> bool:
+    """Return whether a sentence is searched on: its beam is not full, or an open hypothesis is ahead of all."""
+    if not best_open > -torch.inf:  # there is none, or the model predicts NaN
+        return False
+    return len(finished) < beam_size or max(hypothesis.score for hypothesis in finished) < best_open
+
+
 def _length_limits(src: Tensor, config: TransformerConfig, max_len: int | None) -> Tensor:
     """Return how many tokens each sentence's output may have, ``[sentences]``."""
     is_token = src != config.pad_id
-    if (is_token[:, 1:] & ~is_token[:, :-1]).any():
-        raise ValueError("src has padding before a token, expected it on the right: it would move the positions")
+    is_padded_before = (is_token[:, 1:] & ~is_token[:, :-1]).any(dim=1)  # [sentences]
+    if is_padded_before.any():
+        row = is_padded_before.nonzero()[0].item()
+        raise ValueError(f"src has padding before a token in row {row}, expected it on the right: it moves positions")
     src_lengths = is_token.sum(dim=1)
     limits = src_lengths + 50 if max_len is None else torch.full_like(src_lengths, max_len)
     return limits.clamp(max=config.max_len)
 
 
+def _check_decode(model: nn.Module) -> None:
+    """Raise a TypeError if a class has a ``forward`` of its own and no ``decode``, which is what a search calls."""
+    owner = next(cls for cls in type(model).__mro__ if {"forward", "decode"} & vars(cls).keys())
+    if "decode" not in vars(owner):  # what its forward adds would be left out of every translation
+        raise TypeError(f"model is a {type(model).__name__}, which has a forward but no decode for it to call")
+
+
 def check_search(beam_size: int, length_penalty: float, max_beam_size: int) -> None:
     """Raise a ValueError if no search is possible with these settings."""
-    if not 0 <= length_penalty <= 10:
-        raise ValueError(f"length_penalty is {length_penalty}, expected 0 (none) to 10, such as 0.6")
-    if not 1 <= operator.index(beam_size) <= max_beam_size:
-        raise ValueError(f"beam_size is {beam_size}, expected a whole number from 1 to {max_beam_size}")
+    if not _is_number(length_penalty, Real) or not 0 <= length_penalty <= 10:
+        raise ValueError(f"length_penalty is {length_penalty!r}, expected 0 (none) to 10, such as 0.6")
+    if not _is_number(beam_size, Integral) or not 1 <= beam_size <= max_beam_size:
+        raise ValueError(f"beam_size is {beam_size!r}, expected a whole number from 1 to {max_beam_size}")
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    """Return whether a value, which may come from anybody's file, is a number of a kind; True and False are none."""
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _check_prefix(prefix: Tensor, config: TransformerConfig, limits: Tensor, sos_id: int, eos_id: int) -> None:
-    """Raise a ValueError unless every output can begin with its prefix."""
+    """Raise a ValueError unless every output can begin with its prefix, if there is any."""
+    if not prefix.numel():
+        return
     check_ids("prefix", prefix, config.tgt_vocab_size)
     if len(prefix) != len(limits):
         raise ValueError(f"prefix has {len(prefix)} rows, expected one for each of {len(limits)} sentences")
     if ((prefix == sos_id) | (prefix == eos_id)).any():
         raise ValueError(f"prefix holds <sos> or <eos> ({sos_id} or {eos_id}), expected what comes between them")
-    if (too_long := (prefix != config.pad_id).sum(dim=1) >= limits).any():
-        raise ValueError(f"prefix fills all {limits[too_long][0]} tokens that an output may have, expected fewer")
+    is_too_long = (prefix != config.pad_id).sum(dim=1) >= limits
+    if is_too_long.any():
+        limit = limits[is_too_long][0]
+        raise ValueError(f"prefix fills all {limit} tokens that an output may have, expected fewer")

@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,7 +13,7 @@ import torch
 
 from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel, load_model
 from transformer_lib.data.batches import padded_ids
-from transformer_lib.data.tokenizers import EOS, SOS, WordTokenizer, check_vocabularies
+from transformer_lib.data.tokenizers import EOS, SOS, UNK, WordTokenizer, check_vocabularies
 from transformer_lib.files import CheckpointError
 from transformer_lib.inference.search import MAX_SAVED_BEAM, Hypothesis, beam_search, check_search
 from transformer_lib.model.evaluation import evaluation_mode
@@ -68,8 +70,10 @@ class Translator:
     ):
         check_vocabularies(model.config, {"src": src_tokenizer, "tgt": tgt_tokenizer})
         self.model = model.eval()
-        self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
-        self.beam_size, self.length_penalty = beam_size, length_penalty
+        self.src_tokenizer = src_tokenizer
+        self.tgt_tokenizer = tgt_tokenizer
+        self.beam_size = beam_size
+        self.length_penalty = length_penalty
 
     @classmethod
     def load(cls, path: str | Path = SHIPPED_MODEL, *custom: Callable, device: Device = "cpu") -> "Translator":
@@ -128,77 +132,125 @@ class Translator:
         length_penalty = self.length_penalty if length_penalty is None else length_penalty
         if n_best != 1 and not 1 <= n_best <= beam_size:
             raise ValueError(f"n_best is {n_best}, expected 1 to beam_size={beam_size}")
+        sources = self._sources(sentences)
+        prefixes = self._prefixes(prefix, len(sources))  # [sentences, prefix_len]
+        # a CPU's cores compute a batch each: a single one is too small for all of them to share
+        workers = torch.get_num_threads() if self.device.type == "cpu" else 1
+        batches = _batches_by_length(sources, workers, most=min(192, 512 // max(1, beam_size)))
+        search = partial(self._search, sources, prefixes, beam_size, length_penalty, use_cache)
+        with evaluation_mode(self.model):
+            found = parallel_map(search, batches, workers)
+        beams = dict(zip(chain(*batches), chain(*found), strict=True))  # by the sentence's number
+        return [self._translation(source, beams[i][:n_best], attention) for i, source in enumerate(sources)]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return next(self.model.parameters()).device
+
+    def _sources(self, sentences: Sequence[str]) -> list[list[str]]:
+        """Return what the model reads of each sentence; a ValueError says the number of one that it cannot read."""
         sources = []
         for number, sentence in enumerate(sentences, start=1):
             try:
                 sources.append(self.source_tokens(sentence))
             except ValueError as error:
                 raise ValueError(f"sentence {number}: {error}") from None
-        prefixes = [prefix] * len(sources) if isinstance(prefix, str) else prefix
-        if len(prefixes) != len(sources):
-            raise ValueError(f"prefix is a list of {len(prefixes)}, expected one for each of {len(sources)} sentences")
-        prefix_ids = [self._prefix_ids(text) for text in prefixes]
-        longest_first = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
-        device, tgt_tokenizer = next(self.model.parameters()).device, self.tgt_tokenizer
-        sos_id, eos_id = tgt_tokenizer.sos_id, tgt_tokenizer.eos_id
-        padding = [tgt_tokenizer.pad_id] * max(map(len, prefix_ids), default=0)  # of `given`, [sentences, prefix_len]
-        given = torch.tensor([ids + padding[len(ids) :] for ids in prefix_ids], dtype=torch.int64, device=device)
+        return sources
 
-        def ids_of(batch: list[int]) -> torch.Tensor:
-            return padded_ids(self.src_tokenizer, [sources[i] for i in batch]).to(device)  # [batch, src_len]
+    def _prefixes(self, prefix: str | Sequence[str], number: int) -> torch.Tensor:
+        """Return the ids of what each of so many translations begins with, padded: ``[sentences, prefix_len]``."""
+        prefixes = [prefix] * number if isinstance(prefix, str) else prefix
+        if len(prefixes) != number:
+            raise ValueError(f"prefix is a list of {len(prefixes)}, expected one for each of {number} sentences")
+        ids = [self._prefix_ids(text) for text in prefixes]
+        longest = max(map(len, ids), default=0)
+        padded = [[*row, *[self.tgt_tokenizer.pad_id] * (longest - len(row))] for row in ids]
+        return torch.tensor(padded, dtype=torch.int64, device=self.device)
 
-        def search(batch: list[int]) -> list[list[Hypothesis]]:
-            settings = sos_id, eos_id, beam_size, 0.0 if beam_size == 1 else length_penalty
-            return beam_search(self.model, ids_of(batch), *settings, use_cache=use_cache, prefix=given[batch])
+    def _search(
+        self,
+        sources: list[list[str]],
+        prefixes: torch.Tensor,
+        beam_size: int,
+        length_penalty: float,
+        use_cache: bool,
+        batch: list[int],
+    ) -> list[list[Hypothesis]]:
+        """Search for the translations of those sentences whose numbers a batch holds."""
+        ends = self.tgt_tokenizer.sos_id, self.tgt_tokenizer.eos_id
+        src = self._ids([sources[i] for i in batch])  # [batch, src_len]
+        length_penalty = 0.0 if beam_size == 1 else length_penalty
+        return beam_search(
+            self.model, src, *ends, beam_size, length_penalty, use_cache=use_cache, prefix=prefixes[batch]
+        )
 
-        def translation(i: int, hypothesis: Hypothesis, *others: Hypothesis) -> Translation:
-            maps = None
-            if attention:
-                tgt = torch.tensor([[sos_id, *hypothesis.ids[:-1]]], device=device)  # [1, tgt_len]
-                maps = self.model.attention_maps(ids_of([i]), tgt)
-            text = tgt_tokenizer.join(tgt_tokenizer.decode(hypothesis.ids))
-            tokens = [tgt_tokenizer.vocab.itos[token] for token in hypothesis.ids]
-            scores, alternatives = (hypothesis.log_prob, hypothesis.score), [translation(i, other) for other in others]
-            return Translation(text, sources[i], tokens, *scores, maps, alternatives)
+    def _ids(self, sources: list[list[str]]) -> torch.Tensor:
+        return padded_ids(self.src_tokenizer, [tokens[1:-1] for tokens in sources]).to(self.device)
 
-        # a CPU's cores compute a batch each: a single one is too small for all of them to share
-        workers = torch.get_num_threads() if device.type == "cpu" else 1
-        size = max(32, math.ceil(len(sources) / workers))  # fewer than 32 sentences are done sooner in one batch
-        size = max(1, min(size, 192, 512 // max(1, beam_size)))  # memory does not grow with the beam
-        batches = [longest_first[start : start + size] for start in range(0, len(sources), size)]
-        with evaluation_mode(self.model):
-            beams = [beam for batch in parallel_map(search, batches, workers) for beam in batch]
-        return [translation(i, *beam[:n_best]) for i, beam in sorted(zip(longest_first, beams, strict=True))]
+    def _translation(self, source: list[str], beam: list[Hypothesis], attention: bool) -> Translation:
+        """Return the first hypothesis as a translation, with the others as its alternatives."""
+        best, *others = beam
+        tokenizer = self.tgt_tokenizer
+        maps = None
+        if attention:
+            tgt = torch.tensor([[tokenizer.sos_id, *best.ids[:-1]]], device=self.device)  # [1, tgt_len]
+            maps = self.model.attention_maps(self._ids([source]), tgt)
+        return Translation(
+            text=tokenizer.join(tokenizer.decode(best.ids)),
+            src_tokens=source,
+            tgt_tokens=[tokenizer.vocab.itos[token] for token in best.ids],
+            log_prob=best.log_prob,
+            score=best.score,
+            attention=maps,
+            alternatives=[self._translation(source, [other], attention) for other in others],
+        )
 
     def source_tokens(self, sentence: str) -> list[str]:
         """Return what the model reads of a sentence: its tokens between ``<sos>`` and ``<eos>``.
 
-        Raises a ValueError if it has no words, or more tokens than the model has positions.
+        Raises a ValueError if it has no words, more tokens than the model has positions, or one that the model takes
+        for a sign of its own, as a ``<pad>`` between spaces would be.
         """
-        tokens = [SOS, *self.src_tokenizer.tokenize(sentence), EOS]
-        max_len = self.model.config.max_len
-        if len(tokens) == 2:
+        words = self.src_tokenizer.tokenize(sentence)
+        if not words:
             raise ValueError(f"sentence is {sentence!r}, expected at least one word")
+        reserved = {*self.src_tokenizer.specials} - {UNK}
+        for word in words:
+            if word in reserved:
+                raise ValueError(f"sentence holds {word!r}, expected words: it has a meaning of its own for the model")
+        tokens = [SOS, *words, EOS]
+        max_len = self.model.config.max_len
         if len(tokens) > max_len:
             raise ValueError(f"sentence has {len(tokens)} tokens, expected at most {max_len}: translate it in parts")
         return tokens
 
     def _prefix_ids(self, prefix: str) -> list[int]:
+        vocab = self.tgt_tokenizer.vocab
         tokens = self.tgt_tokenizer.tokenize(prefix)
         for token in tokens:
-            if token not in self.tgt_tokenizer.vocab or token in self.tgt_tokenizer.specials:
+            if token not in vocab or token in self.tgt_tokenizer.specials:
                 raise ValueError(f"prefix is {prefix!r}, of which the model cannot write {token!r}")
         return self.tgt_tokenizer.ids(tokens)
 
 
+def _batches_by_length(sources: list[list[str]], workers: int, most: int) -> list[list[int]]:
+    """Split the sentences' numbers into batches of similar lengths, longest first, one or more for each worker."""
+    longest_first = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
+    size = max(32, math.ceil(len(sources) / workers))  # fewer than 32 sentences are done sooner in one batch
+    size = max(1, min(size, most))  # memory does not grow with the beam
+    return [longest_first[start : start + size] for start in range(0, len(sources), size)]
+
+
 def parallel_map(function: Callable, items: Sequence, workers: int) -> list:
     """Do what ``map`` does, in as many threads, among which PyTorch's own are divided."""
-    threads, workers = torch.get_num_threads(), min(workers, len(items))
+    threads = torch.get_num_threads()
+    workers = min(workers, len(items))
     if workers < 2:
         return [function(item) for item in items]
+    threads_of_each = max(1, threads // workers)
     try:
-        share = max(1, threads // workers)
-        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(share,)) as pool:
+        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads_of_each,)) as pool:
             return list(pool.map(function, items))
     finally:
         torch.set_num_threads(threads)

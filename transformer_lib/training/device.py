@@ -2,6 +2,7 @@
 
 import os
 import random
+import warnings
 
 import numpy as np
 import torch
@@ -10,17 +11,32 @@ import torch
 def pick_device(name: str = "auto") -> torch.device:
     """Return the device of that name; for ``"auto"``, the best that there is: CUDA, else Apple's MPS, else the CPU.
 
-    Of several processes on one machine, each gets a GPU of its own. Raises a ValueError if there is no such device.
+    Of several processes on one machine, each gets a GPU of its own. A device must be able to train: a GPU may be too
+    old for this PyTorch. Then ``"auto"`` is the CPU, and a warning says so, unless several processes work together.
+    Raises a ValueError if a device that was named is not there, or cannot train.
     """
+    is_one_of_several = "WORLD_SIZE" in os.environ
+    chosen = name
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    if name == "cuda" and "WORLD_SIZE" in os.environ:
-        name = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+        chosen = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if chosen == "cuda" and is_one_of_several:
+        chosen = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
     try:
-        torch.empty(1, device=name)
-        return torch.device(name)
+        _train_a_little(chosen)
     except (AssertionError, RuntimeError) as error:  # the former where PyTorch was built without CUDA
-        raise ValueError(f"device is {name!r}, which this machine does not have: {error}") from None
+        reason = str(error).strip().partition("\n")[0]
+        if name == "auto" and not is_one_of_several:
+            warnings.warn(f"device {chosen!r} cannot be used ({reason}): the CPU takes its place", stacklevel=2)
+            return torch.device("cpu")
+        raise ValueError(f"device is {chosen!r}, which this machine does not have, or cannot use: {reason}") from None
+    return torch.device(chosen)
+
+
+def _train_a_little(device: str) -> None:
+    """Compute a matrix product, a softmax and their gradients; an error says that a device cannot."""
+    x = torch.ones(2, 2, device=device, requires_grad=True)
+    (x @ x).softmax(dim=-1).sum().backward()
+    x.grad.tolist()  # until now, a GPU may not have begun
 
 
 def seed_everything(seed: int, *numbers: int) -> None:

@@ -22,7 +22,7 @@ world_size = 1  # processes that work together at this moment
 def process_group(device: torch.device) -> Iterator[None]:
     """Let the processes that torchrun has started work together for as long as the block lasts, on CPUs or on GPUs."""
     global world_size
-    _, started = share()
+    _, started = rank_and_world_size()
     if started > 1 and not dist.is_initialized():  # they can be connected only once
         if device.type == "cuda":
             torch.cuda.set_device(device)
@@ -38,7 +38,7 @@ def process_group(device: torch.device) -> Iterator[None]:
         world_size = 1
 
 
-def share() -> tuple[int, int]:
+def rank_and_world_size() -> tuple[int, int]:
     """Return this process's number, from 0, and how many torchrun has started."""
     processes = int(os.environ.get("WORLD_SIZE", 1))
     return (int(os.environ["RANK"]) if processes > 1 else 0), processes  # a scheduler may number a lone one
@@ -46,7 +46,7 @@ def share() -> tuple[int, int]:
 
 def is_first() -> bool:
     """Return whether this is the process that writes, prints and decides."""
-    return share()[0] == 0
+    return rank_and_world_size()[0] == 0
 
 
 def all_reduce_sum(tensor: Tensor) -> Tensor:

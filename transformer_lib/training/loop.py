@@ -7,7 +7,6 @@ to ``config.pad_id`` (−100 if there is none) do not count. To be saved, its cl
 """
 
 import inspect
-import itertools
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +21,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
 
 from transformer_lib.data.batches import tensors_of
-from transformer_lib.fast.precision import half_precision
+from transformer_lib.fast.precision import fast_dtype
 from transformer_lib.model.evaluation import evaluation_mode
 from transformer_lib.training import distributed
 from transformer_lib.training.loss import rdrop_loss, sequence_loss
@@ -88,12 +87,13 @@ def train_steps(
     """
     model.train()
     device = next(model.parameters()).device
-    scaler, replica = scaler or make_scaler(device, recipe.precision), replica or model.logits_and_targets
+    scaler = scaler or make_scaler(device, recipe.precision)
+    replica = replica or model.logits_and_targets
     inputs = _inputs(model, batches, "training", progress)
     totals = torch.zeros(2, device=device, dtype=torch.float32)  # loss and tokens of all steps so far
     step = 0
-    while group := list(itertools.islice(inputs, recipe.accumulate_steps)):  # a step's batches; the last may have fewer
-        model.zero_grad()
+    for group in _in_groups(inputs, recipe.accumulate_steps):
+        model.zero_grad()  # forget the gradients of the step before
         sums = add_up_gradients(model, replica, group, recipe, scaler)
         scaler.unscale_(optimizer)
         nn.utils.clip_grad_norm_(model.parameters(), recipe.max_grad_norm)
@@ -124,32 +124,41 @@ def add_up_gradients(
     How many tokens there are is known after the last batch only. So the first batch's number stands in for it until
     then, and the gradients are corrected in the end.
     """
-    device, pad_id = next(model.parameters()).device, getattr(model.config, "pad_id", -100)
-    dtype = half_precision(device) if recipe.precision == "bfloat16" else torch.float32
-    autocast = nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)
+    device = next(model.parameters()).device
+    pad_id = getattr(model.config, "pad_id", -100)
     sums = torch.zeros(2, device=device, dtype=torch.float32)  # loss and tokens
     for number, tensors in enumerate(group, start=1):
         is_last = number == len(group)  # then DistributedDataParallel sends the gradients, and averages them
         with nullcontext() if is_last or distributed.world_size == 1 else replica.no_sync():
-            if recipe.rdrop_weight:  # every sentence goes through the model twice, in one batch
-                with autocast:
-                    logits, targets = replica(*(torch.cat([tensor, tensor]) for tensor in tensors))
-                targets = targets.chunk(2)[0]
-                loss = rdrop_loss(logits, targets, pad_id, recipe.label_smoothing, recipe.rdrop_weight)
-            else:
-                with autocast:
-                    logits, targets = replica(*tensors)
-                loss = sequence_loss(logits, targets, pad_id, recipe.label_smoothing)
-            tokens = (targets != pad_id).sum()
+            loss, tokens = _loss_of_batch(replica, tensors, pad_id, recipe, device)
             sums += distributed.all_reduce_sum(torch.stack([loss.detach() * tokens, tokens]))
             if number == 1:
                 first_tokens = sums[1].clamp(min=1)
             scaler.scale(loss * (tokens * distributed.world_size / first_tokens)).backward()
     if len(group) > 1:
+        correction = first_tokens / sums[1].clamp(min=1)
         for parameter in model.parameters():
             if parameter.grad is not None:
-                parameter.grad *= first_tokens / sums[1].clamp(min=1)
+                parameter.grad *= correction
     return sums
+
+
+def _loss_of_batch(
+    replica: Callable[..., tuple[Tensor, Tensor]], tensors: list[Tensor], pad_id: int, recipe: Recipe, device: Any
+) -> tuple[Tensor, Tensor]:
+    """Return the mean loss over a batch's target tokens, and how many there are."""
+    dtype = fast_dtype(device) if recipe.precision == "bfloat16" else torch.float32
+    autocast = nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)
+    if recipe.rdrop_weight:  # every sentence goes through the model twice, in one batch
+        tensors = [torch.cat([tensor, tensor]) for tensor in tensors]
+    with autocast:
+        logits, targets = replica(*tensors)
+    if recipe.rdrop_weight:
+        targets = targets.chunk(2)[0]
+        loss = rdrop_loss(logits, targets, pad_id, recipe.label_smoothing, recipe.rdrop_weight)
+    else:
+        loss = sequence_loss(logits, targets, pad_id, recipe.label_smoothing)
+    return loss, (targets != pad_id).sum()
 
 
 @torch.no_grad()
@@ -159,12 +168,14 @@ def evaluate(model: nn.Module, batches: Iterable[Any], progress: bool | None = N
     The model keeps the mode (training or evaluation) that it was in. BLEU is ``bleu.score``; the command ``evaluate``
     prints both. Raises what ``train_epoch`` raises.
     """
-    device, pad_id = next(model.parameters()).device, getattr(model.config, "pad_id", -100)
+    device = next(model.parameters()).device
+    pad_id = getattr(model.config, "pad_id", -100)
     totals = torch.zeros(2, device=device, dtype=torch.float32)  # loss and tokens
     with evaluation_mode(model):
         for tensors in _inputs(model, batches, "evaluating", progress):
             logits, targets = model.logits_and_targets(*tensors)
-            totals += torch.stack([sequence_loss(logits, targets, pad_id, reduction="sum"), (targets != pad_id).sum()])
+            loss = sequence_loss(logits, targets, pad_id, reduction="sum")
+            totals += torch.stack([loss, (targets != pad_id).sum()])
     return mean_loss(distributed.all_reduce_sum(totals))
 
 
@@ -175,19 +186,44 @@ def perplexity(loss: float) -> float:
 
 def make_scaler(device: torch.device, precision: str) -> torch.amp.GradScaler:
     """Return what scales the loss up before the backward pass, and the gradients down after it, in float16 only."""
-    is_float16 = precision == "bfloat16" and half_precision(device) == torch.float16
+    is_float16 = precision == "bfloat16" and fast_dtype(device) == torch.float16
     return torch.amp.GradScaler(device.type, enabled=is_float16)
+
+
+def batches_of(data: Any, recipe: Recipe, device: torch.device, train: bool) -> Iterable[Any]:
+    """Return a data set's batches, of which each process has its share; or what makes batches itself, as it is."""
+    if not hasattr(data, "batches_for"):
+        return data
+    return data.batches_for(recipe, device, train, distributed.rank_and_world_size())
 
 
 def _inputs(model: nn.Module, batches: Iterable[Any], what: str, progress: bool | None) -> Iterator[list[Tensor]]:
     """Yield what the model takes of each batch, on its device, and show how far it is."""
     if progress is None:
-        in_notebook = type(sys.stdout).__module__.startswith("ipykernel")
-        progress = distributed.is_first() and (in_notebook or getattr(sys.stdout, "isatty", bool)())  # it may be None
+        progress = distributed.is_first() and _is_watched()
     device = next(model.parameters()).device
     names = list(inspect.signature(model.logits_and_targets).parameters)
     for batch in tqdm(batches, what, unit="batch", leave=False, disable=not progress, file=sys.stdout):
         yield tensors_of(batch, names, device)
+
+
+def _is_watched() -> bool:
+    """Return whether the standard output is a notebook or a terminal; there may be none, or an object of any kind."""
+    if type(sys.stdout).__module__.startswith("ipykernel"):
+        return True
+    return getattr(sys.stdout, "isatty", bool)()
+
+
+def _in_groups(inputs: Iterable[list[Tensor]], size: int) -> Iterator[list[list[Tensor]]]:
+    """Yield the batches of one step after another, so many each; the last step may have fewer."""
+    group = []
+    for tensors in inputs:
+        group.append(tensors)
+        if len(group) == size:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def mean_loss(totals: Tensor) -> float:

@@ -35,7 +35,7 @@ class Recipe:
     rdrop_weight: float = 0.0  # of the divergence between two passes of a sentence (see ``rdrop_loss``); 0 for one pass
     ema_decay: float = 0.0  # if not 0, average the weights (see ``MovingAverage``), as section 6.1 averages checkpoints
     init_bias_from_unigrams: bool = False  # start a language model with the frequencies of the tokens
-    precision: str = "float32"  # of matrix products; or "bfloat16" (see ``half_precision``)
+    precision: str = "float32"  # of matrix products; or "bfloat16" (see ``fast_dtype``)
     subwords: int = 0  # size of a subword vocabulary for both languages (see ``SubwordTokenizer``); 0 for words
     beam_size: int = 1  # if above 1, a beam to translate with, and the length penalty that validates best with it
     validate_every: int = 0  # validate after so many steps, and at the end; 0: after each epoch

@@ -1,14 +1,13 @@
 """A corpus in, a translator out: the whole way in one call. It also tunes the search on the validation split."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from transformer_lib.checkpoint import MODEL_FILE, save_model
-from transformer_lib.data.batches import build_vocabularies, make_dataset
+from transformer_lib.data.batches import PairDataset, build_vocabularies, make_dataset
 from transformer_lib.data.corpora import CORPORA, Corpus, Pair
 from transformer_lib.data.prepared import PreparedDataset
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
@@ -21,7 +20,7 @@ from transformer_lib.model.transformer import Transformer
 from transformer_lib.training import distributed
 from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.recipe import RECIPES, Recipe
-from transformer_lib.training.trainer import fit
+from transformer_lib.training.trainer import RunFolder, fit
 
 
 def train_translator(
@@ -52,60 +51,87 @@ def train_translator(
         changes: fields of the preset's ``TransformerConfig`` or ``Recipe`` that are to be different, such as
             ``d_model=128`` or ``epochs=3``.
 
-    Raises what ``fit`` raises, and a ValueError if most pairs cannot be used.
+    Raises what ``fit`` raises, and a ValueError if most pairs cannot be used, a change is impossible, or a prepared
+    corpus was prepared otherwise.
     """
-    recipe_changes = {} if min_freq is None else {"subwords": 0}
-    recipe_changes |= {field.name: changes.pop(field.name) for field in fields(Recipe) if field.name in changes}
-    if "batch_size" in recipe_changes:
-        recipe_changes.setdefault("max_tokens", 0)  # in which a preset may measure batches
+    changes_recipe = {} if min_freq is None else {"subwords": 0}
+    changes_recipe |= {field.name: changes.pop(field.name) for field in fields(Recipe) if field.name in changes}
+    if "batch_size" in changes_recipe:
+        changes_recipe.setdefault("max_tokens", 0)  # in which a preset may measure batches
     # a corpus of your own gets subwords that suit its size, unless anybody has said what its tokens are to be
-    is_ours = corpus.source in [(name,) for name in CORPORA]
-    suits_it = not is_ours and recipe is None and min_freq is None and "subwords" not in recipe_changes
+    is_own = corpus.source not in [(name,) for name in CORPORA] and recipe is None
+    suits_size = is_own and min_freq is None and "subwords" not in changes_recipe
+    if {"src_vocab_size", "tgt_vocab_size"} & changes.keys():
+        raise ValueError(f"changes are {changes}, but the corpus decides src_vocab_size and tgt_vocab_size")
     shape = TransformerConfig.preset(preset, 2, 2, **changes)  # how large the vocabularies will be is not known
-    recipe = replace(recipe or RECIPES[preset], **recipe_changes)
+    recipe = replace(recipe or RECIPES[preset], **changes_recipe)
     log = log if distributed.is_first() else lambda line: None
     device = pick_device(str(device))
+    folder = RunFolder(output)
+    if not resume:
+        folder.refuse_another_run()
     seed_everything(recipe.seed)
 
     if corpus.prepared:
         train_set = PreparedDataset(corpus.source[0], shape.max_len, log)
-        first, _ = tokenizers = [*train_set.tokenizers.values()]
-        there = {"src": first.language, "lower": first.lower, "min_freq": None, "subwords": len(first.vocab)}
-        asked = {"src": corpus.src, "lower": lower, "min_freq": min_freq, **recipe_changes}
-        for name, value in there.items():
-            if asked.get(name) not in (None, value):
-                raise ValueError(f"{name} is {asked[name]}, but {corpus.source[0]} was prepared with {value}")
+        _check_preparation(train_set, corpus, {"lower": lower, "min_freq": min_freq, **changes_recipe})
     else:
-        if recipe.subwords or suits_it:
-            pieces = train_subwords(corpus["train"], recipe.subwords or None, lower)
-            tokenizers = [SubwordTokenizer(language, pieces, lower) for language in (corpus.src, corpus.tgt)]
-        else:
-            tokenizers = [WordTokenizer(language, lower) for language in (corpus.src, corpus.tgt)]
-        train_set = make_dataset(corpus["train"], *tokenizers, shape.max_len, log)
-        if tokenizers[0].whole_words:
-            build_vocabularies(train_set, 2 if min_freq is None else min_freq, joint=shape.tie_embeddings)
+        subwords = recipe.subwords or (None if suits_size else 0)
+        train_set = _tokenise(corpus, subwords, lower, 2 if min_freq is None else min_freq, shape, log)
+    tokenizers = list(train_set.tokenizers.values())
     val_set = make_dataset(corpus["val"], *tokenizers, shape.max_len, log)
-    if not tokenizers[0].whole_words:
-        recipe = replace(recipe, subwords=len(tokenizers[0].vocab))
     sizes = [len(tokenizer.vocab) for tokenizer in tokenizers]
+    if not tokenizers[0].whole_words:
+        recipe = replace(recipe, subwords=sizes[0])
     model = Transformer(TransformerConfig.preset(preset, *sizes, **changes)).to(device)
     log(f"corpus    {corpus.name}: {len(train_set):,} pairs to train on, {len(val_set):,} to validate")
-    kind = "subwords" if recipe.subwords else "words"
-    log(f"{kind:9} {sizes[0]:,} {corpus.src} and {sizes[1]:,} {corpus.tgt} types")
+    log(f"{'subwords' if recipe.subwords else 'words':9} {sizes[0]:,} {corpus.src} and {sizes[1]:,} {corpus.tgt} types")
     log(f"model     {preset}: {model.num_parameters():,} parameters, on {device}")
 
     notes = {"corpus": corpus.source, "preset": preset}
-    history = fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
-    translator = Translator(model, *tokenizers)
-    if recipe.beam_size > 1:
-        scores = tune_length_penalty(translator, val_set.pairs, recipe.beam_size)
-        tried = ", ".join(f"{length_penalty} {value:.2f}" for length_penalty, value in scores.items())
-        log(f"beam {recipe.beam_size}, BLEU on val by length penalty: {tried}")
-        if output is not None and distributed.is_first():
-            search = {"beam_size": translator.beam_size, "length_penalty": translator.length_penalty}
-            notes |= {"recipe": asdict(recipe), "history": asdict(history), "search": search}
-            save_model(Path(output) / MODEL_FILE, model, train_set.tokenizers, notes)
+    with folder:  # until the tuned search is saved, too, no other run writes into it
+        history = fit(model, train_set, val_set, recipe, folder, resume, notes, log=log)
+        translator = Translator(model, *tokenizers)
+        if recipe.beam_size > 1:
+            scores = tune_length_penalty(translator, val_set.pairs, recipe.beam_size)
+            tried = ", ".join(f"{length_penalty} {value:.2f}" for length_penalty, value in scores.items())
+            log(f"beam {recipe.beam_size}, BLEU on val by length penalty: {tried}")
+            folder.notes["search"] = {
+                "beam_size": translator.beam_size,
+                "length_penalty": translator.length_penalty,
+            }
+            folder.save_best(model, history)
     return translator
+
+
+def _tokenise(
+    corpus: Corpus,
+    subwords: int | None,
+    lower: bool,
+    min_freq: int,
+    shape: TransformerConfig,
+    log: Callable[[str], None],
+) -> PairDataset:
+    """Return the training split with its vocabularies: so many subwords (None: as suit its size), or words (0)."""
+    languages = corpus.src, corpus.tgt
+    if subwords == 0:
+        train_set = make_dataset(corpus["train"], *(WordTokenizer(x, lower) for x in languages), shape.max_len, log)
+        build_vocabularies(train_set, min_freq, joint=shape.tie_embeddings)
+        return train_set
+    pieces = train_subwords(corpus["train"], subwords, lower)
+    tokenizers = (SubwordTokenizer(language, pieces, lower) for language in languages)
+    return make_dataset(corpus["train"], *tokenizers, shape.max_len, log)
+
+
+def _check_preparation(train_set: PreparedDataset, corpus: Corpus, wanted: dict[str, Any]) -> None:
+    """Raise a ValueError if a prepared corpus is not what is wanted of it."""
+    tokenizer = train_set.tokenizers["src"]
+    prepared = {"lower": tokenizer.lower, "min_freq": None, "subwords": len(tokenizer.vocab)}
+    for name, value in prepared.items():
+        if wanted.get(name) not in (None, value):
+            raise ValueError(f"{name} is {wanted[name]}, but {corpus.source[0]} was prepared with {value}")
+    if corpus.src not in (None, tokenizer.language):
+        raise ValueError(f"src is {corpus.src}, but {corpus.source[0]} was prepared with {tokenizer.language}")
 
 
 def tune_length_penalty(

@@ -1,20 +1,19 @@
 """A whole training run, which survives interruptions (section 5). Notebook 05, section 7."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from transformer_lib.checkpoint import MODEL_FILE, describe_model, save_model
 from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies
 from transformer_lib.files import STATE_FILE, load_training_state, locked, save_training_state, say
 from transformer_lib.training import distributed
-from transformer_lib.training.loop import History
+from transformer_lib.training.loop import History, batches_of
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.run import Run
 
@@ -24,7 +23,7 @@ def fit(
     train_set: Any,
     val_set: Any,
     recipe: Recipe,
-    output: str | Path | None = None,
+    output: "str | Path | RunFolder | None" = None,
     resume: bool = False,
     notes: dict[str, Any] | None = None,
     tokenizers: dict[str, WordTokenizer] | None = None,
@@ -57,38 +56,33 @@ def fit(
     device = next(model.parameters()).device
     tokenizers = tokenizers or getattr(train_set, "tokenizers", {})
     check_vocabularies(model.config, tokenizers, to_train=True)
-    folder = None if output is None else RunFolder(output, model, recipe, tokenizers, notes or {})
-    writes = folder is not None and distributed.is_first()
+    folder = output if isinstance(output, RunFolder) else RunFolder(output)
+    folder.describe(model, recipe, tokenizers, notes or {})
     train_batches = batches_of(train_set, recipe, device, train=True)
     val_batches = batches_of(val_set, recipe, device, train=False)
-    with distributed.process_group(device), locked(folder.path) if writes else nullcontext():
-        if writes and not resume:
+    with distributed.process_group(device), folder:
+        if not resume:
             folder.refuse_another_run()
         if train_batches is train_set:
-            kind = type(train_set).__name__
-            if distributed.world_size > 1:
-                raise ValueError(f"train_set is a {kind}, expected a data set that processes can share")
-            if folder is not None:
-                log(f"train_set is a {kind}: a resumed run repeats its order only if torch's random numbers decide it")
+            _check_own_batches(train_set, folder, log)
         if recipe.init_bias_from_unigrams:
             model.init_bias_from_unigrams(train_set.ids().bincount(minlength=model.config.vocab_size))
         run = Run(model, train_batches, val_batches, recipe)
-        if recipe.warmup_steps > run.steps:
-            log(f"warning: warmup_steps is {recipe.warmup_steps}, but the run has {run.steps} steps: a tenth warms up")
+        if recipe.warmup_steps > run.total_steps:
+            log(
+                f"warning: warmup_steps is {recipe.warmup_steps}, but the run has {run.total_steps} steps: "
+                "a tenth warms up"
+            )
         if resume:
             folder.load(run)
-            if writes and run.history.val_loss:
-                folder.save_best(run)  # a process may have been killed after it had written the state, and before that
         else:
             run.begin()
         try:
-            for epoch, validates in run.stops():
-                line = run.validate(epoch) if validates else ""
-                if writes:
-                    folder.save_state(run)
-                if validates:
-                    if writes:
-                        folder.save_best(run)
+            for stop in run.stops():
+                line = run.validate(stop.epoch) if stop.validates else ""
+                folder.save_state(run)
+                if stop.validates:
+                    folder.save_best(run.best, run.history)
                     log(line)
                     if on_epoch is not None and on_epoch(run.history, run.candidate):
                         break
@@ -97,26 +91,54 @@ def fit(
     return run.history
 
 
-def batches_of(data: Any, recipe: Recipe, device: torch.device, train: bool) -> Iterable[Any]:
-    """Return a data set's batches, of which each process has its share; or what makes batches itself, as it is."""
-    return data.batches_for(recipe, device, train, distributed.share()) if hasattr(data, "batches_for") else data
+def _check_own_batches(train_set: Any, folder: "RunFolder", log: Callable[[str], None]) -> None:
+    """Refuse batches of one's own where each process would make all of them, and say what a resumed run repeats."""
+    kind = type(train_set).__name__
+    if distributed.world_size > 1:
+        raise ValueError(f"train_set is a {kind}, expected a data set that processes can share")
+    if folder.path is not None:
+        log(f"train_set is a {kind}: a resumed run repeats its order only if torch's random numbers decide it")
 
 
 class RunFolder:
-    """The folder of a run: its best model, what it resumes from, and the settings that must then be the same."""
+    """The folder of a run: its best model, what it resumes from, and the settings that must then be the same.
 
-    def __init__(self, path: str | Path, model: nn.Module, recipe: Recipe, tokenizers: Any, notes: dict[str, Any]):
-        self.path, self.tokenizers, self.notes, self.recipe = Path(path), tokenizers, notes, asdict(recipe)
-        description = describe_model(model, tokenizers, notes)  # what cannot be saved is not trained
-        settings = {**json.loads(description["config"]), **self.recipe}
-        settings |= {"model": description["model"], "tokenizers": description["tokenizers"]}
+    As a context, it keeps every other run out (``with`` may be entered again inside). Of several processes, the first
+    one writes; without a path, nobody does.
+    """
+
+    def __init__(self, path: str | Path | None):
+        self.path = None if path is None else Path(path)
+        self.writes = self.path is not None and distributed.is_first()
+        self.notes: dict[str, Any] = {}
+        self._lock: Any = None
+
+    def __enter__(self) -> "RunFolder":
+        if self._lock is None:
+            self._lock = locked(self.path) if self.writes else nullcontext()
+        self._lock.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._lock.__exit__(*error)
+
+    def describe(self, model: nn.Module, recipe: Recipe, tokenizers: Any, notes: dict[str, Any]) -> None:
+        """Note down what is saved with the model; an error if it could not be loaded again, before it is trained."""
+        if self.path is None:
+            return
+        self.tokenizers = tokenizers
+        self.notes = {**notes, "recipe": asdict(recipe)}
+        description = describe_model(model, tokenizers, notes)
+        settings = {**json.loads(description["config"]), **asdict(recipe)}
+        settings["model"] = description["model"]
+        settings["tokenizers"] = description["tokenizers"]
         if recipe.schedule != "linear":
             del settings["epochs"]  # there may be more, since the learning rate does not depend on when it ends
         self.settings = {name: repr(value) for name, value in settings.items()}
 
     def refuse_another_run(self) -> None:
         """Raise a FileExistsError if there is a run already."""
-        if any((self.path / name).exists() for name in (STATE_FILE, MODEL_FILE)):
+        if self.writes and any((self.path / name).exists() for name in (STATE_FILE, MODEL_FILE)):
             raise FileExistsError(
                 f"{self.path} holds a training run: resume it (--resume), or choose another (--output)"
             )
@@ -125,15 +147,19 @@ class RunFolder:
         """Let a run go on where that of the folder was; a ValueError if that had other settings."""
         state = load_training_state(self.path / STATE_FILE)
         for name, now in self.settings.items():
-            if (before := state["settings"].get(name)) != now:
-                raise ValueError(f"{self.path} had another {name}: it was {before!s:.60}, now it is {now:.60}")
+            before = str(state["settings"].get(name))
+            if before != now:
+                raise ValueError(f"{self.path} had another {name}: it was {before:.60}, now it is {now:.60}")
         run.load_state_dict(state)
+        if run.history.val_loss:  # a process may have been killed after it had written the state, and before the model
+            self.save_best(run.best, run.history)
 
     def save_state(self, run: Run) -> None:
         """Write what the run resumes from."""
-        save_training_state(self.path / STATE_FILE, {**run.state_dict(), "settings": self.settings})
+        if self.writes:
+            save_training_state(self.path / STATE_FILE, {**run.state_dict(), "settings": self.settings})
 
-    def save_best(self, run: Run) -> None:
-        """Write the best model so far."""
-        notes = {**self.notes, "recipe": self.recipe, "history": asdict(run.history)}
-        save_model(self.path / MODEL_FILE, run.best, self.tokenizers, notes)
+    def save_best(self, model: nn.Module, history: History) -> None:
+        """Write the best model so far, with what ``notes`` say and its history."""
+        if self.writes:
+            save_model(self.path / MODEL_FILE, model, self.tokenizers, {**self.notes, "history": asdict(history)})
