@@ -1,18 +1,18 @@
 """Every picture of the series, in one style. Each function returns a matplotlib figure and shows nothing by itself."""
 
-import functools
+import contextlib
 import io
 import itertools
 import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from IPython.display import SVG, display
+from IPython.display import display
 from matplotlib import font_manager
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
@@ -25,6 +25,21 @@ Labels = Sequence[str]
 # a character that the first lacks comes from the first that is installed and has it
 _FONTS = ["DejaVu Sans", "Noto Sans CJK JP", "Noto Sans Arabic", "Noto Sans Devanagari", "Arial Unicode MS"]
 _FONTS += ["Hiragino Sans", "Apple SD Gothic Neo", "Yu Gothic", "Malgun Gothic", "Microsoft YaHei", "Segoe UI"]
+
+
+def installed_fonts() -> list[str]:
+    """Return which of the fonts for other scripts are installed, those included that came after matplotlib's own list.
+
+    It keeps that list from one session to the next, so that it would not find a font that was installed in between.
+    """
+    listed = {font.fname for font in font_manager.fontManager.ttflist}
+    for file in {*font_manager.findSystemFonts()} - listed:
+        with contextlib.suppress(Exception):  # not every font file can be read, and matplotlib passes over those, too
+            font_manager.fontManager.addfont(file)
+    names = font_manager.get_font_names()
+    return [name for name in _FONTS if name in names]
+
+
 STYLE: dict[Any, Any] = {
     "savefig.dpi": 200,
     "figure.constrained_layout.use": True,
@@ -34,7 +49,7 @@ STYLE: dict[Any, Any] = {
     "axes.prop_cycle": plt.cycler(color=["#0072b2", "#d55e00", "#009e73", "#b0508a", "#8a6d00", "#4d5966"]),
     **dict.fromkeys(["axes.titlesize", "figure.labelsize", "figure.titlesize"], "medium"),
     "font.size": 10,
-    "font.family": [name for name in _FONTS if name in font_manager.get_font_names()],
+    "font.family": installed_fonts(),
     "text.parse_math": False,  # a $ in a sentence is a dollar
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -44,6 +59,7 @@ STYLE: dict[Any, Any] = {
 }
 WIDTH = 4.7  # inches, so that a telephone 390 pixels wide shows letters of ten pixels
 _INCHES_PER_TOKEN = 0.2
+_ROW = 1 / 3  # inches from one row of a matrix to the next
 _UNDRAWABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # and must not be in an SVG
 _SIGNS = LinearSegmentedColormap.from_list("signs", ["#f0a860", "#f7f7f9", "#86b6e4"]).with_extremes(bad="#d8d8de")
 _LOOKS = list(zip(("-", "--", "-.", ":", (0, (6, 2, 1, 2, 1, 2))), "osD^v", strict=True))  # told apart without colours
@@ -56,10 +72,28 @@ _styled = plt.rc_context(STYLE)  # as a decorator: whatever a function draws is 
 
 
 class Picture(Figure):
-    """A figure that notebooks show as an SVG: sharp, with letters as letters, light or dark as the page."""
+    """A figure that notebooks show as an SVG: sharp, with letters as letters, light or dark as the page.
+
+    ``alt`` says in words what it shows, where no picture is shown: in a terminal, or in a notebook that came from
+    somebody else. Where it is empty, the picture's own words take its place.
+    """
+
+    alt = ""
+
+    def __repr__(self) -> str:
+        return self.alt or f"Picture: {'; '.join(self._words())}"
+
+    def _words(self) -> list[str]:
+        """Return titles, the labels of axes, and the names of what is drawn."""
+        axes = self.axes
+        words = [self.get_suptitle(), *(each.get_title() for each in axes)]
+        words += [self.get_supxlabel(), *(each.get_xlabel() for each in axes)]
+        words += [self.get_supylabel(), *(each.get_ylabel() for each in axes)]
+        words += [name for each in axes for name in each.get_legend_handles_labels()[1]]
+        return [word for word in dict.fromkeys(words) if word]
 
     def _ipython_display_(self) -> None:
-        display(SVG(self.svg()))
+        display({"image/svg+xml": self.svg(), "text/plain": repr(self)}, raw=True)
 
     def svg(self) -> str:
         """Return the picture as an SVG on a card; the same picture gives the same text."""
@@ -71,13 +105,13 @@ class Picture(Figure):
 
 
 @_styled
-def attention_map(weights: Tensor, columns: Labels, rows: Labels, title: str = "") -> Figure:
+def attention_map(weights: Tensor, columns: Labels, rows: Labels, title: str = "") -> Picture:
     """Draw one head's attention, ``[query_len, key_len]``: each row shows where one query looks."""
     return _grid(weights[None], columns, rows, [title], "tokens looked at", "token that looks")
 
 
 @_styled
-def attention_heads(translation: Translation) -> Figure:
+def attention_heads(translation: Translation) -> Picture:
     """Draw where each head of the last layer's cross-attention looks, in a translation with ``attention=True``."""
     if translation.attention is None:
         raise ValueError("translation has no attention: translate with attention=True")
@@ -88,10 +122,11 @@ def attention_heads(translation: Translation) -> Figure:
 
 
 @_styled
-def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = (), between: Labels = ()) -> Figure:
+def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = (), between: Labels = ()) -> Picture:
     """Draw small matrices side by side with their numbers: blue above zero, orange below, grey where hidden.
 
     With signs between them, each has a colour scale of its own; without, they are there to be compared, and share one.
+    A matrix for which a line has no room begins the next one, and the sign before it stands there, before its title.
 
     Args:
         panels: each matrix's title, and the matrix. False, ``nan`` and infinity count as hidden.
@@ -99,52 +134,148 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
         columns: labels above each matrix that has so many columns.
         between: the signs between the matrices, such as ``"="`` or ``"→"``.
     """
-    depth = max(map(len, panels.values()))
+    signs = ["", *between, *[""] * len(panels)]
+    shown = [_panel(title, matrix, sign) for (title, matrix), sign in zip(panels.items(), signs, strict=False)]
+    depth = _ROW * max(panel.num_rows for panel in shown)
+    headed = [panel for panel in shown if panel.num_columns == len(columns)]
+    slanted = _width(*columns) > min((panel.pitch for panel in headed), default=math.inf)
+    above = 0.03  # inches over the matrices, for the labels of their columns
+    if headed:
+        above = 0.87 * _width(*columns) + 0.15 if slanted else 0.25
+    places = _places(shown, indent=_width(*rows) + 0.15, depth=depth, above=above)
+    largest = max(panel.largest for panel in shown)
+
     figure, axes = new_axes(1, 1, grid=False)
-    write = functools.partial(axes.text, ha="center", va="center", rotation_mode="anchor")
-    values = [matrix.detach().cpu().double().numpy() for matrix in panels.values()]
-    as_text = np.vectorize(lambda v, n: f"{round(v, n) + 0.0:.{n}f}".replace("-", "−").replace("inf", "∞"))
-    texts = [as_text(panel, 0 if (panel == panel.round()).all() else 2) for panel in values]
-    pitches = [_width(*panel.flat) + 0.16 for panel in texts]  # inches; rows are a third of one
-    labelled = [pitch for panel, pitch in zip(texts, pitches, strict=True) if panel.shape[1] == len(columns)]
-    length = _width(*columns)
-    slanted = {"rotation": 60, "ha": "left"} if length > min(labelled, default=9) else {}
-    ceiling = -(length * 0.87 + 0.15 if slanted else 0.25 if labelled else 0.03)
-    scale = max((abs(each[np.isfinite(each)]).max(initial=0) for each in values), default=0) or 1
-    indent, line = _width(*rows) + 0.15, depth / 3 - ceiling + 0.35  # where a line of matrices begins; its height
-    x, right, top = indent, 0.0, 0.0
-    for number, (title, matrix) in enumerate(panels.items()):
-        panel, pitch = texts[number], pitches[number]
-        width = max(pitch * panel.shape[1], 1.12 * _width(title))  # which is bold
-        if x > indent and x + width > WIDTH:
-            x, top = indent, top + line
-        upper = top + (depth - len(panel)) / 6
-        left = x + (width - pitch * panel.shape[1]) / 2
-        hidden = values[number] == 0 if matrix.dtype == torch.bool else ~np.isfinite(values[number])
-        shown = np.ma.array(values[number], mask=hidden)
-        limit = (abs(shown).max() or 1) if between else scale
-        edges = left + pitch * np.arange(panel.shape[1] + 1), upper + np.arange(len(panel) + 1) / 3
-        axes.pcolormesh(*edges, shown, cmap=_SIGNS, vmin=-limit, vmax=limit, edgecolors="white", linewidth=1.5)
-        for (row, column), text in np.ndenumerate(panel):
-            write(left + pitch * (column + 0.5), upper + (row + 0.5) / 3, text)
-        for row, label in enumerate(rows if x == indent and len(rows) == len(panel) else ()):
-            write(left - 0.07, upper + (row + 0.5) / 3, label, ha="right")
-        for column, label in enumerate(columns if len(columns) == panel.shape[1] else ()):
-            write(left + pitch * (column + 0.5), upper - 0.13, label, **slanted)
-        write(x + width / 2, top + ceiling - 0.15, title, weight="bold")
-        if number < len(between):
-            write(x + width + 0.2, top + depth / 6, between[number], fontsize=14, weight="bold")
-        right = max(right, x + width + (0.2 if number < len(between) else 0))
-        x += width + 0.4
-    right += 0.15 + (0.5 * length if slanted else 0)
-    axes.set(xlim=(0, right), ylim=(top + depth / 3 + 0.05, ceiling - 0.3))
+    for panel, place in zip(shown, places, strict=True):
+        _draw_numbers(axes, panel, place, limit=panel.largest if between else largest)
+        if panel in headed:
+            _draw_column_labels(axes, panel, place, columns, slanted)
+        if place.begins_line and panel.num_rows == len(rows):
+            _draw_row_labels(axes, place, rows)
+        _draw_title_and_sign(axes, panel, place)
+
+    right = max(place.middle + panel.width / 2 for panel, place in zip(shown, places, strict=True)) + 0.15
+    if slanted:
+        right += 0.5 * _width(*columns)  # the last label leans over the edge
+    bottom = places[-1].line + depth
+    axes.set(xlim=(0, right), ylim=(bottom + 0.05, -above - 0.3))
     axes.set_axis_off()
-    figure.set_size_inches(right, top + line)
+    figure.set_size_inches(right, bottom + above + 0.35)
+    figure.alt = "\n\n".join(_in_words(panel, rows, columns) for panel in shown)
     return figure
 
 
+class _Panel(NamedTuple):
+    """A matrix that ``matrices`` draws; lengths are in inches."""
+
+    title: str
+    sign: str  # before it
+    numbers: Any  # a masked array: the hidden ones are masked
+    texts: Any  # an array: how each number is written
+    pitch: float  # from one column to the next
+    width: float  # of the matrix or of its title
+    largest: float  # of the numbers that are shown, without their signs
+
+    num_rows = property(lambda self: self.texts.shape[0])
+    num_columns = property(lambda self: self.texts.shape[1])
+
+
+class _Place(NamedTuple):
+    """Where a panel stands, in inches: x to the right, y downwards."""
+
+    begins_line: bool
+    middle: float  # of panel and title: x
+    left: float  # of the matrix: x
+    top: float  # of the matrix: y
+    line: float  # where the highest matrices of its line begin: y
+    half_way: float  # where the middle of its line is: y
+    title: float  # y
+
+
+def _panel(title: str, matrix: Tensor, sign: str) -> _Panel:
+    """Write a matrix's numbers as text, and measure it."""
+    numbers = matrix.detach().cpu().double().numpy()
+    hidden = numbers == 0 if matrix.dtype == torch.bool else ~np.isfinite(numbers)
+    digits = 0 if (numbers == numbers.round()).all() else 2
+    # adding 0.0 turns −0.0 into 0.0
+    texts = [[f"{round(number, digits) + 0.0:.{digits}f}" for number in row] for row in numbers]
+    texts = np.array([[text.replace("-", "−").replace("inf", "∞") for text in row] for row in texts])
+    shown = np.ma.array(numbers, mask=hidden)
+    pitch = _width(*texts.flat) + 0.16
+    width = max(pitch * texts.shape[1], _title_width(title))
+    return _Panel(title, sign, shown, texts, pitch, width, float(abs(shown).filled(0).max(initial=0)))
+
+
+def _places(panels: Sequence[_Panel], indent: float, depth: float, above: float) -> list[_Place]:
+    """Put panels beside each other, and on another line what no telephone would show beside those before it."""
+    places: list[_Place] = []
+    x, line = indent, 0.0
+    for panel in panels:
+        wraps = bool(places) and x + panel.width > WIDTH
+        if wraps:
+            x, line = indent, line + depth + above + 0.35
+        begins_line = wraps or not places
+        beside_title = 0.3 if begins_line and panel.sign else 0  # inches for the sign
+        width = max(panel.width, _title_width(panel.title) + 2 * beside_title)
+        middle = x + width / 2
+        left = middle - panel.pitch * panel.num_columns / 2
+        top = line + (depth - _ROW * panel.num_rows) / 2
+        places.append(_Place(begins_line, middle, left, top, line, line + depth / 2, line - above - 0.15))
+        x += width + 0.4
+    return places
+
+
+def _draw_numbers(axes: Any, panel: _Panel, place: _Place, limit: float) -> None:
+    """Draw coloured cells with a number in each; ``limit`` has the darkest colour."""
+    x = place.left + panel.pitch * np.arange(panel.num_columns + 1)
+    y = place.top + _ROW * np.arange(panel.num_rows + 1)
+    scale = {"cmap": _SIGNS, "vmin": -(limit or 1), "vmax": limit or 1}
+    axes.pcolormesh(x, y, panel.numbers, **scale, edgecolors="white", linewidth=1.5)
+    for (row, column), text in np.ndenumerate(panel.texts):
+        _write(axes, x[column] + panel.pitch / 2, y[row] + _ROW / 2, text)
+
+
+def _draw_column_labels(axes: Any, panel: _Panel, place: _Place, labels: Labels, slanted: bool) -> None:
+    look = {"rotation": 60, "ha": "left"} if slanted else {}
+    for column, label in enumerate(labels):
+        _write(axes, place.left + panel.pitch * (column + 0.5), place.top - 0.13, label, **look)
+
+
+def _draw_row_labels(axes: Any, place: _Place, labels: Labels) -> None:
+    for row, label in enumerate(labels):
+        _write(axes, place.left - 0.07, place.top + _ROW * (row + 0.5), label, ha="right")
+
+
+def _draw_title_and_sign(axes: Any, panel: _Panel, place: _Place) -> None:
+    """Write a title above a panel, and its sign to the left of the panel; where a line begins, beside the title."""
+    _write(axes, place.middle, place.title, panel.title, weight="bold")
+    look = {"fontsize": 14, "weight": "bold"}
+    if place.begins_line:
+        x = place.middle - _title_width(panel.title) / 2 - 0.15
+        sign = panel.sign.replace("→", "↳")  # which leads down from the line above
+        _write(axes, x, place.title, sign, **look)
+    else:
+        _write(axes, place.middle - panel.width / 2 - 0.2, place.half_way, panel.sign, **look)
+
+
+def _write(axes: Any, x: float, y: float, text: str, **look: Any) -> None:
+    axes.text(x, y, text, **{"ha": "center", "va": "center", "rotation_mode": "anchor", **look})
+
+
+def _in_words(panel: _Panel, rows: Labels, columns: Labels) -> str:
+    """Return a panel as lines of text: sign and title, the columns' labels, and each row."""
+    lines = [f"{panel.sign} {panel.title}".strip()]
+    if len(columns) == panel.num_columns:
+        lines.append("  ".join(columns))
+    labels = rows if len(rows) == panel.num_rows else [""] * panel.num_rows
+    lines += ["  ".join([label, *texts]).strip() for label, texts in zip(labels, panel.texts, strict=True)]
+    return "\n".join(lines)
+
+
 @_styled
-def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, log: str = "") -> Figure:
+def lines(
+    x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, log: str = ""
+) -> Picture:
     """Draw named curves over a common x; ``log`` says which axes are logarithmic: ``"x"``, ``"y"`` or ``"xy"``."""
     across = max(1, min(len(curves), int(4.4 / (_width(*curves) + 0.5))))
     figure, axes = new_axes(WIDTH, 3.2 + 0.2 * math.ceil(len(curves) / across))
@@ -156,7 +287,8 @@ def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str
     for name in log:
         axes.set(**{f"{name}scale": "log"})
         axis = getattr(axes, f"{name}axis")
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if np.ptp(np.log10(axis.get_data_interval())) < 2.8 else (1,)))
+        decades = np.ptp(np.log10(axis.get_data_interval()))
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.8 else (1,)))
         axis.set_major_formatter("{x:.10g}")  # plain numbers
         axis.set_minor_formatter(NullFormatter())
     whole = all(isinstance(value, int) for value in x)
@@ -166,26 +298,30 @@ def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str
         axes.locator_params("x", integer=whole, nbins=6)
     if len(curves) > 1:
         figure.legend(loc="outside upper left", ncols=across, handlelength=3)  # covers no curve
+    ends = [f"{name} from {values[0]:.3g} to {values[-1]:.3g}" for name, values in curves.items() if len(values)]
+    figure.alt = f"{ylabel} against {xlabel}: {', '.join(ends)}"
     return figure
 
 
 @_styled
-def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str = "{:.1f}") -> Figure:
+def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str = "{:.1f}") -> Picture:
     """Draw a horizontal bar for each value, from top to bottom, and beside it the number in the format ``label``."""
     figure, axes = new_axes(WIDTH, 0.8 + 0.26 * len(values), grid=False)
     drawn = axes.barh(list(values), list(values.values()), height=0.65)
     axes.get_yticklabels()  # makes them now, in the style
-    axes.bar_label(drawn, labels=[label.format(value).replace("-", "−") for value in values.values()], padding=4)
+    numbers = [label.format(value).replace("-", "−") for value in values.values()]
+    axes.bar_label(drawn, labels=numbers, padding=4)
     axes.invert_yaxis()
     axes.margins(x=0.3)  # for the numbers, on either side
     axes.tick_params(axis="y", length=0)
     figure.supxlabel(xlabel)  # of the figure, since long names leave little room to the axes
     figure.suptitle(title)
+    figure.alt = f"{title or xlabel}: {', '.join(map(' '.join, zip(values, numbers, strict=True)))}"
     return figure
 
 
 @_styled
-def new_axes(width: float, height: float, grid: bool = True, rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:
+def new_axes(width: float, height: float, grid: bool = True, rows: int = 1, columns: int = 1) -> tuple[Picture, Any]:
     """Return a figure of so many inches in the style of the series, and its axes: one, or ``rows`` × ``columns``."""
     figure, axes = plt.subplots(rows, columns, sharex=True, sharey=True, FigureClass=Picture)
     figure.set_size_inches(width, height)
@@ -195,12 +331,14 @@ def new_axes(width: float, height: float, grid: bool = True, rows: int = 1, colu
     return figure, axes
 
 
-def _grid(weights: Tensor, columns: Labels, rows: Labels, titles: Labels, xlabel: str, ylabel: str) -> Figure:
+def _grid(weights: Tensor, columns: Labels, rows: Labels, titles: Labels, xlabel: str, ylabel: str) -> Picture:
     """Draw a panel for each map in ``weights``, ``[panels, rows, columns]``, all from 0 to 1: darker is more."""
     panels, num_rows, num_columns = weights.shape
-    rows, columns = ([_UNDRAWABLE.sub("\ufffd", label) for label in labels] for labels in (rows, columns))
+    rows = [_UNDRAWABLE.sub("\ufffd", label) for label in rows]
+    columns = [_UNDRAWABLE.sub("\ufffd", label) for label in columns]
     slanted = 0.5 * _width(*columns)  # how far such a label reaches to the left
-    margin, panel_width = _width(*rows) + 0.3, max(num_columns * _INCHES_PER_TOKEN, _width(*titles), slanted) + 0.1
+    margin = _width(*rows) + 0.3
+    panel_width = max(num_columns * _INCHES_PER_TOKEN, _width(*titles), slanted) + 0.1
     most = min(panels, max(2, int((WIDTH - margin) / panel_width)))  # that a telephone can show
     across = next((number for number in range(most, 1, -1) if panels % number == 0), most)  # in even rows
     down = math.ceil(panels / across)
@@ -219,7 +357,13 @@ def _grid(weights: Tensor, columns: Labels, rows: Labels, titles: Labels, xlabel
     figure.supxlabel(xlabel)
     figure.supylabel(ylabel)
     figure.colorbar(image, ax=figure.axes, label="attention weight", location="top", shrink=0.8, aspect=30, pad=0.02)
+    figure.alt = f"Attention, {', '.join(filter(None, titles)) or 'one map'}. Rows, each a {ylabel}: {' '.join(rows)}. "
+    figure.alt += f"Columns, each a {xlabel}: {' '.join(columns)}"
     return figure
+
+
+def _title_width(title: str) -> float:
+    return 1.12 * _width(title)  # it is bold
 
 
 def _width(*texts: str) -> float:
