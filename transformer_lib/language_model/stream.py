@@ -51,7 +51,8 @@ class TextDataset:
 
     def ids(self) -> Tensor:
         """Look up all tokens: ``[tokens]``."""
-        return torch.tensor([*map(self.tokenizers["text"].vocab.__getitem__, self.tokens)], device="cpu")
+        vocab = self.tokenizers["text"].vocab
+        return torch.tensor([vocab[token] for token in self.tokens], device="cpu")
 
     def batches_for(
         self, recipe: Any, device: torch.device, train: bool, share: tuple[int, int] = (0, 1)
@@ -91,13 +92,15 @@ class BPTTBatches:
         self.dataset, self.bptt, self.device = dataset, bptt, torch.device(device)
         pad_id = dataset.tokenizers["text"].pad_id
         rows = F.pad(dataset.ids(), (0, -len(dataset) % batch_size), value=pad_id).view(batch_size, -1)
-        self.rows = rows[share[0] :: share[1]]
+        rank, processes = share
+        self.rows = rows[rank::processes]
 
     def __len__(self) -> int:
         """Return the number of chunks."""
         return len(self.rows[:, 1:].split(self.bptt, dim=1))
 
     def __iter__(self) -> Iterator[Chunk]:
-        texts, targets = self.rows[:, :-1].split(self.bptt, dim=1), self.rows[:, 1:].split(self.bptt, dim=1)
+        texts = self.rows[:, :-1].split(self.bptt, dim=1)
+        targets = self.rows[:, 1:].split(self.bptt, dim=1)
         for text, target in zip(texts, targets, strict=True):
             yield to_device(Chunk(text.contiguous(), target.contiguous()), self.device)

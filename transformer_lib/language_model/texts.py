@@ -1,5 +1,7 @@
 """Where running text comes from: a novel, WikiText-2, one side of a parallel corpus, or files of your own."""
 
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,7 @@ TEXTS = ("wikitext-2", "wikitext-2-valid", "pride-and-prejudice", *CORPORA)
 class Text:
     """Running text for a language model: ``lines`` of the training, the validation and the test splits, in this order.
 
+    A split that has to be downloaded is, when it is first asked for.
     ``language`` is that whose spaCy tokeniser it needs, or None if spaces separate its tokens already; ``source`` is
     what ``load_text`` opens it by again, one of ``TEXTS`` or an absolute path.
     """
@@ -19,7 +22,7 @@ class Text:
     name: str
     language: str | None
     source: str
-    lines: dict[str, list[str]]
+    lines: Mapping[str, list[str]]
 
     splits = property(lambda self: tuple(self.lines), doc="The names of the splits.")
 
@@ -27,6 +30,25 @@ class Text:
         if split not in self.lines:
             raise CorpusError(f"split is {split!r}, but text {self.name!r} has {', '.join(self.lines)}")
         return self.lines[split]
+
+
+class _WhenAskedFor(Mapping[str, list[str]]):
+    """Splits by name, of which each is read when it is first asked for."""
+
+    def __init__(self, readers: dict[str, Callable[[], list[str]]]):
+        self._readers = readers
+        self._read: dict[str, list[str]] = {}
+
+    def __getitem__(self, split: str) -> list[str]:
+        if split not in self._read:
+            self._read[split] = self._readers[split]()
+        return self._read[split]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._readers)
+
+    def __len__(self) -> int:
+        return len(self._readers)
 
 
 def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> Text:
@@ -45,16 +67,18 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
     """
     path = Path(name)
     if name == "wikitext-2":
-        lines = {split: read_text(fetch("wikitext-2", f"{split}.txt")) for split in ("train", "valid", "test")}
-        return Text(name, None, name, lines)
+        splits = {split: functools.partial(_wikitext, split) for split in ("train", "valid", "test")}
+        return Text(name, None, name, _WhenAskedFor(splits))
     if name == "wikitext-2-valid":
-        valid, test = (read_text(fetch("wikitext-2", f"{split}.txt")) for split in ("valid", "test"))
+        valid = _wikitext("valid")
         end = round(0.9 * len(valid))
-        return Text(name, None, name, {"train": valid[:end], "valid": valid[end:], "test": test})
+        splits = {"train": lambda: valid[:end], "valid": lambda: valid[end:], "test": lambda: _wikitext("test")}
+        return Text(name, None, name, _WhenAskedFor(splits))
     if name == "pride-and-prejudice":
         return Text(name, "en", name, _in_three(read_text(DATA_FOLDER / "texts" / f"{name}.txt")))
     if name in CORPORA:
-        corpus, language = load_corpus(name), language or "en"
+        corpus = load_corpus(name)
+        language = language or "en"
         return Text(name, language, name, {split: corpus.lines(split, language) for split in corpus.splits[:3]})
     if path.is_dir():
         files = [path / "train.txt", path / "valid.txt", *sorted(path.glob("test*.txt"))]
@@ -62,6 +86,10 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
     if path.is_file():
         return Text(path.stem, language, str(path.resolve()), _in_three(read_text(path)))
     raise CorpusError(f"text is {str(name)!r}, expected one of {', '.join(TEXTS)}, or a file or folder of your own")
+
+
+def _wikitext(split: str) -> list[str]:
+    return read_text(fetch("wikitext-2", f"{split}.txt"))
 
 
 def _in_three(lines: list[str]) -> dict[str, list[str]]:
