@@ -140,7 +140,7 @@ def translate_with_the_engine(translator: Translator, beam_size: int, precision:
     }
 
     def translate(sentences: list[str]) -> list[Translation]:
-        tokens = [translator.src_tokenizer.tokens(sentence) for sentence in sentences]
+        tokens = [translator.src_tokenizer.tokenize(sentence) for sentence in sentences]
         results = engine.translate_batch(tokens, **settings)
         return [translation(translator.tgt_tokenizer, result.hypotheses[0]) for result in results]
 
@@ -219,7 +219,7 @@ def growth(translator: Translator, sentences: list[str], device: torch.device) -
     src_tokenizer, tgt_tokenizer = translator.src_tokenizer, translator.tgt_tokenizer
 
     def length(sentence: str) -> int:
-        return len(src_tokenizer.tokens(sentence))
+        return len(src_tokenizer.tokenize(sentence))
 
     def milliseconds(some: list[str], size: int) -> float:
         ids = [torch.tensor(src_tokenizer.encode(sentence)) for sentence in some]

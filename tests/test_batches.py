@@ -18,7 +18,7 @@ from transformer_lib import Transformer
 from transformer_lib.data.batches import Batch, BucketBatches, build_vocabularies, make_dataset, tensors_of
 from transformer_lib.data.corpora import Pair, read_text
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
-from transformer_lib.data.tokenizers import UNK, WordTokenizer
+from transformer_lib.data.tokenizers import EOS, SOS, UNK, WordTokenizer
 from transformer_lib.data.torchtext import to_field, to_torchtext
 from transformer_lib.language_model.stream import BPTTBatches, StreamTokenizer, TextDataset
 from transformer_lib.training.loop import evaluate, train_epoch
@@ -243,7 +243,8 @@ def test_collating_fills_the_shorter_sentences_up_with_padding(dataset):
     short, long = dataset[0], dataset[1]
     batch = dataset.collate([short, long])
     for side, ids in batch._asdict().items():
-        expected = [dataset.tokenizers[side].ids(getattr(example, side)) for example in (short, long)]
+        tokenizer = dataset.tokenizers[side]
+        expected = [tokenizer.ids([SOS, *getattr(example, side), EOS]) for example in (short, long)]
         assert ids.tolist() == [expected[0] + [PAD] * (len(expected[1]) - len(expected[0])), expected[1]]
 
 
@@ -256,7 +257,7 @@ def test_a_field_tokenises_and_numbers_as_the_tokeniser_does(tokenizers):
     for tokenizer, sentence in zip(tokenizers, ("Ein Hund liest ein Zebra.", "A dog, a zebra!"), strict=True):
         field = to_field(tokenizer)
         tokens = field.preprocess(sentence)
-        assert tokens == tokenizer.tokens(sentence)
+        assert tokens == tokenizer.tokenize(sentence)
         assert field.process([tokens]).tolist() == [tokenizer.encode(sentence)]
         assert UNK in tokenizer.decode(tokenizer.encode(sentence))
 

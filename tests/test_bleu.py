@@ -87,7 +87,7 @@ def test_a_perfect_translator_scores_100_by_all_measures(language):
         tokenizers = [SubwordTokenizer(language, pieces, lower)]
         if language != "ko":  # for which spaCy needs a package
             tokenizers.append(WordTokenizer(language, lower))
-            tokenizers[1].build_vocab(map(tokenizers[1].preprocess, references))
+            tokenizers[1].build_vocab(map(tokenizers[1].tokenize, references))
         for tokenizer in tokenizers:
             tokens = [tokenizer.decode(tokenizer.encode(text)) for text in references]
             translations = [Translation(tokenizer.join(one), [], [*one, "<eos>"], 0.0, 0.0) for one in tokens]

@@ -202,7 +202,7 @@ def test_subwords_come_back_with_the_model(tmp_path, pairs, tiny_config):
 
 
 def test_broken_subwords_are_named():
-    with pytest.raises(ValueError, match="model is not a sentencepiece model"):
+    with pytest.raises(ValueError, match="pieces are no sentencepiece model"):
         SubwordTokenizer("de", b"broken")
 
 

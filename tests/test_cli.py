@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from conftest import OPTIMIZER, PAIRS
@@ -265,9 +266,29 @@ def test_an_export_for_ctranslate2_is_quantized_if_asked_for(trained_once, tmp_p
 
 def test_a_model_is_scored_neither_on_something_else_nor_on_what_another_machine_has(trained, tmp_path, printed_by):
     path, tokenizers = tmp_path / "m.safetensors", {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer}
-    for corpus in ("", "pairs", "//host/share", "\\\\host\\share", "\\/host/share", "mine.de\n//host/mine.en"):
+    remote = (
+        "//host/share",
+        "\\\\host\\share",
+        "\\/host/share",
+        "mine.de\n//host/mine.en",
+        ["mine.de", "//host/mine.en"],
+    )
+    for corpus in (*remote, "", "pairs", [], None, 5, {"a": 1}, ["sample", 5]):
         save_model(path, trained.model, tokenizers, {"corpus": corpus})
         assert "say so with --corpus" in printed_by("evaluate", path, code=1).err
+
+
+def test_a_model_finds_its_corpus_again_also_if_version_0_2_0_wrote_it(trained, tmp_path, printed_by):
+    model, tokenizers = tmp_path / "m.safetensors", {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer}
+    files = [str(tmp_path / f"text.{language}") for language in ("de", "en")]
+    for side, file in enumerate(files):
+        Path(file).write_text("".join(f"{pair[side]} {i}\n" for i in range(5) for pair in PAIRS), encoding="utf-8")
+    for noted in ("\n".join(files), files):
+        save_model(model, trained.model, tokenizers, {"corpus": noted})
+        assert printed_by("evaluate", model).out.startswith("text test: 2 pairs")
+    for noted in ("sample", ["sample"]):
+        save_model(model, trained.model, tokenizers, {"corpus": noted})
+        assert "sample val: 500 pairs" in printed_by("evaluate", model, "--split", "val").out
 
 
 # mistakes, and the terminal

@@ -299,10 +299,19 @@ def test_your_own_pairs_come_in_many_forms_and_are_split_alike(tmp_path):
         corpus = load_corpus(source)
         assert corpus.splits == ("train", "val", "test")
         assert parts_of(corpus) == expected
-        if corpus.source != "pairs":
+        if corpus.source:
             assert parts_of(load_corpus(corpus.source)) == expected  # as `evaluate` finds it again
-            assert all(Path(line).is_absolute() for line in corpus.source.splitlines())
-    assert load_corpus(files).source == f"{files[0]}\n{files[1]}"
+            assert all(Path(path).is_absolute() for path in corpus.source)
+    assert load_corpus(files).source == (str(files[0]), str(files[1])) and load_corpus(pairs).source == ()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no file there has a line end in its name")
+def test_a_folder_may_have_a_line_end_in_its_name(tmp_path):
+    folder = tmp_path / "my\ncorpus"
+    folder.mkdir()
+    write_sides(folder, numbered(40), "train")
+    for opened in (load_corpus(folder), load_corpus(str(folder)), load_corpus(load_corpus(folder).source)):
+        assert opened.source == (str(folder),) and len(opened["train"]) == 36
 
 
 def test_what_is_no_pair_is_named():

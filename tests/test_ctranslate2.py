@@ -44,7 +44,7 @@ def greedily(translator, folder, sentences=SENTENCES, **options):
     """CTranslate2's tokens and their log-probabilities."""
     import ctranslate2
 
-    tokens = [translator.src_tokenizer.tokens(sentence) for sentence in sentences]
+    tokens = [translator.src_tokenizer.tokenize(sentence) for sentence in sentences]
     options = {"beam_size": 1, "length_penalty": 0, "min_decoding_length": 0, "max_decoding_length": 20} | options
     results = ctranslate2.Translator(str(folder), intra_threads=1).translate_batch(
         tokens, return_end_token=True, return_scores=True, max_input_length=0, **options

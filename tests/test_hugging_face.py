@@ -62,7 +62,7 @@ def test_logits_and_tokens_are_the_same(tokenizers, tmp_path, changes):
     to_hugging_face(translator, tmp_path / "theirs")
     model, tokenizer = opened(tmp_path / "theirs")
     sentences = [pair.src for pair in PAIRS]
-    words = [" ".join(translator.src_tokenizer.tokens(sentence)) for sentence in sentences]
+    words = [" ".join(translator.src_tokenizer.tokenize(sentence)) for sentence in sentences]
     batch = tokenizer(words, return_tensors="pt", padding=True)
     expected = [translator.src_tokenizer.encode(sentence) for sentence in sentences]
     assert [row[row != 1].tolist() for row in batch["input_ids"]] == expected
@@ -129,7 +129,7 @@ def test_their_tokeniser_cuts_as_ours_does_whatever_it_is_given(tmp_path):
         for text in texts:
             assert theirs(text)["input_ids"] == ours.encode(text), text
             if 0 not in ours.encode(text):  # <unk>, which sentencepiece writes as ⁇
-                assert theirs.decode(ours.encode(text), skip_special_tokens=True) == ours.join(ours.tokens(text))
+                assert theirs.decode(ours.encode(text), skip_special_tokens=True) == ours.join(ours.tokenize(text))
 
 
 def test_their_tokeniser_lower_cases_as_ours_does_also_a_greek_word_in_capitals(tmp_path):

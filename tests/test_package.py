@@ -148,6 +148,14 @@ def test_a_room_imports_only_from_those_before_it():
                 assert place_of(home) <= place_of(module), f"{module} imports {name}"
 
 
+def test_one_module_knows_where_things_lie_that_come_with_the_library():
+    """Others may name what lies beside them, as a wheel leaves it there."""
+    for module in FILES:
+        above = [node for node in ast.walk(tree_of(module)) if getattr(node, "attr", None) in ("parent", "parents")]
+        of_the_package = [node for node in above if "__file__" in ast.dump(node)]
+        assert not of_the_package or module == "files", module
+
+
 def test_no_modules_import_each_other_in_a_circle():
     """Functions' own imports count, too: one that is hidden there is a circle all the same."""
     needs = {

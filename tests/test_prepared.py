@@ -89,9 +89,9 @@ def test_the_folder_is_a_corpus_whose_training_split_is_ids_only(corpus, folder)
 
 
 def test_only_a_corpus_that_was_opened_as_a_folder_is_prepared(corpus, folder, tmp_path, monkeypatch):
-    shutil.copytree(folder, tmp_path / corpus.source)  # which says no more than that it was a list
+    shutil.copytree(folder, tmp_path / corpus.name)
     monkeypatch.chdir(tmp_path)
-    assert load_corpus(corpus.source).prepared and not corpus.prepared
+    assert load_corpus(corpus.name).prepared and not corpus.prepared
 
 
 def test_it_is_not_taken_the_other_way_round(folder):

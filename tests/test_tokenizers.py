@@ -1,4 +1,5 @@
 import copy
+import itertools
 import pickle
 
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from transformer_lib import TransformerConfig
 from transformer_lib.data.batches import build_vocabularies, make_dataset
 from transformer_lib.data.corpora import Pair
+from transformer_lib.data.text import detokenize
 from transformer_lib.data.tokenizers import (
     EOS,
     PAD,
@@ -14,9 +16,9 @@ from transformer_lib.data.tokenizers import (
     Vocabulary,
     WordTokenizer,
     check_vocabularies,
-    detokenize,
     spacy_tokenizer,
 )
+from transformer_lib.data.torchtext import to_field
 from transformer_lib.language_model.stream import StreamTokenizer
 
 
@@ -39,14 +41,35 @@ def test_a_language_that_spacy_does_not_know_is_refused():
 
 
 def test_without_a_language_tokens_are_what_is_between_spaces():
-    assert WordTokenizer(None, lower=False).tokens("It is @-@ so .") == ["It", "is", "@-@", "so", "."]
+    assert WordTokenizer(None, lower=False).tokenize("It is @-@ so .") == ["It", "is", "@-@", "so", "."]
 
 
-def test_a_vocabulary_maps_types_to_ids_and_unknown_ones_to_the_first():
-    vocab = Vocabulary(["<unk>", "<pad>", "dog", "cat"])
-    assert [vocab[token] for token in ("dog", "cat", "zebra")] == [2, 3, 0]
+@pytest.mark.parametrize("types", [*itertools.permutations([UNK, PAD, "dog", "cat"])])
+def test_a_vocabulary_maps_types_to_ids_and_unknown_ones_to_that_of_unk(types):
+    vocab = Vocabulary(types)
+    for look_up in (vocab.__getitem__, vocab.get, vocab.stoi.__getitem__, vocab.stoi.get):
+        assert [look_up(token) for token in (*types, "zebra")] == [0, 1, 2, 3, types.index(UNK)]
+    assert vocab.get("zebra", -1) == -1 and vocab.get("dog", -1) == vocab["dog"]
     assert "dog" in vocab and "zebra" not in vocab
     assert len(vocab) == 4 and vocab.itos[vocab["cat"]] == "cat"
+
+
+def test_without_unk_an_unknown_type_is_an_error():
+    for look_up in (Vocabulary(["dog"]).__getitem__, Vocabulary(["dog"]).get):
+        with pytest.raises(KeyError, match="zebra"):
+            look_up("zebra")
+
+
+@pytest.mark.parametrize("specials", [(SOS, EOS, PAD, UNK), (PAD, UNK, EOS, SOS)], ids=str)
+def test_special_tokens_may_have_any_ids(tokenizers, specials):
+    """The Annotated Transformer, for one, has them in another order."""
+    again = copy.deepcopy(tokenizers[0])
+    again.vocab = Vocabulary([*specials, *again.vocab.itos[4:]])
+    sentence = "Eine Frau liest ein unbekanntes Buch."
+    assert again.decode(again.encode(sentence)) == tokenizers[0].decode(tokenizers[0].encode(sentence))
+    assert again.encode(sentence).count(specials.index(UNK)) == 1
+    field = to_field(again)
+    assert field.process([field.preprocess(sentence)]).tolist() == [again.encode(sentence)]
 
 
 def test_encode_and_decode_are_inverse_on_known_words(tokenizers):
@@ -117,12 +140,12 @@ def test_a_tokeniser_can_be_copied_and_pickled(tokenizers):
 
 def test_chinese_is_written_without_spaces():
     tokenizer = WordTokenizer("zh")
-    assert tokenizer.join(tokenizer.tokens("我爱你。")) == "我爱你。"
+    assert tokenizer.join(tokenizer.tokenize("我爱你。")) == "我爱你。"
 
 
 def test_a_tokeniser_of_your_own_splits_sentences_in_another_way():
     tokenizer = CommaTokenizer("de")
-    assert tokenizer.tokens("Ein Hund, eine Katze") == ["ein hund", "eine katze"]
+    assert tokenizer.tokenize("Ein Hund, eine Katze") == ["ein hund", "eine katze"]
     tokenizer.build_vocab([["ein hund", "eine katze"]])
     assert tokenizer.decode(tokenizer.encode("eine katze, ein zebra")) == ["eine katze", UNK]
     for again in (pickle.loads(pickle.dumps(tokenizer)), CommaTokenizer.from_dict(tokenizer.to_dict())):
@@ -154,7 +177,7 @@ def test_detokenize_undoes_the_tokeniser():
 )
 def test_join_writes_the_signs_of_other_languages_as_people_do(language, sentence):
     tokenizer = WordTokenizer(language, lower=False)
-    assert tokenizer.join(tokenizer.preprocess(sentence)) == sentence
+    assert tokenizer.join(tokenizer.tokenize(sentence)) == sentence
 
 
 def test_a_language_has_several_codes():
@@ -170,7 +193,7 @@ def test_pieces_of_words_are_no_words_to_be_scored():
             return list(sentence)
 
     tokenizer = CharacterTokenizer("en")
-    assert tokenizer.preprocess("Dogs") == ["d", "o", "g", "s"]
+    assert tokenizer.tokenize("Dogs") == ["d", "o", "g", "s"]
     assert tokenizer.words("Dogs don't.") == ["dogs", "do", "n't", "."]
 
 

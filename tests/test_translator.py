@@ -8,7 +8,7 @@ import torch
 from transformer_lib import Transformer
 from transformer_lib.checkpoint import load_model, save_model
 from transformer_lib.data.corpora import load_corpus
-from transformer_lib.data.tokenizers import UNK
+from transformer_lib.data.tokenizers import SOS, UNK
 from transformer_lib.inference.search import Hypothesis
 from transformer_lib.inference.translator import Translator
 from transformer_lib.training.recipe import Recipe
@@ -161,7 +161,9 @@ def test_scores_and_tokens(trained):
 def test_attention_covers_every_token(trained):
     sentence = "Im Garten liest eine Frau ein Buch."
     (translation,) = trained.translate([sentence], beam_size=3, attention=True)
-    given = [trained.tgt_tokenizer.ids(translation.tokens)[:-1]]  # from <sos> on: a row for what it was predicted from
+    given = [
+        trained.tgt_tokenizer.ids([SOS, *translation.tokens])
+    ]  # from <sos> on: a row for what it was predicted from
     maps = trained.model.attention_maps(torch.tensor([trained.src_tokenizer.encode(sentence)]), torch.tensor(given))
     torch.testing.assert_close(translation.attention, maps)
     src, tgt = len(translation.src_tokens), len(translation.tgt_tokens)

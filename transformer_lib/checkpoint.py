@@ -13,13 +13,11 @@ from torch import nn
 
 from transformer_lib.data.subwords import SubwordTokenizer
 from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies
-from transformer_lib.files import CheckpointError, replacing
+from transformer_lib.files import CheckpointError, replacing, shipped
 from transformer_lib.model.transformer import Transformer
 
 MODEL_FILE = "model.safetensors"
-SHIPPED_MODEL = Path(__file__).parent / "multi30k_best.safetensors"  # in a wheel; in the repository, it is in assets/
-if not SHIPPED_MODEL.is_file():
-    SHIPPED_MODEL = Path(__file__).parent.parent / "assets" / SHIPPED_MODEL.name
+SHIPPED_MODEL = shipped("assets/multi30k_best.safetensors")
 _FORMAT = "transformer_lib model, version 2"
 Tokenizers = Mapping[str, WordTokenizer]
 _OURS: dict[str, type] = {}  # the library's own classes, which a file names without their module

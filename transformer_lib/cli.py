@@ -84,7 +84,7 @@ def train(corpus=(), preset="small", src="de", tgt="en", cased=False, output=Non
     changes |= {"output": output, "device": device, "lower": not cased, **dict(set)}
     train_translator(data, preset.replace("-", "_"), log=log, **changes)
     if distributed.is_first():
-        evaluate(output, data.source.split("\n"), device=device)
+        evaluate(output, data.source, device=device)
         log("Try it:  " + shlex.join(["transformer-lib", "translate", "--model", str(output), data["val"][0].src]))
 
 
@@ -166,11 +166,11 @@ def evaluate(model, corpus=(), split=None, device="auto", **search):
     """Measure perplexity, and a translator's BLEU, on a split that the model was not trained on."""
     device = pick_device(str(device))
     saved = load_model(model, device=device)
-    source = "\n".join(corpus) or saved.notes.get("corpus") or "pairs"  # a list of them; two files are two lines
-    if not corpus and (source == "pairs" or "//" in source.replace("\\", "/")):  # a model must not make us log in there
-        raise ValueError(f"the model was trained on {source!r}, a list, or is on another machine: say so with --corpus")
+    source = corpus or _trained_on(saved.notes)
     if tokenizer := saved.tokenizers.get("text"):
-        data = load_text(source, tokenizer.language)
+        if len(source) > 1:
+            raise ValueError(f"corpus is {' '.join(map(str, source))}, expected one text for a language model")
+        data = load_text(source[0], tokenizer.language)
         split = split or data.splits[:3][-1]
         stream = TextDataset(data[split], tokenizer)
         size = len(stream.tokens)
@@ -192,6 +192,17 @@ def evaluate(model, corpus=(), split=None, device="auto", **search):
     search = f"beam {translator.beam_size}, length penalty {translator.length_penalty}"
     for score in bleu.score(translations, references, translator.tgt_tokenizer):
         log(f"BLEU, {search}: {score}")
+
+
+def _trained_on(notes: dict[str, Any]) -> list[str]:
+    """Return what opens a model's corpus again, by its notes, which anybody may have written."""
+    noted = notes.get("corpus")
+    if isinstance(noted, str):  # as version 0.2.0 wrote it: two files are two lines
+        noted = [] if noted in ("", "pairs") else noted.split("\n")
+    is_known = noted and isinstance(noted, list) and all(isinstance(part, str) for part in noted)
+    if not is_known or any("//" in part.replace("\\", "/") for part in noted):  # a model must not make us log in there
+        raise ValueError(f"the model was trained on a list, or on another machine ({noted!r}): say so with --corpus")
+    return noted
 
 
 def export(model, file, to="safetensors", quantization="float32"):

@@ -1,4 +1,4 @@
-"""Files that are never half-written or lost, and the state that a training run resumes from."""
+"""Where files lie that come with the library; others that are never half-written; what a training run resumes from."""
 
 import contextlib
 import io
@@ -16,6 +16,16 @@ from safetensors import SafetensorError
 
 STATE_FILE = "training_state.pt"
 _STATE_FORMAT = "transformer_lib training state, version 5"
+_PACKAGE = Path(__file__).parent
+IS_INSTALLED = (_PACKAGE / "shipped").is_dir()  # from a wheel; otherwise, the library lies in its repository
+
+
+def shipped(path: str) -> Path:
+    """Return where a file or folder lies that comes with the library, which has ``path`` in the repository.
+
+    What that can be, ``pyproject.toml`` lists: ``"data/sample"``, for one.
+    """
+    return (_PACKAGE / "shipped" if IS_INSTALLED else _PACKAGE.parent) / path
 
 
 def one_line(text: str) -> str:

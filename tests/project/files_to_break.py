@@ -117,7 +117,7 @@ def attack_subwords(proto: bytes, first: int, last: int) -> None:
         try:
             tokenizer = SubwordTokenizer("de", bytes(broken))
             for sentence in ("Zwei junge Männer ﬁ ½ Ａ 😀", "\u3300"):
-                tokenizer.join(tokenizer.tokens(sentence))
+                tokenizer.join(tokenizer.tokenize(sentence))
         except ValueError:
             pass
 

@@ -123,14 +123,14 @@ def test_white_space_counts_only_if_the_vocabulary_has_it(words, subwords):
         assert tokenizer.encode("ein \n  hund\t schläft") == tokenizer.encode("ein hund schläft")
     spaced = WordTokenizer("de")
     build_vocabularies(make_dataset([Pair("ein  hund", "x")], spaced, WordTokenizer("en")), min_freq=1)
-    assert spaced.tokens("ein  hund") == ["ein", " ", "hund"]
+    assert spaced.tokenize("ein  hund") == ["ein", " ", "hund"]
 
 
 def test_a_long_text_is_read_as_it_is_in_pieces(words, subwords):
     """A line of thousands of letters, its accents apart from them, is no reason to refuse anything."""
     line, times = unicodedata.normalize("NFD", "Die Bäume blühen früh, sagt «Müller». "), 500
     for tokenizer in (words.src_tokenizer, subwords.src_tokenizer):
-        assert tokenizer.tokens(line * times) == tokenizer.tokens(line) * times
+        assert tokenizer.tokenize(line * times) == tokenizer.tokenize(line) * times
 
 
 ANYTHING = st.text(st.characters(exclude_categories=()), max_size=200)

@@ -160,7 +160,7 @@ def test_nasty_texts_become_the_same_ids_or_are_refused(ask, translator):
     for name, text in texts.items():
         answer = ask(["encode", text])[0]
         try:
-            tokens = translator.src_tokenizer.tokens(text)
+            tokens = translator.src_tokenizer.tokenize(text)
         except ValueError:
             assert "error" in answer, name
         else:
@@ -200,7 +200,7 @@ def test_a_subword_has_as_many_characters_as_the_page_says(translator):
         german = [pair.src for pair in load_corpus("multi30k")["train"][:5000]]
     except CorpusError:
         pytest.skip("Multi30k is not here")
-    subwords = sum(len(translator.src_tokenizer.tokens(sentence)) for sentence in german)
+    subwords = sum(len(translator.src_tokenizer.tokenize(sentence)) for sentence in german)
     source = (BOOK / "translator" / "worker.js").read_text(encoding="utf-8")
     said = re.search(r"CHARACTERS_A_SUBWORD = ([\d.]+)", source)
     assert float(said[1]) == pytest.approx(sum(map(len, german)) / subwords, abs=0.05)

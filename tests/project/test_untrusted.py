@@ -106,7 +106,7 @@ def test_a_broken_file_is_refused_or_read_and_nothing_else_happens(kind, each, r
 @linux_only
 def test_subwords_that_were_made_to_crash_do_not(tried):
     context = multiprocessing.get_context("forkserver")
-    process = context.Process(target=attack_subwords, args=(Translator.load().src_tokenizer.model, 0, 200))
+    process = context.Process(target=attack_subwords, args=(Translator.load().src_tokenizer.pieces, 0, 200))
     process.start()
     process.join()
     assert process.exitcode == 0
@@ -297,7 +297,7 @@ def test_subwords_whose_rules_turn_a_character_into_thousands_are_refused(tmp_pa
         **{"eos_id": 3, "eos_piece": "<eos>", "minloglevel": 2},
     )
     assert len(sentencepiece.SentencePieceNormalizer(model_proto=model.getvalue()).normalize("a")) >= 1000
-    with pytest.raises(ValueError, match=r"model holds .* 1,0\d\d bytes"):
+    with pytest.raises(ValueError, match=r"pieces hold .* 1,0\d\d bytes"):
         SubwordTokenizer("de", model.getvalue())
 
 

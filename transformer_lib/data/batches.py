@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.data.corpora import Pair, as_pairs
-from transformer_lib.data.tokenizers import WordTokenizer
+from transformer_lib.data.tokenizers import EOS, SOS, WordTokenizer
 
 
 class Example(NamedTuple):
@@ -50,8 +50,10 @@ class PairDataset(torch.utils.data.Dataset):
         return self.examples[i]
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        """Look up the tokens of several examples, and fill the shorter sentences up with padding."""
-        return Batch(*map(padded_ids, self.tokenizers.values(), zip(*examples, strict=True)))
+        """Look up the tokens of several examples, between ``<sos>`` and ``<eos>``, with padding after the shorter."""
+        sides = zip(*examples, strict=True)
+        with_ends = [[[SOS, *tokens, EOS] for tokens in side] for side in sides]
+        return Batch(*map(padded_ids, self.tokenizers.values(), with_ends))
 
     def batches_for(
         self, recipe: Any, device: torch.device, train: bool, share: tuple[int, int] = (0, 1)
@@ -61,8 +63,8 @@ class PairDataset(torch.utils.data.Dataset):
         return BucketBatches(self, **size, train=train, seed=recipe.seed, device=device, share=share)
 
 
-def padded_ids(tokenizer: WordTokenizer, sentences: Iterable[Sequence[str]]) -> Tensor:
-    """Look up tokens: ``[batch, seq_len]``, from ``<sos>`` to ``<eos>``, the shorter sentences filled up."""
+def padded_ids(tokenizer: WordTokenizer, sentences: Iterable[Iterable[str]]) -> Tensor:
+    """Look up the tokens of several sentences, and fill the shorter ones up with padding: ``[batch, seq_len]``."""
     ids = [torch.tensor(tokenizer.ids(tokens), device="cpu") for tokens in sentences]
     return pad_sequence(ids, batch_first=True, padding_value=tokenizer.pad_id)
 
@@ -83,7 +85,7 @@ def make_dataset(
     kept, left_out = [], []
     for number, pair in enumerate(as_pairs(pairs), start=1):
         try:
-            src, tgt = src_tokenizer.preprocess(pair.src), tgt_tokenizer.preprocess(pair.tgt)
+            src, tgt = src_tokenizer.tokenize(pair.src), tgt_tokenizer.tokenize(pair.tgt)
             if not src or not tgt:
                 raise ValueError("a side is empty")
             example = Example([*map(sys.intern, src)], [*map(sys.intern, tgt)])  # a repeated word takes no memory

@@ -12,15 +12,13 @@ from typing import Any, NamedTuple
 
 import pooch
 
-from transformer_lib.data.tokenizers import normalize
-from transformer_lib.files import one_line
+from transformer_lib.data.text import normalize
+from transformer_lib.files import IS_INSTALLED, one_line, shipped
 
 CORPORA = ("sample", "multi30k")
-_HERE = Path(__file__).parent
-_IN_WHEEL = (_HERE / "sample").is_dir()
 PREPARED_FILE = "train.safetensors"  # what ``prepare`` writes in place of a training split
-DATA_FOLDER = _HERE if _IN_WHEEL else Path(__file__).parents[2] / "data"  # what comes with the library
-DOWNLOADS = json.loads((_HERE / "downloads.json").read_text("utf-8"))  # corpus: address, and its files' checksums
+# of each corpus, the address, and its files' checksums
+DOWNLOADS = json.loads(Path(__file__).with_name("downloads.json").read_text("utf-8"))
 _TIMEOUT_S = 5, 30  # to connect, and without a single byte
 
 
@@ -46,7 +44,8 @@ class Corpus:
         name: what messages call it.
         src, tgt: language codes, which are also the endings of its files.
         splits: the training split first, then the validation split, then those for testing.
-        source: what ``load_corpus`` opens it by again: one of ``CORPORA``, an absolute path, or two in two lines.
+        source: what ``load_corpus`` opens it by again: one of ``CORPORA``, the path of a folder, or those of two files;
+            of a list of pairs, nothing.
         pairs: of the splits that have been read.
     """
 
@@ -54,20 +53,22 @@ class Corpus:
     src: str
     tgt: str
     splits: tuple[str, ...] = ("train", "val", "test")
-    source: str = "pairs"  # a list of them cannot be opened again
+    source: tuple[str, ...] = ()
     pairs: dict[str, list[Pair]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def prepared(self) -> bool:
         """Whether the training split is there as ids only, which a ``PreparedDataset`` reads."""
-        return Path(self.source).is_absolute() and (Path(self.source.split("\n")[0]) / PREPARED_FILE).is_file()
+        return (
+            len(self.source) == 1 and Path(*self.source).is_absolute() and Path(*self.source, PREPARED_FILE).is_file()
+        )
 
     def __getitem__(self, split: str) -> list[Pair]:
         """Return the pairs of a split; a CorpusError if it is unavailable, or its two files differ in length."""
         if split not in self.splits:
             raise CorpusError(f"split is {split!r}, but corpus {self.name!r} has {', '.join(self.splits)}")
         if split == "train" and self.prepared:
-            raise CorpusError(f"split is 'train', of which {self.source} holds ids only: it is a prepared corpus")
+            raise CorpusError(f"split is 'train', of which {self.source[0]} holds ids only: it is a prepared corpus")
         if split not in self.pairs:
             self.pairs[split] = _read_pairs(self._file(split, self.src), self._file(split, self.tgt))
         return list(self.pairs[split])
@@ -77,10 +78,15 @@ class Corpus:
         return read_text(self._file(split, ending))
 
     def _file(self, split: str, ending: str) -> Path:
-        if self.source == "multi30k":
-            return fetch("multi30k", f"{split}.{ending}.gz")
-        folder = DATA_FOLDER / "sample" if self.source == "sample" else Path(self.source)
-        return folder / f"{split}.{ending}"
+        match self.source:
+            case ["multi30k"]:
+                return fetch("multi30k", f"{split}.{ending}.gz")
+            case ["sample"]:
+                return shipped("data/sample") / f"{split}.{ending}"
+            case [folder]:
+                return Path(folder) / f"{split}.{ending}"
+            case _:  # two files, or pairs
+                raise CorpusError(f"split is {split!r}, of which corpus {self.name!r} has no file {split}.{ending}")
 
     def _hold_out(self, pairs: Sequence[Pair], names: Sequence[str] = ("val", "test")) -> "Corpus":
         """Take held-out splits off training pairs: a twentieth of the source sentences each, at most 1,000.
@@ -114,24 +120,22 @@ def load_corpus(source: str | Path | Iterable[Any] = "sample", src: str = "de", 
 
     Raises a CorpusError if there is no such corpus, or a ValueError that names what is no pair.
     """
-    if isinstance(source, str | Path):
-        source = [source] if isinstance(source, Path) else source.split("\n")  # two files are two lines
-    match rows := list(source):
+    match [source] if isinstance(source, str | Path) else list(source):
         case ["multi30k"]:
             splits = dict.fromkeys(file.split(".")[0] for file in DOWNLOADS["multi30k"][1])
-            return Corpus("multi30k", src, tgt, tuple(splits), "multi30k")
-        case [str() | Path()]:
-            return _open_folder(rows[0], src, tgt)
-        case [str() | Path(), str() | Path()]:
-            files = [Path(file).resolve() for file in rows]
-            corpus = Corpus(files[0].name.split(".")[0], src, tgt, source="\n".join(map(str, files)))
-            return corpus._hold_out(_read_pairs(*files))
-        case _:
+            return Corpus("multi30k", src, tgt, tuple(splits), ("multi30k",))
+        case [str() | Path() as folder]:
+            return _open_folder(folder, src, tgt)
+        case [str() | Path() as src_file, str() | Path() as tgt_file]:
+            files = Path(src_file).resolve(), Path(tgt_file).resolve()
+            name = files[0].name.split(".")[0]
+            return Corpus(name, src, tgt, source=(str(files[0]), str(files[1])))._hold_out(_read_pairs(*files))
+        case rows:
             return Corpus("pairs", src, tgt)._hold_out(as_pairs(rows))
 
 
 def _open_folder(name: str | Path, src: str, tgt: str) -> Corpus:
-    folder = DATA_FOLDER / "sample" if name == "sample" else Path(name).resolve()
+    folder = shipped("data/sample") if name == "sample" else Path(name).resolve()
     if not folder.is_dir():
         raise CorpusError(f"corpus is {str(name)!r}, expected {', '.join(CORPORA)}, a folder, two files, or pairs")
     files = {file.name.removesuffix(".gz") for file in folder.iterdir()}
@@ -141,7 +145,7 @@ def _open_folder(name: str | Path, src: str, tgt: str) -> Corpus:
     if held_out and (folder / PREPARED_FILE).is_file():
         raise CorpusError(f"corpus is {str(name)!r}, which was prepared for other languages than {src} to {tgt}")
     splits = ("train", "val", *(tests or held_out[1:]))
-    corpus = Corpus(folder.name, src, tgt, splits, "sample" if name == "sample" else str(folder))
+    corpus = Corpus(folder.name, src, tgt, splits, ("sample" if name == "sample" else str(folder),))
     return corpus._hold_out(corpus["train"], held_out) if held_out else corpus
 
 
@@ -175,7 +179,7 @@ def read_text(path: Path) -> list[str]:
 
 def cache_folder() -> Path:
     """Return where downloads are looked for and kept: ``$TRANSFORMER_LIB_DATA``, else the project's or user's cache."""
-    default = pooch.os_cache("transformer-lib") if _IN_WHEEL else DATA_FOLDER / "cache"
+    default = pooch.os_cache("transformer-lib") if IS_INSTALLED else shipped("data/cache")
     return Path(os.environ.get("TRANSFORMER_LIB_DATA") or default).expanduser()
 
 

@@ -92,8 +92,8 @@ def prepare(
         pairs = corpus["train"]
         sample = random.Random(1234).sample(pairs, min(_SAMPLE, len(pairs)))
         log(f"learning subwords from {len(sample):,} of {len(pairs):,} pairs …")
-        model = train_subwords(sample, subwords, lower)
-        described = [SubwordTokenizer(language, model, lower).to_dict() for language in (corpus.src, corpus.tgt)]
+        pieces = train_subwords(sample, subwords, lower)
+        described = [SubwordTokenizer(language, pieces, lower).to_dict() for language in (corpus.src, corpus.tgt)]
         chunks = [pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK)]
         context = multiprocessing.get_context("spawn")  # a copy of this process would share PyTorch's threads
         with ProcessPoolExecutor(processes or os.cpu_count(), context, _begin, (described,)) as pool:
@@ -124,7 +124,7 @@ def _encode(pairs: Sequence[Pair]) -> dict[str, np.ndarray]:
     kept = []
     for pair in pairs:
         try:
-            ids = [t.ids(t.preprocess(sentence))[1:-1] for t, sentence in zip(tokenizers, pair, strict=True)]
+            ids = [t.ids(t.tokenize(sentence)) for t, sentence in zip(tokenizers, pair, strict=True)]
         except ValueError:
             continue
         if all(ids):

@@ -9,28 +9,29 @@ from typing import Any
 import sentencepiece
 
 from transformer_lib.data.corpora import Pair
-from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, Vocabulary, WordTokenizer, normalize
+from transformer_lib.data.text import normalize
+from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, Vocabulary, WordTokenizer
 
 
 class SubwordTokenizer(WordTokenizer):
     """Sentences in subwords, between ``<sos>`` and ``<eos>``. Notebook 12, section 2.
 
-    A piece that begins a word begins with ``▁``. The vocabulary comes with the pieces of ``model``, which is what
-    ``train_subwords`` returned, or else there is a ValueError.
+    A piece that begins a word begins with ``▁``. ``pieces`` is what ``train_subwords`` returned, bytes with which the
+    vocabulary comes; a ValueError if it is anything else.
     """
 
     whole_words = False
 
-    def __init__(self, language: str, model: bytes, lower: bool = True):
+    def __init__(self, language: str, pieces: bytes, lower: bool = True):
         super().__init__(language, lower)
-        self.model = model
+        self.pieces = pieces
         # a zero byte ends what a rule writes in place of a character, and one is in nearly every piece's score
-        if (longest := max(map(len, model.split(b"\0")))) > 500:  # in the included model, 195
-            raise ValueError(f"model holds a piece or a rule of up to {longest:,} bytes, expected at most 500")
+        if (longest := max(map(len, pieces.split(b"\0")))) > 500:  # in the included model, 195
+            raise ValueError(f"pieces hold a piece or a rule of up to {longest:,} bytes, expected at most 500")
         try:
-            self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+            self.processor = sentencepiece.SentencePieceProcessor(model_proto=pieces)
         except RuntimeError as error:
-            raise ValueError(f"model is not a sentencepiece model ({error})") from None
+            raise ValueError(f"pieces are no sentencepiece model ({error})") from None
         self.vocab = Vocabulary(self.processor.id_to_piece(i) for i in range(len(self.processor)))
 
     def build_vocab(self, sentences: Iterable[Iterable[str]], min_freq: int = 1) -> None:
@@ -47,7 +48,7 @@ class SubwordTokenizer(WordTokenizer):
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``from_dict`` needs to build this tokeniser again, as plain values."""
-        return {"language": self.language, "lower": self.lower, "subwords": base64.b64encode(self.model).decode()}
+        return {"language": self.language, "lower": self.lower, "subwords": base64.b64encode(self.pieces).decode()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "SubwordTokenizer":
@@ -56,7 +57,7 @@ class SubwordTokenizer(WordTokenizer):
 
 
 def train_subwords(pairs: Iterable[Pair], size: int | None = None, lower: bool = True) -> bytes:
-    """Learn a sentencepiece model, one for both languages, by byte-pair encoding (Sennrich et al. 2016).
+    """Learn the pieces of words, one set for both languages, by byte-pair encoding (Sennrich et al. 2016).
 
     It can write every character of the training text as it is there, where sentencepiece's own rule, NFKC, writes ``…``
     as three full stops. Only white space becomes a space, and a letter and its accent one character.
@@ -69,12 +70,12 @@ def train_subwords(pairs: Iterable[Pair], size: int | None = None, lower: bool =
     """
     sentences = [normalize(sentence.lower() if lower else sentence) for pair in pairs for sentence in pair]
     default = 5 + len(set().union(*sentences)) + 2 * math.isqrt(sum(map(len, sentences)))  # 5: specials, ▁
-    model = io.BytesIO()
+    pieces = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
             normalization_rule_name="identity",
             sentence_iterator=iter(sentences),
-            model_writer=model,
+            model_writer=pieces,
             model_type="bpe",
             vocab_size=size or min(default, 32_000),
             hard_vocab_limit=size is not None,
@@ -85,4 +86,4 @@ def train_subwords(pairs: Iterable[Pair], size: int | None = None, lower: bool =
         )
     except RuntimeError as error:
         raise ValueError(f"subwords is {size}, which does not suit the training split ({error})") from None
-    return model.getvalue()
+    return pieces.getvalue()

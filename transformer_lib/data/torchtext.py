@@ -12,7 +12,7 @@ from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, WordTokenizer
 def to_field(tokenizer: WordTokenizer) -> Field:
     """Return a ``Field`` that tokenises and numbers as ``tokenizer`` does; batches come out as ``[batch, seq_len]``."""
     specials = {"init_token": SOS, "eos_token": EOS, "unk_token": UNK, "pad_token": PAD}
-    field = Field(tokenize=tokenizer.preprocess, batch_first=True, **specials)
+    field = Field(tokenize=tokenizer.tokenize, batch_first=True, **specials)
     if tokenizer.vocab is not None:
         field.vocab = Vocab(Counter(), specials=list(tokenizer.vocab.itos))
     return field

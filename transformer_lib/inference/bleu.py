@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import sacrebleu
 
-from transformer_lib.data.tokenizers import WITHOUT_SPACES, WordTokenizer, normalize, two_letters
+from transformer_lib.data.text import WITHOUT_SPACES, normalize, two_letters
+from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.inference.translator import Translation
 
 Tokens = Sequence[Sequence[str]]  # of each sentence

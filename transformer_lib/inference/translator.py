@@ -145,7 +145,7 @@ class Translator:
         given = torch.tensor([ids + padding[len(ids) :] for ids in prefix_ids], dtype=torch.int64, device=device)
 
         def ids_of(batch: list[int]) -> torch.Tensor:
-            return padded_ids(self.src_tokenizer, [sources[i][1:-1] for i in batch]).to(device)  # [batch, src_len]
+            return padded_ids(self.src_tokenizer, [sources[i] for i in batch]).to(device)  # [batch, src_len]
 
         def search(batch: list[int]) -> list[list[Hypothesis]]:
             settings = sos_id, eos_id, beam_size, 0.0 if beam_size == 1 else length_penalty
@@ -175,17 +175,20 @@ class Translator:
 
         Raises a ValueError if it has no words, or more tokens than the model has positions.
         """
-        tokens, max_len = [SOS, *self.src_tokenizer.tokens(sentence), EOS], self.model.config.max_len
+        tokens = [SOS, *self.src_tokenizer.tokenize(sentence), EOS]
+        max_len = self.model.config.max_len
+        if len(tokens) == 2:
+            raise ValueError(f"sentence is {sentence!r}, expected at least one word")
         if len(tokens) > max_len:
             raise ValueError(f"sentence has {len(tokens)} tokens, expected at most {max_len}: translate it in parts")
         return tokens
 
     def _prefix_ids(self, prefix: str) -> list[int]:
-        tokens = self.tgt_tokenizer.tokens(prefix) if prefix.strip() else []
+        tokens = self.tgt_tokenizer.tokenize(prefix)
         for token in tokens:
             if token not in self.tgt_tokenizer.vocab or token in self.tgt_tokenizer.specials:
                 raise ValueError(f"prefix is {prefix!r}, of which the model cannot write {token!r}")
-        return self.tgt_tokenizer.ids(tokens)[1:-1]
+        return self.tgt_tokenizer.ids(tokens)
 
 
 def parallel_map(function: Callable, items: Sequence, workers: int) -> list:

@@ -78,7 +78,7 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
         spec.save(str(temporary))
         for side, tokenizer in (("src", translator.src_tokenizer), ("tgt", translator.tgt_tokenizer)):
             if isinstance(tokenizer, SubwordTokenizer):
-                (temporary / f"{side}.model").write_bytes(tokenizer.model)
+                (temporary / f"{side}.model").write_bytes(tokenizer.pieces)
 
 
 def largest_weight(model: nn.Module) -> float:

@@ -23,7 +23,7 @@ class StreamTokenizer(WordTokenizer):
 
     def stream(self, lines: Iterable[str]) -> list[str]:
         """Join lines into one long list of tokens, with ``<eos>`` after each line, empty ones too."""
-        return [token for line in lines for token in (*self.preprocess(line), EOS)]
+        return [token for line in lines for token in (*self.tokenize(line), EOS)]
 
     def encode(self, prompt: str) -> list[int]:
         """Turn a prompt, one line or several, into ids; a ValueError if it is empty, or names unknown words."""
@@ -32,7 +32,7 @@ class StreamTokenizer(WordTokenizer):
             raise ValueError(f"prompt is {prompt!r}, expected at least one word")
         if unknown := sorted({token for token in tokens if token not in self.vocab}):
             raise ValueError(f"prompt holds {unknown}, expected words of the training text (case counts), or {UNK}")
-        return [self.vocab[token] for token in tokens]
+        return self.ids(tokens)
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """Turn ids into tokens, all of them."""
@@ -51,8 +51,7 @@ class TextDataset:
 
     def ids(self) -> Tensor:
         """Look up all tokens: ``[tokens]``."""
-        vocab = self.tokenizers["text"].vocab
-        return torch.tensor([vocab[token] for token in self.tokens], device="cpu")
+        return torch.tensor(self.tokenizers["text"].ids(self.tokens), device="cpu")
 
     def batches_for(
         self, recipe: Any, device: torch.device, train: bool, share: tuple[int, int] = (0, 1)

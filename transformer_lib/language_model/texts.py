@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_lib.data.corpora import CORPORA, DATA_FOLDER, CorpusError, fetch, load_corpus, read_text
+from transformer_lib.data.corpora import CORPORA, CorpusError, fetch, load_corpus, read_text
+from transformer_lib.files import shipped
 
 TEXTS = ("wikitext-2", "wikitext-2-valid", "pride-and-prejudice", *CORPORA)
 
@@ -75,7 +76,7 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
         splits = {"train": lambda: valid[:end], "valid": lambda: valid[end:], "test": lambda: _wikitext("test")}
         return Text(name, None, name, _WhenAskedFor(splits))
     if name == "pride-and-prejudice":
-        return Text(name, "en", name, _in_three(read_text(DATA_FOLDER / "texts" / f"{name}.txt")))
+        return Text(name, "en", name, _in_three(read_text(shipped("data/texts") / f"{name}.txt")))
     if name in CORPORA:
         corpus = load_corpus(name)
         language = language or "en"

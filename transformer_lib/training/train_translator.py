@@ -58,7 +58,8 @@ def train_translator(
     if "batch_size" in recipe_changes:
         recipe_changes.setdefault("max_tokens", 0)  # in which a preset may measure batches
     # a corpus of your own gets subwords that suit its size, unless anybody has said what its tokens are to be
-    suits_it = corpus.source not in CORPORA and recipe is None and min_freq is None and "subwords" not in recipe_changes
+    is_ours = corpus.source in [(name,) for name in CORPORA]
+    suits_it = not is_ours and recipe is None and min_freq is None and "subwords" not in recipe_changes
     shape = TransformerConfig.preset(preset, 2, 2, **changes)  # how large the vocabularies will be is not known
     recipe = replace(recipe or RECIPES[preset], **recipe_changes)
     log = log if distributed.is_first() else lambda line: None
@@ -66,13 +67,13 @@ def train_translator(
     seed_everything(recipe.seed)
 
     if corpus.prepared:
-        train_set = PreparedDataset(corpus.source, shape.max_len, log)
+        train_set = PreparedDataset(corpus.source[0], shape.max_len, log)
         first, _ = tokenizers = [*train_set.tokenizers.values()]
         there = {"src": first.language, "lower": first.lower, "min_freq": None, "subwords": len(first.vocab)}
         asked = {"src": corpus.src, "lower": lower, "min_freq": min_freq, **recipe_changes}
         for name, value in there.items():
             if asked.get(name) not in (None, value):
-                raise ValueError(f"{name} is {asked[name]}, but {corpus.source} was prepared with {value}")
+                raise ValueError(f"{name} is {asked[name]}, but {corpus.source[0]} was prepared with {value}")
     else:
         if recipe.subwords or suits_it:
             pieces = train_subwords(corpus["train"], recipe.subwords or None, lower)

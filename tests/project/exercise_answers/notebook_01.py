@@ -157,7 +157,7 @@ def before_eos(rows, pad_id):
 RIGHT = {
     "01.1": [
         (leaking(),),
-        (leaking(WordTokenizer("de").preprocess),),
+        (leaking(WordTokenizer("de").tokenize),),
         (lambda train, test: set(leaking()(train, test)),),
         (lambda *pairs: np.array(leaking()(*pairs), dtype=int),),
         (lambda *pairs: torch.tensor(leaking()(*pairs)).long(),),
