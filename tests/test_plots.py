@@ -187,23 +187,20 @@ def test_no_sign_hangs_at_the_end_of_a_line():
 
 
 def test_where_no_picture_is_shown_words_say_what_it_shows(translation):
+    panels = {"Q": torch.tensor([[1.0, 0], [0, 2]]), "masked": torch.tensor([[1.0, -torch.inf]])}
+    curves = {"training": [4.0, 1.0], "healthy": [1.0, 0.0]}
     figure, axes = plots.new_axes(3, 3)
     axes.set(xlabel="position", title="a batch")
-    axes.plot([1, 2], label="healthy")
-    panels = {"Q": torch.tensor([[1.0, 0], [0, 2]]), "masked": torch.tensor([[1.0, -torch.inf]])}
     for picture, words in (
         (plots.attention_heads(translation), ["head 1", "head 4", "source word looked at", *translation.tgt_tokens]),
-        (
-            plots.matrices(panels, ["Der", "Hund"], ["x", "y"], ["→"]),
-            ["Q", "Der  1  0", "Hund  0  2", "→ masked", "−∞"],
-        ),
-        (plots.lines([1, 2], {"training": [4.4, 1.2]}, "epoch", "loss"), ["loss", "epoch", "training", "4.4", "1.2"]),
+        (plots.matrices(panels, ["Der", "Hund"], ["x", "y"], ["→"]), ["Der  1  0", "Hund  0  2", "→  masked", "−∞"]),
+        (plots.lines([1, 2], curves, "epoch", "loss"), ["loss", "epoch", "training", "healthy"]),
         (plots.bars({"random": 49.04, "sorted": 8.0}, "padding (%)"), ["padding (%)", "random 49.0", "sorted 8.0"]),
-        (figure, ["position", "a batch", "healthy"]),
+        (figure, ["position", "a batch"]),
     ):
         assert all(word in repr(picture) for word in words), repr(picture)
     figure.alt = "A batch of two"
-    assert repr(figure) == "A batch of two"
+    assert repr(figure) == "Picture: A batch of two"
 
 
 def test_lines_are_the_curves_with_plain_numbers_on_logarithmic_axes():

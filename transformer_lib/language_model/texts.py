@@ -1,7 +1,5 @@
 """Where running text comes from: a novel, WikiText-2, one side of a parallel corpus, or files of your own."""
 
-import functools
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +13,7 @@ TEXTS = ("wikitext-2", "wikitext-2-valid", "pride-and-prejudice", *CORPORA)
 class Text:
     """Running text for a language model: ``lines`` of the training, the validation and the test splits, in this order.
 
-    A split that has to be downloaded is, when it is first asked for.
+    WikiText-2's are None until they are first asked for: only then are they downloaded.
     ``language`` is that whose spaCy tokeniser it needs, or None if spaces separate its tokens already; ``source`` is
     what ``load_text`` opens it by again, one of ``TEXTS`` or an absolute path.
     """
@@ -23,33 +21,17 @@ class Text:
     name: str
     language: str | None
     source: str
-    lines: Mapping[str, list[str]]
+    lines: dict[str, list[str] | None]
 
     splits = property(lambda self: tuple(self.lines), doc="The names of the splits.")
 
     def __getitem__(self, split: str) -> list[str]:
         if split not in self.lines:
             raise CorpusError(f"split is {split!r}, but text {self.name!r} has {', '.join(self.lines)}")
-        return self.lines[split]
-
-
-class _WhenAskedFor(Mapping[str, list[str]]):
-    """Splits by name, of which each is read when it is first asked for."""
-
-    def __init__(self, readers: dict[str, Callable[[], list[str]]]):
-        self._readers = readers
-        self._read: dict[str, list[str]] = {}
-
-    def __getitem__(self, split: str) -> list[str]:
-        if split not in self._read:
-            self._read[split] = self._readers[split]()
-        return self._read[split]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._readers)
-
-    def __len__(self) -> int:
-        return len(self._readers)
+        lines = self.lines[split]
+        if lines is None:
+            lines = self.lines[split] = _wikitext(split)
+        return lines
 
 
 def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> Text:
@@ -68,13 +50,11 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
     """
     path = Path(name)
     if name == "wikitext-2":
-        splits = {split: functools.partial(_wikitext, split) for split in ("train", "valid", "test")}
-        return Text(name, None, name, _WhenAskedFor(splits))
+        return Text(name, None, name, dict.fromkeys(("train", "valid", "test")))
     if name == "wikitext-2-valid":
         valid = _wikitext("valid")
         end = round(0.9 * len(valid))
-        splits = {"train": lambda: valid[:end], "valid": lambda: valid[end:], "test": lambda: _wikitext("test")}
-        return Text(name, None, name, _WhenAskedFor(splits))
+        return Text(name, None, name, {"train": valid[:end], "valid": valid[end:], "test": None})
     if name == "pride-and-prejudice":
         return Text(name, "en", name, _in_three(read_text(shipped("data/texts") / f"{name}.txt")))
     if name in CORPORA:

@@ -7,7 +7,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -16,6 +16,7 @@ from IPython.display import display
 from matplotlib import font_manager
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
@@ -75,22 +76,14 @@ class Picture(Figure):
     """A figure that notebooks show as an SVG: sharp, with letters as letters, light or dark as the page.
 
     ``alt`` says in words what it shows, where no picture is shown: in a terminal, or in a notebook that came from
-    somebody else. Where it is empty, the picture's own words take its place.
+    somebody else. Where it is empty, whatever is written in the picture takes its place.
     """
 
     alt = ""
 
     def __repr__(self) -> str:
-        return self.alt or f"Picture: {'; '.join(self._words())}"
-
-    def _words(self) -> list[str]:
-        """Return titles, the labels of axes, and the names of what is drawn."""
-        axes = self.axes
-        words = [self.get_suptitle(), *(each.get_title() for each in axes)]
-        words += [self.get_supxlabel(), *(each.get_xlabel() for each in axes)]
-        words += [self.get_supylabel(), *(each.get_ylabel() for each in axes)]
-        words += [name for each in axes for name in each.get_legend_handles_labels()[1]]
-        return [word for word in dict.fromkeys(words) if word]
+        texts = [text.get_text() for text in self.findobj(Text) if text.get_visible()]
+        return "Picture: " + (self.alt or "  ".join(filter(None, dict.fromkeys(texts))))
 
     def _ipython_display_(self) -> None:
         display({"image/svg+xml": self.svg(), "text/plain": repr(self)}, raw=True)
@@ -135,141 +128,111 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
         between: the signs between the matrices, such as ``"="`` or ``"→"``.
     """
     signs = ["", *between, *[""] * len(panels)]
-    shown = [_panel(title, matrix, sign) for (title, matrix), sign in zip(panels.items(), signs, strict=False)]
-    depth = _ROW * max(panel.num_rows for panel in shown)
-    headed = [panel for panel in shown if panel.num_columns == len(columns)]
+    shown = [_Panel(title, matrix, sign) for (title, matrix), sign in zip(panels.items(), signs, strict=False)]
+    depth = _ROW * max(len(panel.texts) for panel in shown)  # inches
+    headed = [panel for panel in shown if panel.texts.shape[1] == len(columns)]
     slanted = _width(*columns) > min((panel.pitch for panel in headed), default=math.inf)
     above = 0.03  # inches over the matrices, for the labels of their columns
     if headed:
         above = 0.87 * _width(*columns) + 0.15 if slanted else 0.25
-    places = _places(shown, indent=_width(*rows) + 0.15, depth=depth, above=above)
+    _place(shown, _width(*rows) + 0.15, depth, above)
     largest = max(panel.largest for panel in shown)
 
     figure, axes = new_axes(1, 1, grid=False)
-    for panel, place in zip(shown, places, strict=True):
-        _draw_numbers(axes, panel, place, limit=panel.largest if between else largest)
+    for panel in shown:
+        _draw_title_and_sign(axes, panel, depth)
         if panel in headed:
-            _draw_column_labels(axes, panel, place, columns, slanted)
-        if place.begins_line and panel.num_rows == len(rows):
-            _draw_row_labels(axes, place, rows)
-        _draw_title_and_sign(axes, panel, place)
+            _draw_column_labels(axes, panel, columns, slanted)
+        labelled = panel.begins_line and len(panel.texts) == len(rows)
+        _draw_numbers(axes, panel, rows if labelled else (), (panel.largest if between else largest) or 1)
 
-    right = max(place.middle + panel.width / 2 for panel, place in zip(shown, places, strict=True)) + 0.15
+    right = max(panel.middle + panel.width / 2 for panel in shown) + 0.15
     if slanted:
         right += 0.5 * _width(*columns)  # the last label leans over the edge
-    bottom = places[-1].line + depth
+    bottom = shown[-1].line + depth
     axes.set(xlim=(0, right), ylim=(bottom + 0.05, -above - 0.3))
     axes.set_axis_off()
     figure.set_size_inches(right, bottom + above + 0.35)
-    figure.alt = "\n\n".join(_in_words(panel, rows, columns) for panel in shown)
+    figure.alt = "  ".join(text.get_text() for text in axes.texts)
     return figure
 
 
-class _Panel(NamedTuple):
-    """A matrix that ``matrices`` draws; lengths are in inches."""
-
-    title: str
-    sign: str  # before it
-    numbers: Any  # a masked array: the hidden ones are masked
-    texts: Any  # an array: how each number is written
-    pitch: float  # from one column to the next
-    width: float  # of the matrix or of its title
-    largest: float  # of the numbers that are shown, without their signs
-
-    num_rows = property(lambda self: self.texts.shape[0])
-    num_columns = property(lambda self: self.texts.shape[1])
-
-
-class _Place(NamedTuple):
-    """Where a panel stands, in inches: x to the right, y downwards."""
+class _Panel:
+    """A matrix that ``matrices`` draws. Lengths are in inches; y is 0 where the first line begins, and grows down."""
 
     begins_line: bool
-    middle: float  # of panel and title: x
-    left: float  # of the matrix: x
-    top: float  # of the matrix: y
-    line: float  # where the highest matrices of its line begin: y
-    half_way: float  # where the middle of its line is: y
-    title: float  # y
+    middle: float  # x
+    line: float  # y of where the highest matrices of its line begin
+    top: float  # y
+    title_y: float
+
+    def __init__(self, title: str, matrix: Tensor, sign: str):
+        numbers = matrix.detach().cpu().double().numpy()
+        hidden = numbers == 0 if matrix.dtype == torch.bool else ~np.isfinite(numbers)
+        digits = 0 if (numbers == numbers.round()).all() else 2
+        self.title = title
+        self.sign = sign  # before it
+        self.numbers = np.ma.array(numbers, mask=hidden)
+        self.largest = abs(numbers[~hidden]).max(initial=0)
+        as_text = np.vectorize(lambda number: f"{round(number, digits) + 0.0:.{digits}f}")  # + 0.0: −0.0 becomes 0.0
+        self.texts = np.char.replace(np.char.replace(as_text(numbers), "-", "−"), "inf", "∞")
+        self.pitch = _width(*self.texts.flat) + 0.16  # from one column to the next
+        self.title_width = 1.12 * _width(title)  # it is bold
+        self.width = max(self.pitch * self.texts.shape[1], self.title_width)
 
 
-def _panel(title: str, matrix: Tensor, sign: str) -> _Panel:
-    """Write a matrix's numbers as text, and measure it."""
-    numbers = matrix.detach().cpu().double().numpy()
-    hidden = numbers == 0 if matrix.dtype == torch.bool else ~np.isfinite(numbers)
-    digits = 0 if (numbers == numbers.round()).all() else 2
-    # adding 0.0 turns −0.0 into 0.0
-    texts = [[f"{round(number, digits) + 0.0:.{digits}f}" for number in row] for row in numbers]
-    texts = np.array([[text.replace("-", "−").replace("inf", "∞") for text in row] for row in texts])
-    shown = np.ma.array(numbers, mask=hidden)
-    pitch = _width(*texts.flat) + 0.16
-    width = max(pitch * texts.shape[1], _title_width(title))
-    return _Panel(title, sign, shown, texts, pitch, width, float(abs(shown).filled(0).max(initial=0)))
-
-
-def _places(panels: Sequence[_Panel], indent: float, depth: float, above: float) -> list[_Place]:
+def _place(panels: Sequence[_Panel], indent: float, depth: float, above: float) -> None:
     """Put panels beside each other, and on another line what no telephone would show beside those before it."""
-    places: list[_Place] = []
     x, line = indent, 0.0
     for panel in panels:
-        wraps = bool(places) and x + panel.width > WIDTH
+        wraps = x > indent and x + panel.width > WIDTH
         if wraps:
             x, line = indent, line + depth + above + 0.35
-        begins_line = wraps or not places
-        beside_title = 0.3 if begins_line and panel.sign else 0  # inches for the sign
-        width = max(panel.width, _title_width(panel.title) + 2 * beside_title)
-        middle = x + width / 2
-        left = middle - panel.pitch * panel.num_columns / 2
-        top = line + (depth - _ROW * panel.num_rows) / 2
-        places.append(_Place(begins_line, middle, left, top, line, line + depth / 2, line - above - 0.15))
-        x += width + 0.4
-    return places
+            panel.width = max(panel.width, panel.title_width + 0.6)  # the sign stands beside the title
+        panel.begins_line = x == indent
+        panel.middle = x + panel.width / 2
+        panel.line = line
+        panel.top = line + (depth - _ROW * len(panel.texts)) / 2
+        panel.title_y = line - above - 0.15
+        x += panel.width + 0.4
 
 
-def _draw_numbers(axes: Any, panel: _Panel, place: _Place, limit: float) -> None:
-    """Draw coloured cells with a number in each; ``limit`` has the darkest colour."""
-    x = place.left + panel.pitch * np.arange(panel.num_columns + 1)
-    y = place.top + _ROW * np.arange(panel.num_rows + 1)
-    scale = {"cmap": _SIGNS, "vmin": -(limit or 1), "vmax": limit or 1}
-    axes.pcolormesh(x, y, panel.numbers, **scale, edgecolors="white", linewidth=1.5)
-    for (row, column), text in np.ndenumerate(panel.texts):
-        _write(axes, x[column] + panel.pitch / 2, y[row] + _ROW / 2, text)
+def _draw_title_and_sign(axes: Any, panel: _Panel, depth: float) -> None:
+    """Write a title above a panel, and its sign to the left of the panel; where a line begins, beside the title."""
+    if panel.begins_line:
+        sign = panel.sign.replace("→", "↳")  # which leads down from the line above
+        x, y = panel.middle - panel.title_width / 2 - 0.15, panel.title_y
+    else:
+        sign = panel.sign
+        x, y = panel.middle - panel.width / 2 - 0.2, panel.line + depth / 2
+    if sign:
+        _write(axes, x, y, sign, fontsize=14, weight="bold")
+    _write(axes, panel.middle, panel.title_y, panel.title, weight="bold")
 
 
-def _draw_column_labels(axes: Any, panel: _Panel, place: _Place, labels: Labels, slanted: bool) -> None:
+def _draw_column_labels(axes: Any, panel: _Panel, labels: Labels, slanted: bool) -> None:
     look = {"rotation": 60, "ha": "left"} if slanted else {}
     for column, label in enumerate(labels):
-        _write(axes, place.left + panel.pitch * (column + 0.5), place.top - 0.13, label, **look)
+        x = panel.middle + panel.pitch * (column + 0.5 - len(labels) / 2)
+        _write(axes, x, panel.top - 0.13, label, **look)
 
 
-def _draw_row_labels(axes: Any, place: _Place, labels: Labels) -> None:
-    for row, label in enumerate(labels):
-        _write(axes, place.left - 0.07, place.top + _ROW * (row + 0.5), label, ha="right")
-
-
-def _draw_title_and_sign(axes: Any, panel: _Panel, place: _Place) -> None:
-    """Write a title above a panel, and its sign to the left of the panel; where a line begins, beside the title."""
-    _write(axes, place.middle, place.title, panel.title, weight="bold")
-    look = {"fontsize": 14, "weight": "bold"}
-    if place.begins_line:
-        x = place.middle - _title_width(panel.title) / 2 - 0.15
-        sign = panel.sign.replace("→", "↳")  # which leads down from the line above
-        _write(axes, x, place.title, sign, **look)
-    else:
-        _write(axes, place.middle - panel.width / 2 - 0.2, place.half_way, panel.sign, **look)
+def _draw_numbers(axes: Any, panel: _Panel, labels: Labels, limit: float) -> None:
+    """Draw coloured cells with a number in each, and beside each row its label; ``limit`` has the darkest colour."""
+    num_rows, num_columns = panel.texts.shape
+    x = panel.middle + panel.pitch * (np.arange(num_columns + 1) - num_columns / 2)
+    y = panel.top + _ROW * np.arange(num_rows + 1)
+    axes.pcolormesh(x, y, panel.numbers, cmap=_SIGNS, vmin=-limit, vmax=limit, edgecolors="white", linewidth=1.5)
+    for row, texts in enumerate(panel.texts):
+        middle = y[row] + _ROW / 2
+        if labels:
+            _write(axes, x[0] - 0.07, middle, labels[row], ha="right")
+        for column, text in enumerate(texts):
+            _write(axes, x[column] + panel.pitch / 2, middle, text)
 
 
 def _write(axes: Any, x: float, y: float, text: str, **look: Any) -> None:
     axes.text(x, y, text, **{"ha": "center", "va": "center", "rotation_mode": "anchor", **look})
-
-
-def _in_words(panel: _Panel, rows: Labels, columns: Labels) -> str:
-    """Return a panel as lines of text: sign and title, the columns' labels, and each row."""
-    lines = [f"{panel.sign} {panel.title}".strip()]
-    if len(columns) == panel.num_columns:
-        lines.append("  ".join(columns))
-    labels = rows if len(rows) == panel.num_rows else [""] * panel.num_rows
-    lines += ["  ".join([label, *texts]).strip() for label, texts in zip(labels, panel.texts, strict=True)]
-    return "\n".join(lines)
 
 
 @_styled
@@ -298,8 +261,6 @@ def lines(
         axes.locator_params("x", integer=whole, nbins=6)
     if len(curves) > 1:
         figure.legend(loc="outside upper left", ncols=across, handlelength=3)  # covers no curve
-    ends = [f"{name} from {values[0]:.3g} to {values[-1]:.3g}" for name, values in curves.items() if len(values)]
-    figure.alt = f"{ylabel} against {xlabel}: {', '.join(ends)}"
     return figure
 
 
@@ -316,7 +277,7 @@ def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str =
     axes.tick_params(axis="y", length=0)
     figure.supxlabel(xlabel)  # of the figure, since long names leave little room to the axes
     figure.suptitle(title)
-    figure.alt = f"{title or xlabel}: {', '.join(map(' '.join, zip(values, numbers, strict=True)))}"
+    figure.alt = "  ".join([title or xlabel, *map(" ".join, zip(values, numbers, strict=True))])
     return figure
 
 
@@ -357,13 +318,7 @@ def _grid(weights: Tensor, columns: Labels, rows: Labels, titles: Labels, xlabel
     figure.supxlabel(xlabel)
     figure.supylabel(ylabel)
     figure.colorbar(image, ax=figure.axes, label="attention weight", location="top", shrink=0.8, aspect=30, pad=0.02)
-    figure.alt = f"Attention, {', '.join(filter(None, titles)) or 'one map'}. Rows, each a {ylabel}: {' '.join(rows)}. "
-    figure.alt += f"Columns, each a {xlabel}: {' '.join(columns)}"
     return figure
-
-
-def _title_width(title: str) -> float:
-    return 1.12 * _width(title)  # it is bold
 
 
 def _width(*texts: str) -> float:
