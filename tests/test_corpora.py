@@ -454,6 +454,13 @@ def test_wikitext2_is_downloaded_checked_cached_and_not_repeated(published_text,
     assert (cache / "wikitext-2" / "train.txt").read_bytes() == TRAIN
 
 
+def test_whoever_asks_for_one_split_downloads_no_other(published_text, cache):
+    _, asked = published_text
+    text = load_text("wikitext-2")
+    assert text.splits == ("train", "valid", "test") and text["test"] == ["two two"]
+    assert asked == ["/test.txt"]
+
+
 def test_without_its_training_file_nine_tenths_of_the_validation_file_take_its_place(published_text, cache):
     _, asked = published_text
     text = load_text("wikitext-2-valid")
@@ -470,7 +477,7 @@ def test_a_broken_file_of_wikitext2_is_refused_and_removed(published_text, cache
             with pytest.raises(
                 CorpusError, match=rf"{split}\.txt of corpus 'wikitext-2' .* http://127.0.0.1.*'sample'"
             ):
-                load_text("wikitext-2")
+                load_text("wikitext-2")[split]
             assert f"{split}.txt" not in [path.name for path in cache.rglob("*") if path.is_file()]
         answers[f"/{split}.txt"] = right
 
@@ -479,7 +486,7 @@ def test_a_file_that_somebody_put_there_is_refused_but_kept(published_text, cach
     (cache / "wikitext-2").mkdir(parents=True, exist_ok=True)
     (cache / "wikitext-2" / "train.txt").write_bytes(b"mine")
     with pytest.raises(CorpusError, match=r"train\.txt\.refused"):
-        load_text("wikitext-2")
+        load_text("wikitext-2")["train"]
     assert (cache / "wikitext-2" / "train.txt.refused").read_bytes() == b"mine"
 
 
@@ -494,7 +501,7 @@ def test_what_is_served_is_checked_against_the_real_checksums(server, cache):
     with pytest.raises(
         CorpusError, match=r"is git-blob:7ebed753.*, expected git-blob:2d84b35af79e411d73ea7cae83c73964c6ac83b4"
     ):
-        load_text("wikitext-2")
+        load_text("wikitext-2")["train"]
     assert not [path for path in cache.rglob("*") if path.is_file()]
 
 

@@ -12,6 +12,7 @@ from torch import nn
 from weights import shake
 
 from transformer_lib import Transformer, TransformerConfig, Translator, load_corpus
+from transformer_lib.data.batches import build_vocabularies, make_dataset
 from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.interop.ctranslate2 import to_ctranslate2
 from transformer_lib.model.embeddings import POSITIONS
@@ -35,7 +36,7 @@ def make_translator(tokenizers, model_class=Transformer, **changes):
     model = model_class(TransformerConfig(len(src.vocab), len(tgt.vocab), **sizes, **changes))
     shake(model)
     with torch.no_grad():
-        model.output.bias[3] -= 1.0  # <eos>, so that translations have some length
+        model.output.bias[tgt.eos_id] -= 1.0  # so that translations have some length
     return Translator(model, src, tgt)
 
 
@@ -145,6 +146,32 @@ def test_fewer_bits_take_less_space_and_leave_the_model_alone(tokenizers, tmp_pa
         assert torch.equal(tensor, before[name]), name
     tokens, _ = greedily(translator, tmp_path / "fewer")
     assert all(token in translator.tgt_tokenizer.vocab for sentence in tokens for token in sentence)
+
+
+@needs_ctranslate2
+def test_a_weight_that_half_precision_lacks_is_refused_and_not_written_as_infinite(tokenizers, tmp_path):
+    translator = make_translator(tokenizers)
+    with torch.no_grad():
+        translator.model.encoder.layers[0].feed_forward.linear1.weight[0, 0] = 70_000.0
+    for quantization in ("float16", "int8_float16"):
+        with pytest.raises(ValueError, match=f"{quantization}.* 70,000"):
+            to_ctranslate2(translator, tmp_path / "engine", quantization)
+    assert not list(tmp_path.iterdir())
+    for quantization in ("float32", "bfloat16", "int8", "int8_bfloat16"):
+        to_ctranslate2(translator, tmp_path / quantization, quantization)
+
+
+class OtherOrder(WordTokenizer):
+    specials = ("<pad>", "<sos>", "<eos>", "<unk>")  # as in the Annotated Transformer
+
+
+@needs_ctranslate2
+def test_special_tokens_may_have_any_ids(tmp_path):
+    src, tgt = OtherOrder("de"), OtherOrder("en")
+    build_vocabularies(make_dataset(PAIRS, src, tgt), min_freq=1)
+    translator = make_translator((src, tgt), pad_id=0)
+    to_ctranslate2(translator, tmp_path / "engine")
+    assert_equal_translations(translator, tmp_path / "engine")
 
 
 @needs_ctranslate2

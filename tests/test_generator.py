@@ -6,8 +6,9 @@ import torch
 from transformer_lib import TextGenerator, TransformerLanguageModel, Translator, load_text, train_language_model
 from transformer_lib.checkpoint import load_model, save_model
 from transformer_lib.data.batches import make_dataset
-from transformer_lib.data.tokenizers import UNK
+from transformer_lib.data.tokenizers import UNK, WordTokenizer
 from transformer_lib.files import CheckpointError
+from transformer_lib.language_model import train
 from transformer_lib.language_model.model import LanguageModelConfig
 from transformer_lib.language_model.stream import BPTTBatches, StreamTokenizer, TextDataset
 from transformer_lib.training.loop import evaluate
@@ -64,6 +65,13 @@ def test_a_seed_makes_it_repeatable_and_unknown_words_are_never_written(generato
     assert "<unk>" not in first and "<pad>" not in first
 
 
+def test_a_seed_that_no_generator_takes_is_named(generator):
+    for seed in (2**64, -(2**63) - 1):
+        with pytest.raises(ValueError, match=f"seed is {seed}"):
+            generator("Red", length=2, seed=seed)
+    assert generator("Red", length=2, seed=2**64 - 1) and generator("Red", length=2, seed=-1)
+
+
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
@@ -106,6 +114,26 @@ def test_each_kind_of_model_says_what_it_is(generator, folder, trained, tmp_path
         TextGenerator.load(tmp_path / "translator")
     with pytest.raises(CheckpointError, match="expected a translator"):
         Translator.load(folder)
+
+
+def test_a_language_model_whose_file_names_another_kind_of_tokeniser_is_refused(generator, tmp_path):
+    """Anybody may have written it, and what reads running text is not what reads sentences."""
+    tokenizer = type("Sentences", (WordTokenizer,), {"specials": ("<unk>", "<pad>")})(None)
+    tokenizer.vocab = generator.tokenizer.vocab
+    save_model(tmp_path / "model", generator.model, {"text": tokenizer})
+    with pytest.raises(CheckpointError, match="Sentences, expected a StreamTokenizer"):
+        TextGenerator.load(tmp_path / "model", type(tokenizer))
+
+
+class OtherOrder(StreamTokenizer):
+    specials = ("<pad>", "<unk>")
+
+
+def test_special_tokens_may_have_any_ids(text, monkeypatch):
+    monkeypatch.setattr(train, "StreamTokenizer", OtherOrder)
+    generator = train_language_model(text, recipe=dataclasses.replace(RECIPE, epochs=1), device="cpu", log=silent)
+    assert generator.model.config.pad_id == generator.tokenizer.pad_id == 0
+    assert "<unk>" not in generator("Red", length=200, temperature=9.0)
 
 
 class Parrot(torch.nn.Module):

@@ -1,10 +1,13 @@
 """Hugging Face's ``generate``, from a folder that ``from_pretrained`` opens, writes what this library writes."""
 
 import importlib.util
+import io
+import random
 import subprocess
 import sys
 
 import pytest
+import sentencepiece
 import torch
 from conftest import PAIRS
 from own_models import ScaledLogits
@@ -12,6 +15,7 @@ from test_ctranslate2 import make_translator
 
 from transformer_lib import Transformer, TransformerConfig, Translator, load_corpus
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
+from transformer_lib.data.tokenizers import Vocabulary
 from transformer_lib.interop.hugging_face import to_hugging_face
 
 pytestmark = [
@@ -126,6 +130,59 @@ def test_their_tokeniser_cuts_as_ours_does_whatever_it_is_given(tmp_path):
             assert theirs(text)["input_ids"] == ours.encode(text), text
             if 0 not in ours.encode(text):  # <unk>, which sentencepiece writes as ⁇
                 assert theirs.decode(ours.encode(text), skip_special_tokens=True) == ours.join(ours.tokenize(text))
+
+
+def test_their_tokeniser_lower_cases_as_ours_does_also_a_greek_word_in_capitals(tmp_path):
+    """A capital sigma is another small letter where it ends a word, as far as signs and accents go."""
+    draw = random.Random(0)
+    texts = ["".join(draw.choices("ΣΣΣΑας .'’·:\u0301\u00adA1-٠ʰ\u0345İß", k=draw.randint(1, 9))) for _ in range(2000)]
+    texts = [text for text in texts if text.strip(" \u00ad")] + ["ΟΔΟΣ ΣΑΣ Σ", "ΕΊΝΑΙ Ο ΣΚΎΛΟΣ."]
+    pairs = [(text, text) for text in texts]
+    ours = SubwordTokenizer("el", train_subwords(pairs, 60))
+    model = Transformer(TransformerConfig(60, 60, d_model=16, num_heads=4, d_ff=32, num_layers=1, **TIED))
+    to_hugging_face(Translator(model, ours, ours), tmp_path / "theirs")
+    _, theirs = opened(tmp_path / "theirs")
+    assert theirs("ΟΔΟΣ")["input_ids"] == ours.encode("ΟΔΟΣ") == ours.encode("οδος") != ours.encode("οδοσ")
+    assert [text for text in texts if theirs(text)["input_ids"] != ours.encode(text)] == []
+
+
+def test_special_tokens_may_have_any_ids(tmp_path):
+    """As those of a sentencepiece model that somebody else has trained."""
+    pairs, pieces = load_corpus("sample")["train"][:500], io.BytesIO()
+    ids = {"unk_id": 9, "pad_id": 0, "bos_id": 20, "eos_id": 5}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([text.lower() for pair in pairs for text in pair]),
+        normalization_rule_name="identity",
+        model_writer=pieces,
+        model_type="bpe",
+        vocab_size=400,
+        character_coverage=1.0,
+        **ids,
+        **{"unk_piece": "<unk>", "pad_piece": "<pad>", "bos_piece": "<sos>", "eos_piece": "<eos>"},
+        minloglevel=2,
+    )
+    ours = SubwordTokenizer("de", pieces.getvalue())
+    assert [ours.vocab[token] for token in ("<unk>", "<pad>", "<sos>", "<eos>")] == [*ids.values()]
+    config = TransformerConfig(400, 400, d_model=16, num_heads=4, d_ff=32, num_layers=1, pad_id=0, **TIED)
+    translator = Translator(Transformer(config), ours, ours)
+    to_hugging_face(translator, tmp_path / "theirs")
+    model, theirs = opened(tmp_path / "theirs")
+    sentences = [pair.src for pair in pairs]
+    assert theirs(sentences)["input_ids"] == [ours.encode(sentence) for sentence in sentences]
+    assert theirs("☃")["input_ids"][-2] == 9
+    batch = theirs(sentences[:4], return_tensors="pt", padding=True)
+    written = model.generate(**batch, num_beams=1, max_length=12)
+    expected = [translation.text for translation in translator.translate(sentences[:4], beam_size=1)]
+    found = theirs.batch_decode(written, skip_special_tokens=True)
+    assert all(text.startswith(start) for text, start in zip(expected, found, strict=True))
+
+
+def test_two_vocabularies_of_one_size_are_not_taken_for_one(tokenizers, tmp_path):
+    translator = make_translator(tokenizers, **TIED)
+    words = translator.tgt_tokenizer.vocab.itos
+    translator.tgt_tokenizer.vocab = Vocabulary([*words[:4], *reversed(words[4:])])
+    with pytest.raises(ValueError, match="two vocabularies"):
+        to_hugging_face(translator, tmp_path / "theirs")
 
 
 def test_what_has_no_counterpart_is_named(tokenizers, tmp_path):

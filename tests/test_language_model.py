@@ -162,6 +162,19 @@ def test_generating_draws_from_what_the_model_expects():
     assert share_of_ones(excluded=(1,)) == 0
 
 
+@pytest.mark.parametrize("temperature", [1e-30, 1e-45, 1e-320])
+def test_a_temperature_almost_zero_takes_the_likeliest_as_zero_does(temperature, ids):
+    model = model_of()
+    with torch.no_grad():
+        model.output.weight.mul_(1000)
+    assert model.generate(ids, 5, temperature).equal(model.generate(ids, 5, temperature=0))
+
+
+def test_an_id_that_is_excluded_twice_counts_once():
+    drawn = Counting(CONFIG).generate(torch.zeros(4000, 1, dtype=torch.long), 1, excluded=(1,) * 17)
+    assert set(drawn[:, 1].tolist()) == {2}
+
+
 def test_generating_goes_on_from_the_prompt_and_past_the_positions():
     model = Counting(CONFIG).train()
     prompt = torch.tensor([[3, 4], [7, 8]])
@@ -187,6 +200,8 @@ def test_generating_is_repeatable_and_has_dropout_off(ids):
         ({"temperature": math.inf}, "temperature is inf, expected 0"),
         ({"top_k": -1}, "top_k is -1, expected 1"),
         ({"top_k": 0}, "top_k is 0, expected 1"),
+        ({"length": -5}, "length is -5, expected 0"),
+        ({"excluded": (*range(17), 3)}, "excluded has all 17 ids"),
         ({"prompt": torch.zeros(1, 0, dtype=torch.long)}, r"ids has shape \[1, 0\]"),
         ({"prompt": torch.tensor([[99]])}, "ids holds the id 99, expected 0 to 16"),
     ],

@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 
+from transformer_lib import Translator
 from transformer_lib.notebook import live_translator
 from transformer_lib.notebook.live_translator import LiveTranslator, to_html, trace
 
@@ -91,7 +92,16 @@ def test_every_step_and_the_beam_are_shown(found):
         assert f"{one.log_prob:.3f}" in html
         assert one.text.replace("<", "&lt;").replace(">", "&gt;") in html and f"{one.score:.3f}" in html
     assert html.count("<tr>") == 1 + len(found.steps) + 1 + 4
+    assert f"It writes: <strong>{found.translation.text}</strong>" in html
     assert to_html(found, 2).count("<tr>") == 1 + 2
+
+
+def test_scores_are_said_to_be_of_the_search_that_made_them(trained):
+    for length_penalty in (0.6, 3.0):
+        translator = Translator(trained.model, trained.src_tokenizer, trained.tgt_tokenizer, 4, length_penalty)
+        [best] = translator.translate([SENTENCE])
+        html = to_html(trace(translator, SENTENCE))
+        assert f"α = {length_penalty:g})" in html and f"{best.score:.3f}" in html
 
 
 def test_headings_stand_above_all_columns(found):
@@ -106,7 +116,7 @@ def test_no_token_becomes_a_tag(found):
     steps = [(hostile, 0.5, {hostile: 0.5})]
     translation = dataclasses.replace(found.translation, text=hostile, alternatives=[])
     changed = found._replace(steps=steps, unknown=[hostile], translation=translation)
-    assert "<img" not in to_html(changed) and to_html(changed).count("&lt;img") == 4
+    assert "<img" not in to_html(changed) and to_html(changed).count("&lt;img") == 5
 
 
 def test_what_is_typed_is_translated(widget, shown, trained):
@@ -145,7 +155,9 @@ def test_what_a_notebook_stores_can_be_read_where_no_widget_runs(widget, shown):
     field, below = (output["data"] for output in shown)
     assert field["application/vnd.jupyter.widget-view+json"]["model_id"] == widget.field.model_id
     assert "Run this cell to type" in field["text/html"] and "Run this cell to type" in field["text/plain"]
-    assert {*below} == {"text/html", "text/plain"} and below["text/plain"] == f"LiveTranslator: {SENTENCE}"
+    assert {*below} == {"text/html", "text/plain"} and below[
+        "text/plain"
+    ] == f"LiveTranslator: {SENTENCE} → {widget.trace.translation}"
     assert to_html(widget.trace) in below["text/html"] and "attention-viewer" in below["text/html"]
 
 
@@ -153,5 +165,17 @@ def test_the_sentence_that_was_typed_last_is_the_one_that_is_stored(widget, show
     stored = shown[1]["transient"]["display_id"]
     widget.field.value = "Das Kind schläft."
     assert shown[-1]["update"] and shown[-1]["transient"]["display_id"] == stored
-    assert shown[-1]["data"]["text/plain"] == "LiveTranslator: Das Kind schläft."
+    assert shown[-1]["data"]["text/plain"].startswith("LiveTranslator: Das Kind schläft. → the child")
     assert to_html(widget.trace) in shown[-1]["data"]["text/html"]
+
+
+def test_shown_twice_both_places_follow_what_is_typed(widget, shown):
+    from IPython.core.formatters import DisplayFormatter
+
+    DisplayFormatter().format(widget)
+    places = {output["transient"]["display_id"] for output in shown if output.get("transient")}
+    assert len(places) == 2
+    shown.clear()
+    widget.field.value = "Das Kind schläft."
+    last = {output["transient"]["display_id"]: output["data"]["text/plain"] for output in shown}
+    assert {*last} == places and all("the child" in text for text in last.values())

@@ -121,6 +121,22 @@ def test_characters_that_matplotlibs_font_lacks_come_from_fonts_that_have_them(t
     assert box.xmin >= 0 and box.xmax <= figure.get_figwidth()
 
 
+def test_a_font_that_was_installed_after_matplotlib_made_its_list_is_found(tmp_path, monkeypatch):
+    """It keeps the list from session to session: the cookbook's "install it, and restart" depends on this."""
+    name = "Noto Sans CJK JP"
+    others = [font for font in font_manager.fontManager.ttflist if font.name != name]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", others)
+    broken = tmp_path / "broken.ttf"
+    broken.write_text("no font")
+    new = [font_with("猫", name, tmp_path / "new.ttf"), str(broken)]
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [font.fname for font in others])
+    assert name not in plots.installed_fonts()
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [*new, *(font.fname for font in others)])
+    assert name in plots.installed_fonts()
+    monkeypatch.setitem(plots.STYLE, "font.family", plots.installed_fonts())
+    plots.attention_map(torch.eye(1), ["猫"], ["猫"]).draw_without_rendering()  # a missing glyph would warn
+
+
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_a_figure_can_be_saved(translation, tmp_path, ending):
     plots.attention_heads(translation).savefig(tmp_path / f"map.{ending}")
@@ -147,6 +163,44 @@ def test_matrices_carry_their_numbers_labels_titles_and_signs(monkeypatch):
     assert box.xmax <= figure.get_figwidth() and box.ymax <= figure.get_figheight()
     mesh = axes.collections[2]
     assert mesh.get_clim() == (-2, 2) and min(mesh.cmap(0.0)[:3]) > 0.3  # light enough for black numbers
+
+
+def test_no_sign_hangs_at_the_end_of_a_line():
+    square, wide = torch.eye(3), torch.rand(3, 9)
+    for panels, signs in (
+        ({"Q": square, "K": square, "scores": wide, "scaled": wide}, ["·", "=", "→"]),
+        ({"words": wide, "head 1": square, "head 2": square, "a title as long as a line": wide}, ["→", "&", "→"]),
+        ({"padding": wide, "causal": square, "target": square}, ["&", "="]),
+    ):
+        axes = plots.matrices(panels, between=signs).axes[0]
+        corners = [mesh.get_coordinates() for mesh in axes.collections]
+        matrices = [(xy[0, 0, 0], xy[0, 0, 1] - 0.5, xy[-1, -1, 1]) for xy in corners]  # left; top, with title; bottom
+        drawn = [text for text in axes.texts if text.get_text() in (*signs, "↳")]
+        assert len(drawn) == len(signs)
+        for sign, (left, top, bottom) in zip(drawn, matrices[1:], strict=True):
+            x, y = sign.get_position()
+            assert top <= y <= bottom  # it stands in the line of the matrix that comes after it
+            title = next(text for text in axes.texts if text.get_text() == list(panels)[drawn.index(sign) + 1])
+            assert x > 0.05 and x < max(left, title.get_window_extent().x0)
+        assert len({top for _, top, _ in matrices}) > 1  # there is more than one line
+        assert drawn[-1].get_text() == {"→": "↳"}.get(signs[-1], signs[-1])
+
+
+def test_where_no_picture_is_shown_words_say_what_it_shows(translation):
+    panels = {"Q": torch.tensor([[1.0, 0], [0, 2]]), "masked": torch.tensor([[1.0, -torch.inf]])}
+    curves = {"training": [4.0, 1.0], "healthy": [1.0, 0.0]}
+    figure, axes = plots.new_axes(3, 3)
+    axes.set(xlabel="position", title="a batch")
+    for picture, words in (
+        (plots.attention_heads(translation), ["head 1", "head 4", "source word looked at", *translation.tgt_tokens]),
+        (plots.matrices(panels, ["Der", "Hund"], ["x", "y"], ["→"]), ["Der  1  0", "Hund  0  2", "→  masked", "−∞"]),
+        (plots.lines([1, 2], curves, "epoch", "loss"), ["loss", "epoch", "training", "healthy"]),
+        (plots.bars({"random": 49.04, "sorted": 8.0}, "padding (%)"), ["padding (%)", "random 49.0", "sorted 8.0"]),
+        (figure, ["position", "a batch"]),
+    ):
+        assert all(word in repr(picture) for word in words), repr(picture)
+    figure.alt = "A batch of two"
+    assert repr(figure) == "Picture: A batch of two"
 
 
 def test_lines_are_the_curves_with_plain_numbers_on_logarithmic_axes():
@@ -202,10 +256,11 @@ def test_a_telephone_shows_letters_of_ten_pixels(translation):
 
 def test_a_notebook_stores_an_svg_of_letters_that_is_the_same_each_time(translation, monkeypatch):
     shown = []
-    monkeypatch.setattr(plots, "display", shown.append)
+    monkeypatch.setattr(plots, "display", lambda bundle, raw: shown.append(bundle))
     for _ in range(2):
         assert DisplayFormatter().format(plots.attention_heads(translation)) == ({}, {})  # and nothing else beside it
-    first, second = (picture.data for picture in shown)
+    assert {*shown[0]} == {"image/svg+xml", "text/plain"}
+    first, second = (bundle["image/svg+xml"] for bundle in shown)
     assert first == second
     written = {text.text for text in ET.fromstring(first).iter("{http://www.w3.org/2000/svg}text")}
     assert {*translation.src_tokens, *translation.tgt_tokens, "head 1", "attention weight"} <= written

@@ -126,6 +126,7 @@ def test_listings_stored_in_the_notebooks_are_what_the_source_says_today():
 
 def test_drawings_and_what_benchmarks_measured_come_with_the_series():
     assert figure("masks").data.startswith("<svg")
+    assert "causal mask" in repr(figure("masks")) and "<sos>" in repr(figure("masks"))  # where no picture is shown
     assert results("training")["contenders"]
     for read, wrong in ((figure, "mask.svg"), (results, "trainings.json")):
         with pytest.raises(FileNotFoundError, match=wrong):

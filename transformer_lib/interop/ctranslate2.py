@@ -12,6 +12,8 @@ from transformer_lib.files import new_folder
 from transformer_lib.inference.translator import Translator
 from transformer_lib.model.transformer import Transformer
 
+LARGEST_HALF = torch.finfo(torch.float16).max  # number of half precision: 65,504
+
 
 @torch.no_grad()
 def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str = "float32") -> None:
@@ -24,7 +26,8 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
         folder: a new or empty folder; otherwise, a FileExistsError.
         quantization: how CTranslate2 is to store weights; ``"int8"`` takes a quarter of the space.
 
-    Raises a TypeError if a part of the model was replaced: it may compute something else from the same weights.
+    Raises a TypeError if a part of the model was replaced: it may compute something else from the same weights; and a
+    ValueError if there is no such quantization, or a weight is too large for it.
     """
     from ctranslate2.converters.fairseq import set_embeddings, set_layer_norm, set_linear, set_multi_head_attention
     from ctranslate2.specs import TransformerSpec
@@ -34,6 +37,9 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
     # a copy, since quantizing changes weights in place
     model = copy.deepcopy(translator.model).to("cpu", torch.float32).requires_grad_(False)
     config = model.config
+    largest = largest_weight(model)
+    if "float16" in quantization and "bfloat16" not in quantization and not largest <= LARGEST_HALF:
+        raise ValueError(f"quantization is {quantization!r}, in which a weight of {largest:,.0f} would be infinite")
     activation = Activation[{"silu": "SWISH"}.get(config.activation, config.activation.upper())]
     sizes = config.num_layers, config.num_heads
     spec = TransformerSpec.from_config(*sizes, pre_norm=config.norm_first, activation=activation)
@@ -73,6 +79,11 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
         for side, tokenizer in (("src", translator.src_tokenizer), ("tgt", translator.tgt_tokenizer)):
             if isinstance(tokenizer, SubwordTokenizer):
                 (temporary / f"{side}.model").write_bytes(tokenizer.pieces)
+
+
+def largest_weight(model: nn.Module) -> float:
+    """Return the largest weight of a model, without its sign, or nan if one is."""
+    return torch.stack([tensor.abs().max().float() for tensor in model.state_dict().values()]).max().item()
 
 
 def check_parts(model: Transformer) -> None:

@@ -120,7 +120,9 @@ def _layer_to_torch(ours: EncoderLayer | DecoderLayer, counterpart: type, names:
 
 
 def _layer_from_torch(theirs: nn.Module, counterpart: type, names: dict[str, str]) -> EncoderLayer | DecoderLayer:
-    x = torch.linspace(-9, 9, 99).to(theirs.linear1.weight)
+    beyond = torch.logspace(1, 30, 30)  # in float16, the last are infinite
+    x = torch.cat([torch.linspace(-9, 9, 99), beyond, -beyond]).to(theirs.linear1.weight)
+    x = x[x.isfinite()]
     values = theirs.activation(x.clone())  # it tells which activation it is; a clone, since it may work in place
     same = [name for name, activation in ACTIVATIONS.items() if torch.allclose(values, activation(x), atol=1e-6)]
     if not same:

@@ -93,7 +93,8 @@ class TransformerLanguageModel(nn.Module):
         """Continue a text one token at a time, each drawn from the model's distribution; dropout is off.
 
         The model sees the last ``max_len`` tokens so far. Returns prompt and continuation, ``[batch, prompt_len +
-        length]``; a FloatingPointError says that the model predicts NaN. Notebook 11, section 3.
+        length]``. Notebook 11, section 3. Raises a ValueError that names an impossible argument, and a
+        FloatingPointError if the model predicts NaN.
 
         Args:
             prompt: what the text begins with, ``[batch, prompt_len]``.
@@ -103,19 +104,29 @@ class TransformerLanguageModel(nn.Module):
             excluded: ids that are never drawn.
             generator: where random numbers come from; by default, the global generator.
         """
-        if not 0 <= temperature < float("inf") or (top_k is not None and top_k < 1):
-            raise ValueError(f"temperature is {temperature}, expected 0 or more; top_k is {top_k}, expected 1 or more")
-        choices = self.config.vocab_size - len(excluded)
+        if length < 0:
+            raise ValueError(f"length is {length}, expected 0 or more")
+        if not 0 <= temperature < float("inf"):
+            raise ValueError(f"temperature is {temperature}, expected 0 or more")
+        if top_k is not None and top_k < 1:
+            raise ValueError(f"top_k is {top_k}, expected 1 or more")
+        choices = self.config.vocab_size - len({*excluded})
+        if choices < 1:
+            raise ValueError(f"excluded has all {self.config.vocab_size} ids, expected at least one to be left")
         candidates = 1 if temperature == 0 else min(top_k or choices, choices)
-        ids, excluded = prompt, torch.tensor(list(excluded), dtype=torch.long, device=prompt.device)
+        # by less, differences of float32 cannot be divided: the likeliest is certain long before that
+        temperature = max(temperature, torch.finfo(torch.float32).tiny)
+        never = torch.tensor(list(excluded), dtype=torch.long, device=prompt.device)
+        ids = prompt
         with evaluation_mode(self):
             for _ in range(length):
                 logits = self(ids[:, -self.config.max_len :])[:, -1].float()  # [batch, vocab_size]
                 if not logits.isfinite().all():
                     raise FloatingPointError("the model predicts nan: are its weights damaged?")
-                logits[:, excluded] = -torch.inf
+                logits[:, never] = -torch.inf
                 likeliest, tokens = logits.topk(candidates)  # [batch, candidates]
-                probabilities = (likeliest / (temperature or 1)).softmax(dim=-1)
+                below = likeliest - likeliest[:, :1]  # the best; without it, a small temperature would lead to infinity
+                probabilities = (below / temperature).softmax(dim=-1)
                 drawn = torch.multinomial(probabilities, 1, generator=generator)  # [batch, 1]
                 ids = torch.cat([ids, tokens.gather(1, drawn)], dim=1)
         return ids

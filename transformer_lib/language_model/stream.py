@@ -91,13 +91,15 @@ class BPTTBatches:
         self.dataset, self.bptt, self.device = dataset, bptt, torch.device(device)
         pad_id = dataset.tokenizers["text"].pad_id
         rows = F.pad(dataset.ids(), (0, -len(dataset) % batch_size), value=pad_id).view(batch_size, -1)
-        self.rows = rows[share[0] :: share[1]]
+        rank, processes = share
+        self.rows = rows[rank::processes]
 
     def __len__(self) -> int:
         """Return the number of chunks."""
         return len(self.rows[:, 1:].split(self.bptt, dim=1))
 
     def __iter__(self) -> Iterator[Chunk]:
-        texts, targets = self.rows[:, :-1].split(self.bptt, dim=1), self.rows[:, 1:].split(self.bptt, dim=1)
+        texts = self.rows[:, :-1].split(self.bptt, dim=1)
+        targets = self.rows[:, 1:].split(self.bptt, dim=1)
         for text, target in zip(texts, targets, strict=True):
             yield to_device(Chunk(text.contiguous(), target.contiguous()), self.device)

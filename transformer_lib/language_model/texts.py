@@ -13,6 +13,7 @@ TEXTS = ("wikitext-2", "wikitext-2-valid", "pride-and-prejudice", *CORPORA)
 class Text:
     """Running text for a language model: ``lines`` of the training, the validation and the test splits, in this order.
 
+    WikiText-2's are None until they are first asked for: only then are they downloaded.
     ``language`` is that whose spaCy tokeniser it needs, or None if spaces separate its tokens already; ``source`` is
     what ``load_text`` opens it by again, one of ``TEXTS`` or an absolute path.
     """
@@ -20,14 +21,17 @@ class Text:
     name: str
     language: str | None
     source: str
-    lines: dict[str, list[str]]
+    lines: dict[str, list[str] | None]
 
     splits = property(lambda self: tuple(self.lines), doc="The names of the splits.")
 
     def __getitem__(self, split: str) -> list[str]:
         if split not in self.lines:
             raise CorpusError(f"split is {split!r}, but text {self.name!r} has {', '.join(self.lines)}")
-        return self.lines[split]
+        lines = self.lines[split]
+        if lines is None:
+            lines = self.lines[split] = _wikitext(split)
+        return lines
 
 
 def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> Text:
@@ -46,16 +50,16 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
     """
     path = Path(name)
     if name == "wikitext-2":
-        lines = {split: read_text(fetch("wikitext-2", f"{split}.txt")) for split in ("train", "valid", "test")}
-        return Text(name, None, name, lines)
+        return Text(name, None, name, dict.fromkeys(("train", "valid", "test")))
     if name == "wikitext-2-valid":
-        valid, test = (read_text(fetch("wikitext-2", f"{split}.txt")) for split in ("valid", "test"))
+        valid = _wikitext("valid")
         end = round(0.9 * len(valid))
-        return Text(name, None, name, {"train": valid[:end], "valid": valid[end:], "test": test})
+        return Text(name, None, name, {"train": valid[:end], "valid": valid[end:], "test": None})
     if name == "pride-and-prejudice":
         return Text(name, "en", name, _in_three(read_text(shipped("data/texts") / f"{name}.txt")))
     if name in CORPORA:
-        corpus, language = load_corpus(name), language or "en"
+        corpus = load_corpus(name)
+        language = language or "en"
         return Text(name, language, name, {split: corpus.lines(split, language) for split in corpus.splits[:3]})
     if path.is_dir():
         files = [path / "train.txt", path / "valid.txt", *sorted(path.glob("test*.txt"))]
@@ -63,6 +67,10 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
     if path.is_file():
         return Text(path.stem, language, str(path.resolve()), _in_three(read_text(path)))
     raise CorpusError(f"text is {str(name)!r}, expected one of {', '.join(TEXTS)}, or a file or folder of your own")
+
+
+def _wikitext(split: str) -> list[str]:
+    return read_text(fetch("wikitext-2", f"{split}.txt"))
 
 
 def _in_three(lines: list[str]) -> dict[str, list[str]]:

@@ -41,9 +41,11 @@ def train_language_model(
     device = pick_device(str(device))
     seed_everything(recipe.seed)
     tokenizer = StreamTokenizer(text.language)
-    train_set, val_set = (TextDataset(text[split], tokenizer) for split in text.splits[:2])
+    train_split, val_split, *_ = text.splits
+    train_set = TextDataset(text[train_split], tokenizer)
+    val_set = TextDataset(text[val_split], tokenizer)
     tokenizer.build_vocab([train_set.tokens], min_freq)
-    config = LanguageModelConfig(len(tokenizer.vocab), max_len=recipe.bptt)
+    config = LanguageModelConfig(len(tokenizer.vocab), max_len=recipe.bptt, pad_id=tokenizer.pad_id)
     model = TransformerLanguageModel(config).to(device)
     log(f"text      {text.name}: {len(train_set):,} tokens to train on, {len(val_set):,} to validate")
     log(f"words     {len(tokenizer.vocab):,} types")

@@ -1,6 +1,6 @@
 """Every picture of the series, in one style. Each function returns a matplotlib figure and shows nothing by itself."""
 
-import functools
+import contextlib
 import io
 import itertools
 import math
@@ -12,10 +12,11 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from IPython.display import SVG, display
+from IPython.display import display
 from matplotlib import font_manager
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
@@ -25,6 +26,21 @@ Labels = Sequence[str]
 # a character that the first lacks comes from the first that is installed and has it
 _FONTS = ["DejaVu Sans", "Noto Sans CJK JP", "Noto Sans Arabic", "Noto Sans Devanagari", "Arial Unicode MS"]
 _FONTS += ["Hiragino Sans", "Apple SD Gothic Neo", "Yu Gothic", "Malgun Gothic", "Microsoft YaHei", "Segoe UI"]
+
+
+def installed_fonts() -> list[str]:
+    """Return which of the fonts for other scripts are installed, those included that came after matplotlib's own list.
+
+    It keeps that list from one session to the next, so that it would not find a font that was installed in between.
+    """
+    listed = {font.fname for font in font_manager.fontManager.ttflist}
+    for file in {*font_manager.findSystemFonts()} - listed:
+        with contextlib.suppress(Exception):  # not every font file can be read, and matplotlib passes over those, too
+            font_manager.fontManager.addfont(file)
+    names = font_manager.get_font_names()
+    return [name for name in _FONTS if name in names]
+
+
 STYLE: dict[Any, Any] = {
     "savefig.dpi": 200,
     "figure.constrained_layout.use": True,
@@ -34,7 +50,7 @@ STYLE: dict[Any, Any] = {
     "axes.prop_cycle": plt.cycler(color=["#0072b2", "#d55e00", "#009e73", "#b0508a", "#8a6d00", "#4d5966"]),
     **dict.fromkeys(["axes.titlesize", "figure.labelsize", "figure.titlesize"], "medium"),
     "font.size": 10,
-    "font.family": [name for name in _FONTS if name in font_manager.get_font_names()],
+    "font.family": installed_fonts(),
     "text.parse_math": False,  # a $ in a sentence is a dollar
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -44,6 +60,7 @@ STYLE: dict[Any, Any] = {
 }
 WIDTH = 4.7  # inches, so that a telephone 390 pixels wide shows letters of ten pixels
 _INCHES_PER_TOKEN = 0.2
+_ROW = 1 / 3  # inches from one row of a matrix to the next
 _UNDRAWABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # and must not be in an SVG
 _SIGNS = LinearSegmentedColormap.from_list("signs", ["#f0a860", "#f7f7f9", "#86b6e4"]).with_extremes(bad="#d8d8de")
 _LOOKS = list(zip(("-", "--", "-.", ":", (0, (6, 2, 1, 2, 1, 2))), "osD^v", strict=True))  # told apart without colours
@@ -56,10 +73,20 @@ _styled = plt.rc_context(STYLE)  # as a decorator: whatever a function draws is 
 
 
 class Picture(Figure):
-    """A figure that notebooks show as an SVG: sharp, with letters as letters, light or dark as the page."""
+    """A figure that notebooks show as an SVG: sharp, with letters as letters, light or dark as the page.
+
+    ``alt`` says in words what it shows, where no picture is shown: in a terminal, or in a notebook that came from
+    somebody else. Where it is empty, whatever is written in the picture takes its place.
+    """
+
+    alt = ""
+
+    def __repr__(self) -> str:
+        texts = [text.get_text() for text in self.findobj(Text) if text.get_visible()]
+        return "Picture: " + (self.alt or "  ".join(filter(None, dict.fromkeys(texts))))
 
     def _ipython_display_(self) -> None:
-        display(SVG(self.svg()))
+        display({"image/svg+xml": self.svg(), "text/plain": repr(self)}, raw=True)
 
     def svg(self) -> str:
         """Return the picture as an SVG on a card; the same picture gives the same text."""
@@ -71,13 +98,13 @@ class Picture(Figure):
 
 
 @_styled
-def attention_map(weights: Tensor, columns: Labels, rows: Labels, title: str = "") -> Figure:
+def attention_map(weights: Tensor, columns: Labels, rows: Labels, title: str = "") -> Picture:
     """Draw one head's attention, ``[query_len, key_len]``: each row shows where one query looks."""
     return _grid(weights[None], columns, rows, [title], "tokens looked at", "token that looks")
 
 
 @_styled
-def attention_heads(translation: Translation) -> Figure:
+def attention_heads(translation: Translation) -> Picture:
     """Draw where each head of the last layer's cross-attention looks, in a translation with ``attention=True``."""
     if translation.attention is None:
         raise ValueError("translation has no attention: translate with attention=True")
@@ -88,10 +115,11 @@ def attention_heads(translation: Translation) -> Figure:
 
 
 @_styled
-def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = (), between: Labels = ()) -> Figure:
+def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = (), between: Labels = ()) -> Picture:
     """Draw small matrices side by side with their numbers: blue above zero, orange below, grey where hidden.
 
     With signs between them, each has a colour scale of its own; without, they are there to be compared, and share one.
+    A matrix for which a line has no room begins the next one, and the sign before it stands there, before its title.
 
     Args:
         panels: each matrix's title, and the matrix. False, ``nan`` and infinity count as hidden.
@@ -99,52 +127,118 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
         columns: labels above each matrix that has so many columns.
         between: the signs between the matrices, such as ``"="`` or ``"→"``.
     """
-    depth = max(map(len, panels.values()))
+    signs = ["", *between, *[""] * len(panels)]
+    shown = [_Panel(title, matrix, sign) for (title, matrix), sign in zip(panels.items(), signs, strict=False)]
+    depth = _ROW * max(len(panel.texts) for panel in shown)  # inches
+    headed = [panel for panel in shown if panel.texts.shape[1] == len(columns)]
+    slanted = _width(*columns) > min((panel.pitch for panel in headed), default=math.inf)
+    above = 0.03  # inches over the matrices, for the labels of their columns
+    if headed:
+        above = 0.87 * _width(*columns) + 0.15 if slanted else 0.25
+    _place(shown, _width(*rows) + 0.15, depth, above)
+    largest = max(panel.largest for panel in shown)
+
     figure, axes = new_axes(1, 1, grid=False)
-    write = functools.partial(axes.text, ha="center", va="center", rotation_mode="anchor")
-    values = [matrix.detach().cpu().double().numpy() for matrix in panels.values()]
-    as_text = np.vectorize(lambda v, n: f"{round(v, n) + 0.0:.{n}f}".replace("-", "−").replace("inf", "∞"))
-    texts = [as_text(panel, 0 if (panel == panel.round()).all() else 2) for panel in values]
-    pitches = [_width(*panel.flat) + 0.16 for panel in texts]  # inches; rows are a third of one
-    labelled = [pitch for panel, pitch in zip(texts, pitches, strict=True) if panel.shape[1] == len(columns)]
-    length = _width(*columns)
-    slanted = {"rotation": 60, "ha": "left"} if length > min(labelled, default=9) else {}
-    ceiling = -(length * 0.87 + 0.15 if slanted else 0.25 if labelled else 0.03)
-    scale = max((abs(each[np.isfinite(each)]).max(initial=0) for each in values), default=0) or 1
-    indent, line = _width(*rows) + 0.15, depth / 3 - ceiling + 0.35  # where a line of matrices begins; its height
-    x, right, top = indent, 0.0, 0.0
-    for number, (title, matrix) in enumerate(panels.items()):
-        panel, pitch = texts[number], pitches[number]
-        width = max(pitch * panel.shape[1], 1.12 * _width(title))  # which is bold
-        if x > indent and x + width > WIDTH:
-            x, top = indent, top + line
-        upper = top + (depth - len(panel)) / 6
-        left = x + (width - pitch * panel.shape[1]) / 2
-        hidden = values[number] == 0 if matrix.dtype == torch.bool else ~np.isfinite(values[number])
-        shown = np.ma.array(values[number], mask=hidden)
-        limit = (abs(shown).max() or 1) if between else scale
-        edges = left + pitch * np.arange(panel.shape[1] + 1), upper + np.arange(len(panel) + 1) / 3
-        axes.pcolormesh(*edges, shown, cmap=_SIGNS, vmin=-limit, vmax=limit, edgecolors="white", linewidth=1.5)
-        for (row, column), text in np.ndenumerate(panel):
-            write(left + pitch * (column + 0.5), upper + (row + 0.5) / 3, text)
-        for row, label in enumerate(rows if x == indent and len(rows) == len(panel) else ()):
-            write(left - 0.07, upper + (row + 0.5) / 3, label, ha="right")
-        for column, label in enumerate(columns if len(columns) == panel.shape[1] else ()):
-            write(left + pitch * (column + 0.5), upper - 0.13, label, **slanted)
-        write(x + width / 2, top + ceiling - 0.15, title, weight="bold")
-        if number < len(between):
-            write(x + width + 0.2, top + depth / 6, between[number], fontsize=14, weight="bold")
-        right = max(right, x + width + (0.2 if number < len(between) else 0))
-        x += width + 0.4
-    right += 0.15 + (0.5 * length if slanted else 0)
-    axes.set(xlim=(0, right), ylim=(top + depth / 3 + 0.05, ceiling - 0.3))
+    for panel in shown:
+        _draw_title_and_sign(axes, panel, depth)
+        if panel in headed:
+            _draw_column_labels(axes, panel, columns, slanted)
+        labelled = panel.begins_line and len(panel.texts) == len(rows)
+        _draw_numbers(axes, panel, rows if labelled else (), (panel.largest if between else largest) or 1)
+
+    right = max(panel.middle + panel.width / 2 for panel in shown) + 0.15
+    if slanted:
+        right += 0.5 * _width(*columns)  # the last label leans over the edge
+    bottom = shown[-1].line + depth
+    axes.set(xlim=(0, right), ylim=(bottom + 0.05, -above - 0.3))
     axes.set_axis_off()
-    figure.set_size_inches(right, top + line)
+    figure.set_size_inches(right, bottom + above + 0.35)
+    figure.alt = "  ".join(text.get_text() for text in axes.texts)
     return figure
 
 
+class _Panel:
+    """A matrix that ``matrices`` draws. Lengths are in inches; y is 0 where the first line begins, and grows down."""
+
+    begins_line: bool
+    middle: float  # x
+    line: float  # y of where the highest matrices of its line begin
+    top: float  # y
+    title_y: float
+
+    def __init__(self, title: str, matrix: Tensor, sign: str):
+        numbers = matrix.detach().cpu().double().numpy()
+        hidden = numbers == 0 if matrix.dtype == torch.bool else ~np.isfinite(numbers)
+        digits = 0 if (numbers == numbers.round()).all() else 2
+        self.title = title
+        self.sign = sign  # before it
+        self.numbers = np.ma.array(numbers, mask=hidden)
+        self.largest = abs(numbers[~hidden]).max(initial=0)
+        as_text = np.vectorize(lambda number: f"{round(number, digits) + 0.0:.{digits}f}")  # + 0.0: −0.0 becomes 0.0
+        self.texts = np.char.replace(np.char.replace(as_text(numbers), "-", "−"), "inf", "∞")
+        self.pitch = _width(*self.texts.flat) + 0.16  # from one column to the next
+        self.title_width = 1.12 * _width(title)  # it is bold
+        self.width = max(self.pitch * self.texts.shape[1], self.title_width)
+
+
+def _place(panels: Sequence[_Panel], indent: float, depth: float, above: float) -> None:
+    """Put panels beside each other, and on another line what no telephone would show beside those before it."""
+    x, line = indent, 0.0
+    for panel in panels:
+        wraps = x > indent and x + panel.width > WIDTH
+        if wraps:
+            x, line = indent, line + depth + above + 0.35
+            panel.width = max(panel.width, panel.title_width + 0.6)  # the sign stands beside the title
+        panel.begins_line = x == indent
+        panel.middle = x + panel.width / 2
+        panel.line = line
+        panel.top = line + (depth - _ROW * len(panel.texts)) / 2
+        panel.title_y = line - above - 0.15
+        x += panel.width + 0.4
+
+
+def _draw_title_and_sign(axes: Any, panel: _Panel, depth: float) -> None:
+    """Write a title above a panel, and its sign to the left of the panel; where a line begins, beside the title."""
+    if panel.begins_line:
+        sign = panel.sign.replace("→", "↳")  # which leads down from the line above
+        x, y = panel.middle - panel.title_width / 2 - 0.15, panel.title_y
+    else:
+        sign = panel.sign
+        x, y = panel.middle - panel.width / 2 - 0.2, panel.line + depth / 2
+    if sign:
+        _write(axes, x, y, sign, fontsize=14, weight="bold")
+    _write(axes, panel.middle, panel.title_y, panel.title, weight="bold")
+
+
+def _draw_column_labels(axes: Any, panel: _Panel, labels: Labels, slanted: bool) -> None:
+    look = {"rotation": 60, "ha": "left"} if slanted else {}
+    for column, label in enumerate(labels):
+        x = panel.middle + panel.pitch * (column + 0.5 - len(labels) / 2)
+        _write(axes, x, panel.top - 0.13, label, **look)
+
+
+def _draw_numbers(axes: Any, panel: _Panel, labels: Labels, limit: float) -> None:
+    """Draw coloured cells with a number in each, and beside each row its label; ``limit`` has the darkest colour."""
+    num_rows, num_columns = panel.texts.shape
+    x = panel.middle + panel.pitch * (np.arange(num_columns + 1) - num_columns / 2)
+    y = panel.top + _ROW * np.arange(num_rows + 1)
+    axes.pcolormesh(x, y, panel.numbers, cmap=_SIGNS, vmin=-limit, vmax=limit, edgecolors="white", linewidth=1.5)
+    for row, texts in enumerate(panel.texts):
+        middle = y[row] + _ROW / 2
+        if labels:
+            _write(axes, x[0] - 0.07, middle, labels[row], ha="right")
+        for column, text in enumerate(texts):
+            _write(axes, x[column] + panel.pitch / 2, middle, text)
+
+
+def _write(axes: Any, x: float, y: float, text: str, **look: Any) -> None:
+    axes.text(x, y, text, **{"ha": "center", "va": "center", "rotation_mode": "anchor", **look})
+
+
 @_styled
-def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, log: str = "") -> Figure:
+def lines(
+    x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, log: str = ""
+) -> Picture:
     """Draw named curves over a common x; ``log`` says which axes are logarithmic: ``"x"``, ``"y"`` or ``"xy"``."""
     across = max(1, min(len(curves), int(4.4 / (_width(*curves) + 0.5))))
     figure, axes = new_axes(WIDTH, 3.2 + 0.2 * math.ceil(len(curves) / across))
@@ -156,7 +250,8 @@ def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str
     for name in log:
         axes.set(**{f"{name}scale": "log"})
         axis = getattr(axes, f"{name}axis")
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if np.ptp(np.log10(axis.get_data_interval())) < 2.8 else (1,)))
+        decades = np.ptp(np.log10(axis.get_data_interval()))
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.8 else (1,)))
         axis.set_major_formatter("{x:.10g}")  # plain numbers
         axis.set_minor_formatter(NullFormatter())
     whole = all(isinstance(value, int) for value in x)
@@ -170,22 +265,24 @@ def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]], xlabel: str
 
 
 @_styled
-def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str = "{:.1f}") -> Figure:
+def bars(values: Mapping[str, float], xlabel: str, title: str = "", label: str = "{:.1f}") -> Picture:
     """Draw a horizontal bar for each value, from top to bottom, and beside it the number in the format ``label``."""
     figure, axes = new_axes(WIDTH, 0.8 + 0.26 * len(values), grid=False)
     drawn = axes.barh(list(values), list(values.values()), height=0.65)
     axes.get_yticklabels()  # makes them now, in the style
-    axes.bar_label(drawn, labels=[label.format(value).replace("-", "−") for value in values.values()], padding=4)
+    numbers = [label.format(value).replace("-", "−") for value in values.values()]
+    axes.bar_label(drawn, labels=numbers, padding=4)
     axes.invert_yaxis()
     axes.margins(x=0.3)  # for the numbers, on either side
     axes.tick_params(axis="y", length=0)
     figure.supxlabel(xlabel)  # of the figure, since long names leave little room to the axes
     figure.suptitle(title)
+    figure.alt = "  ".join([title or xlabel, *map(" ".join, zip(values, numbers, strict=True))])
     return figure
 
 
 @_styled
-def new_axes(width: float, height: float, grid: bool = True, rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:
+def new_axes(width: float, height: float, grid: bool = True, rows: int = 1, columns: int = 1) -> tuple[Picture, Any]:
     """Return a figure of so many inches in the style of the series, and its axes: one, or ``rows`` × ``columns``."""
     figure, axes = plt.subplots(rows, columns, sharex=True, sharey=True, FigureClass=Picture)
     figure.set_size_inches(width, height)
@@ -195,12 +292,14 @@ def new_axes(width: float, height: float, grid: bool = True, rows: int = 1, colu
     return figure, axes
 
 
-def _grid(weights: Tensor, columns: Labels, rows: Labels, titles: Labels, xlabel: str, ylabel: str) -> Figure:
+def _grid(weights: Tensor, columns: Labels, rows: Labels, titles: Labels, xlabel: str, ylabel: str) -> Picture:
     """Draw a panel for each map in ``weights``, ``[panels, rows, columns]``, all from 0 to 1: darker is more."""
     panels, num_rows, num_columns = weights.shape
-    rows, columns = ([_UNDRAWABLE.sub("\ufffd", label) for label in labels] for labels in (rows, columns))
+    rows = [_UNDRAWABLE.sub("\ufffd", label) for label in rows]
+    columns = [_UNDRAWABLE.sub("\ufffd", label) for label in columns]
     slanted = 0.5 * _width(*columns)  # how far such a label reaches to the left
-    margin, panel_width = _width(*rows) + 0.3, max(num_columns * _INCHES_PER_TOKEN, _width(*titles), slanted) + 0.1
+    margin = _width(*rows) + 0.3
+    panel_width = max(num_columns * _INCHES_PER_TOKEN, _width(*titles), slanted) + 0.1
     most = min(panels, max(2, int((WIDTH - margin) / panel_width)))  # that a telephone can show
     across = next((number for number in range(most, 1, -1) if panels % number == 0), most)  # in even rows
     down = math.ceil(panels / across)
