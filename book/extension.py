@@ -102,8 +102,8 @@ def chapter(name: str) -> str:
 
 def write_library(app):
     """Let the page about the library end in the whole of it, before autosummary looks for what is to get a page."""
-    path = Path(app.srcdir, "api.md")
-    path.write_text("\n".join([path.read_text(encoding="utf-8"), *map(chapter, order())]), encoding="utf-8")
+    start = (ROOT / "book" / "api.md").read_text(encoding="utf-8")
+    Path(app.srcdir, "api.md").write_text("\n".join([start, *map(chapter, order())]), encoding="utf-8")
 
 
 def explanations() -> dict[str, list[tuple[str, str, str]]]:
@@ -155,8 +155,11 @@ def add_explanations(app, domain, kind, content):
         content.append(paragraph)
 
 
+COLUMNS = re.compile(r"\S {2,}\S|^ ", re.MULTILINE)  # in what a cell prints; anything else is sentences
+
+
 class Finish(SphinxPostTransform):
-    """Let names of the library lead to their entries, and say what images show."""
+    """Let names of the library lead to their entries, say what images show, and tell printed sentences from tables."""
 
     default_priority = 200
 
@@ -165,6 +168,9 @@ class Finish(SphinxPostTransform):
         for image in self.document.findall(nodes.image):
             if "alt" not in image:
                 image["alt"] = self.described(image)
+        for block in self.document.findall(nodes.literal_block):
+            if "stream" in block["classes"] and not COLUMNS.search(block.astext()):
+                block["classes"].append("said")
         if self.env.docname.startswith("api"):
             return
         entries = self.env.domains.python_domain.objects.items()
@@ -283,7 +289,8 @@ def copy_texts(app, error):
 
 def setup(app):
     """Tell Sphinx about the above."""
-    app.add_config_value("repository", REPOSITORY, "env")  # pages that link there are read again if it changes
+    app.add_config_value("repository", REPOSITORY, "env")  # all pages are read again if it changes, or this file
+    app.add_config_value("extension", Path(__file__).read_text(encoding="utf-8"), "env")
     app.connect("builder-inited", write_library, priority=400)
     app.connect("source-read", adapt)
     app.connect("source-read", note_notebooks)
