@@ -84,12 +84,13 @@ build/%.run:
 		{ printf '%s\n\n%s failed: its message is above\n' "$$messages" build/$*.ipynb; exit 1; }; \
 	printf '%-32s %4d s\n' $(*F) $$(($$(date +%s) - started))
 
-# Sphinx reads a copy: the book's own pages at the top, notebooks and drawings beneath, with the originals' times.
+# Sphinx reads a copy: the book's own pages at the top, what they link to beneath, with the originals' times.
 book: $(READY)
 	@echo "building the book …"
-	@mkdir -p $(BOOK)-source && rm -rf $(BOOK)-source/*.md $(BOOK)-source/api $(BOOK)-source/assets $(BOOK)-source/notebooks
-	@mkdir -p $(BOOK)-source/assets $(BOOK)-source/notebooks && cp -p book/*.md $(BOOK)-source
-	@cp -pR assets/figures assets/*.svg $(BOOK)-source/assets
+	@rm -rf $(addprefix $(BOOK)-source/,*.md api assets benchmarks data notebooks)
+	@mkdir -p $(addprefix $(BOOK)-source/,assets benchmarks/results data notebooks) && cp -p book/*.md $(BOOK)-source
+	@cp -pR assets/figures assets/*.svg assets/*.md $(BOOK)-source/assets && cp -p data/README.md $(BOOK)-source/data
+	@cp -p benchmarks/results/*.json $(BOOK)-source/benchmarks/results
 	@cp -pR $(NOTEBOOKS)/[0-9]*.ipynb $(wildcard notebooks/solutions) $(BOOK)-source/notebooks
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir book $(BOOK)-source $(BOOK) \
 		|| (rm -rf $(BOOK) && false)  # or the next build would skip the pages that have not changed

@@ -1,41 +1,20 @@
-"""The series as a book: what `make book` tells Sphinx.
+"""The series as a book: the settings with which `make book` starts Sphinx; extension.py is what it adds to Sphinx.
 
 Its pages are the files beside this one, the notebooks with their outputs, and the library's docstrings. The Makefile
-copies them to where Sphinx reads them: this folder's pages at the top, notebooks and drawings beneath.
+copies them to where Sphinx reads them: this folder's pages at the top, the others beneath.
 """
 
-import ast
-import collections
-import graphlib
-import html
-import importlib
-import json
-import posixpath
-import re
 import sys
 from pathlib import Path
 
-from docutils import nodes
-from myst_parser.slugs import github_slugify
-from sphinx import addnodes
-from sphinx.transforms.post_transforms import SphinxPostTransform
-from sphinx.util.logging import getLogger
-from sphinx.util.nodes import make_refnode
-
-LOGGER = getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "notebooks"), str(ROOT / "tests")]
-from set_repository import UNNAMED, address  # noqa: E402
-from test_package import ROOMS  # noqa: E402
-
-HOST, NAME = address((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-REPOSITORY = f"https://{HOST}/{NAME}"
-NAMED = NAME != UNNAMED  # until then, no button leads there
+sys.path[:0] = [str(ROOT), *(str(ROOT / folder) for folder in ("book", "notebooks", "tests", "tools"))]
+from extension import HOST, NAMED, REPOSITORY, series  # noqa: E402
 
 project = html_title = "The Transformer, step by step"
 author = "the transformer-lib authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
-extensions += ["sphinx_copybutton"]
+extensions += ["sphinx_copybutton", "extension"]
 templates_path = [str(ROOT / "book" / "_templates")]  # autosummary looks for others beside what it reads
 
 nb_execution_mode = "off"
@@ -44,6 +23,7 @@ nb_ipywidgets_js = {}  # would come from elsewhere; what stands for a widget is 
 nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
 myst_heading_anchors = 4
 myst_enable_extensions = ["deflist", "substitution"]
+myst_substitutions = {"series": series()}
 
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
@@ -76,254 +56,3 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-
-
-def cells_of(path: Path) -> list[dict]:
-    """Return a notebook's cells, each source as one string."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return [{"kind": cell["cell_type"], "source": "".join(cell["source"])} for cell in cells]
-
-
-NOTEBOOKS = {path.stem: cells_of(path) for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))}
-
-
-def entry(stem: str, cells: list[dict]) -> str:
-    """Describe a notebook from its first cell: a link, what it promises, and how long it takes to read."""
-    title, promise, time, *_ = cells[0]["source"].split("\n\n")
-    return f"[{title.removeprefix('# ')}](notebooks/{stem}.ipynb)\n: {promise.strip('*')} *{time.split('.')[0]}.*"
-
-
-myst_substitutions = {"series": "\n\n".join(entry(*notebook) for notebook in NOTEBOOKS.items())}
-
-
-def imported(tree: ast.AST) -> dict[str, str]:
-    """Return the full names of what code imports from the library, by the names that it gives them."""
-    names = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module.startswith("transformer_lib"):
-            for name in node.names:
-                home = importlib.import_module(node.module)
-                if not hasattr(home, name.name):
-                    importlib.import_module(f"{node.module}.{name.name}")  # a module, not yet loaded
-                thing = getattr(home, name.name)
-                module = getattr(thing, "__module__", node.module)  # where it is defined, if it says so
-                names[name.asname or name.name] = f"{module}.{name.name}"
-    return names
-
-
-def order() -> list[str]:
-    """Return the folders and modules at the root of the library, each of which uses only those before it."""
-    return [room for room in ROOMS if "." not in room]
-
-
-def modules_of(folder: str) -> list[str]:
-    """Return a folder's modules, each after those that it imports, else by the alphabet."""
-    needs = {}
-    for path in (ROOT / "transformer_lib" / folder).glob("[!_]*.py"):
-        nodes = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
-        imported = {name for node in nodes for name in (node.module, *(f"{node.module}.{n.name}" for n in node.names))}
-        needs[path.stem] = imported
-    sorter = graphlib.TopologicalSorter(
-        {one: {two for two in needs if f"transformer_lib.{folder}.{two}" in needs[one]} for one in needs}
-    )
-    sorter.prepare()
-    found = []
-    while sorter.is_active():
-        ready = sorted(sorter.get_ready())
-        found += ready
-        sorter.done(*ready)
-    return found
-
-
-def chapter(name: str) -> str:
-    """Write a folder's part of the page about the library: what its docstring says, and a table of its modules."""
-    modules, about = [name], ""
-    init = ROOT / "transformer_lib" / name / "__init__.py"
-    if init.is_file():
-        modules = [f"{name}.{module}" for module in modules_of(name)]
-        about = f"{ast.get_docstring(ast.parse(init.read_text(encoding='utf-8')))}\n\n"
-    rows = "".join(f"   ~transformer_lib.{module}\n" for module in modules)
-    return f"## {name}\n\n```{{eval-rst}}\n{about}.. autosummary::\n   :toctree: api\n\n{rows}```\n"
-
-
-def write_library(app):
-    """Let the page about the library end in the whole of it, before autosummary looks for what is to get a page."""
-    path = Path(app.srcdir, "api.md")
-    path.write_text("\n".join([path.read_text(encoding="utf-8"), *map(chapter, order())]), encoding="utf-8")
-
-
-def explanations() -> dict[str, list[tuple[str, str, str]]]:
-    """Return where each part of the library is explained, by its full name: notebook, its title, and the heading.
-
-    That is where the reader first writes it, and where a notebook calls ``show_source`` with it.
-    """
-    found = collections.defaultdict(list)
-    boxes = {
-        node.name: f"transformer_lib.model.{path.stem}.{node.name}"
-        for path in (ROOT / "transformer_lib" / "model").glob("[!_]*.py")
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef | ast.FunctionDef)
-    }
-    for stem, cells in NOTEBOOKS.items():
-        known, title, heading = {}, cells[0]["source"].split("\n")[0].removeprefix("# "), ""
-        for cell in cells:
-            if cell["kind"] == "markdown":
-                heading = [heading, *re.findall(r"^#+ (.+)$", cell["source"], re.MULTILINE)][-1]
-                continue
-            tree = ast.parse(re.sub(r"^( *)[%!].*", r"\1pass", cell["source"], flags=re.MULTILINE))
-            known |= imported(tree)
-            for node in tree.body:
-                if isinstance(node, ast.ClassDef | ast.FunctionDef) and (box := boxes.pop(node.name, None)):
-                    found[box].append((stem, title, heading))
-            calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-            shown = [call.args for call in calls if ast.unparse(call.func) == "show_source"]
-            for first, *path in (ast.unparse(argument).split(".") for arguments in shown for argument in arguments):
-                if first in known:  # as type(model) is not
-                    found[".".join([known[first], *path])].append((stem, title, heading))
-    return found
-
-
-EXPLANATIONS = explanations()
-
-
-def add_explanations(app, domain, kind, content):
-    """Let the entry of a class or function say where it is explained; a class's, also for its private parts."""
-    signature = content.parent[0]
-    parts = re.compile(rf"{signature.get('module')}.{signature.get('fullname')}(\._\w+)?")
-    places = [place for part, places in EXPLANATIONS.items() if parts.fullmatch(part) for place in places]
-    paragraph = nodes.paragraph()
-    for stem, title, heading in dict.fromkeys(places):
-        kinds = {"refdomain": "doc", "reftype": "myst", "refdoc": app.env.docname, "refexplicit": True}
-        target = {"reftarget": f"notebooks/{stem}", "reftargetid": github_slugify(heading)}
-        link = addnodes.pending_xref("", nodes.inline("", f"{title}: {heading}"), **kinds, **target)
-        paragraph += [nodes.Text("; " if paragraph else "Explained in "), link]
-    if paragraph:
-        content.append(paragraph)
-
-
-class Finish(SphinxPostTransform):
-    """Let names of the library lead to their entries, and say what images show."""
-
-    default_priority = 200
-
-    def run(self, **kwargs):
-        """Do so where a public class or function is first mentioned, in every page but the library's own."""
-        for image in self.document.findall(nodes.image):
-            if "alt" not in image:
-                image["alt"] = self.described(image)
-        if self.env.docname.startswith("api"):
-            return
-        entries = self.env.domains.python_domain.objects.items()
-        known = {name.split(".")[-1]: (name, at) for name, at in entries if at.objtype in ("class", "function")}
-        for word in ("positions", "share", "start", "train"):  # mostly an attribute, a split or an argument
-            known.pop(word, None)
-        for literal in list(self.document.findall(nodes.literal)):
-            if isinstance(literal.parent, (nodes.reference, nodes.title)) or is_elsewhere(literal):
-                continue
-            if literal.astext() in known:
-                name, at = known.pop(literal.astext())
-                here = self.env.docname
-                literal.replace_self(
-                    make_refnode(self.app.builder, here, at.docname, at.node_id, literal.deepcopy(), name)
-                )
-
-    def described(self, image: nodes.image) -> str:
-        """Return what an output's image shows: a drawing's own description, or the caption below the cell.
-
-        Where no caption says it, the cell's metadata do.
-        """
-        if image["uri"].endswith(".svg"):
-            drawing = Path(self.env.srcdir, image["uri"]).read_text(encoding="utf-8")
-            if described := re.search(r"<desc[^>]*>(.*?)</desc>", drawing, re.DOTALL):  # a plot has none
-                return html.unescape(described[1])
-        cell = image.parent
-        while "cell" not in cell["classes"]:  # a hidden output lies in a box of its own
-            cell = cell.parent
-        below = cell.next_node(nodes.paragraph, descend=False, siblings=True)
-        if below is not None and isinstance(below[0], nodes.emphasis):
-            return below[0].astext()
-        advice = 'write a caption in italics below its cell, or {"mystnb": {"image": {"alt": …}}} into its metadata'
-        LOGGER.warning("nothing says what an image shows: %s", advice, location=cell)
-        return ""
-
-
-def is_elsewhere(literal: nodes.literal) -> bool:
-    """Say whether a name is in the column "there" of a table, for what other people's code calls it."""
-    entry = literal
-    while not isinstance(entry, nodes.entry):
-        if entry.parent is None:
-            return False
-        entry = entry.parent
-    head = entry.parent.parent.parent.next_node(nodes.thead)
-    return head is not None and head[0][entry.parent.index(entry)].astext() == "there"
-
-
-def note_notebooks(app, docname, source):
-    """Read the library's entries again when a notebook has changed, which may explain something elsewhere."""
-    if docname.startswith(("api", "index")):
-        for stem in NOTEBOOKS:
-            app.env.note_dependency(str(ROOT / "notebooks" / f"{stem}.ipynb"), docname=docname)
-
-
-def without_fields(app, what, name, thing, skip, options):
-    """Leave out a named tuple's fields, which its docstring describes, and what matplotlib puts into its subclasses."""
-    is_matplotlibs = (getattr(thing, "__module__", None) or "").startswith("matplotlib.")
-    return isinstance(thing, collections._tuplegetter) or is_matplotlibs or None
-
-
-def lead(text: str, folder: str) -> str:
-    """Let links in a text of that folder lead to pages of the book, or else to the repository."""
-
-    def target(link):
-        path, mark, anchor = link[1].partition("#")
-        path = posixpath.normpath(posixpath.join(folder, path))
-        if not (ROOT / path).exists() or path == folder:  # within the page, or wrong: then Sphinx says so
-            return link[0]
-        if path.endswith((".ipynb", ".png", ".svg")) or path.startswith("book/"):
-            return f"](/{path.removeprefix('book/')}{mark}{anchor})"
-        return f"]({REPOSITORY}/blob/main/{path}{mark}{anchor})"
-
-    return re.sub(r"\]\(([^)\s:]+)\)", target, text)
-
-
-def adapt(app, docname, source):
-    """Lead links to where they lead from here, and let nothing be loaded from Colab."""
-    text = lead(source[0], posixpath.dirname(docname) or "book")
-    source[0] = re.sub(r"!\[Open in Colab\]\([^)]*\)", "Open in Colab", text)
-
-
-def make_accessible(app, page, template, context, doctree):
-    """Mend what screen readers stumble over: arrows without a name, empty headings, and lists without terms."""
-    toctree = context["generate_toctree_html"]
-    named = '<summary aria-label="Show or hide the pages of this part">'
-    context["generate_toctree_html"] = lambda *args, **kwargs: str(toctree(*args, **kwargs)).replace("<summary>", named)
-    parameters = re.compile(r'<dl>\s*(<dd><em class="sig-param">.*?)</dl>', re.DOTALL)
-    body = parameters.sub(r'<div class="parameters">\1</div>', context.get("body", ""))
-    body = re.sub(r'<dd>(<em class="sig-param">.*?)</dd>', r"<div>\1</div>", body)
-    body = body.replace('<summary aria-label="Toggle hidden content">', "<summary>")  # it says "Show code cell source"
-    context["body"] = re.sub(r'<th class="head">(<p></p>)?</th>', "<td></td>", body)
-
-
-def copy_texts(app, error):
-    """Copy what the pages say for the search's excerpts: opened from a disk, no browser reads another page."""
-    texts = {}
-    for page in app.env.found_docs if not error else ():
-        document = app.env.get_doctree(page)
-        for raw in list(document.findall(nodes.raw)):  # HTML
-            raw.parent.remove(raw)
-        texts[page] = " ".join(document.astext().split())
-    script = f"const TEXTS = {json.dumps(texts, ensure_ascii=False)};\n"
-    Path(app.outdir, "_static", "texts.js").write_text(script, encoding="utf-8")
-
-
-def setup(app):
-    """Tell Sphinx about the above."""
-    app.add_config_value("repository", REPOSITORY, "env")  # pages that link there are read again if it changes
-    app.connect("builder-inited", write_library, priority=400)
-    app.connect("source-read", adapt)
-    app.connect("source-read", note_notebooks)
-    app.connect("object-description-transform", add_explanations)
-    app.connect("autodoc-skip-member", without_fields)
-    app.connect("html-page-context", make_accessible, priority=900)  # after the theme
-    app.connect("build-finished", copy_texts)
-    app.add_post_transform(Finish)

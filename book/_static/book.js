@@ -16,3 +16,23 @@ if (location.protocol === "file:" && location.pathname.endsWith("/search.html"))
     return new Response(main.outerHTML);
   };
 }
+
+// Printed, a page is light, and what is shut is open; afterwards all is as it was. Folds of one name shut each other.
+const opened = [];
+let theme;
+window.addEventListener("beforeprint", () => {
+  theme = document.documentElement.dataset.theme;
+  document.documentElement.dataset.theme = "light";
+  for (const fold of document.querySelectorAll("article details:not([open])")) {
+    opened.push([fold, fold.getAttribute("name")]);
+    fold.removeAttribute("name");
+    fold.open = true;
+  }
+});
+window.addEventListener("afterprint", () => {
+  document.documentElement.dataset.theme = theme;
+  for (const [fold, name] of opened.splice(0)) {
+    fold.open = false;
+    if (name) fold.setAttribute("name", name);
+  }
+});

@@ -105,11 +105,33 @@ def test_every_link_leads_to_a_page_and_to_a_place_that_it_has(pages):
     assert elsewhere < len(links) / 2 and not broken
 
 
-def test_links_to_the_repository_lead_to_what_it_has(pages):
-    start = f"https://github.com/{REPOSITORY}/blob/main/"
-    links = {link for parsed in pages.values() for link in parsed.links if link.startswith(start)}
-    assert links
-    assert not [link for link in links if not (ROOT / unquote(urlsplit(link.removeprefix(start)).path)).exists()]
+def test_links_to_the_repository_lead_to_what_it_has_and_nowhere_as_long_as_it_has_no_address(pages):
+    links = {link for parsed in pages.values() for link in parsed.links}
+    assert not [link for link in links if set_repository.UNNAMED in link]
+    start = re.compile(rf"https://[\w.-]+/{re.escape(REPOSITORY)}/(?:blob|tree)/main/")
+    there = [ROOT / unquote(urlsplit(start.sub("", link)).path) for link in links if start.match(link)]
+    assert not [path for path in there if not path.exists()]
+    assert bool(there) == (REPOSITORY != set_repository.UNNAMED)
+
+
+def test_what_the_pages_link_to_is_in_the_book(pages):
+    for page, path in (("try_it", "assets/MODEL_CARD.html"), ("results", "data/README.html")):
+        assert path in pages[f"{page}.html"].links
+    (results,) = [link for link in pages["results.html"].links if link.endswith("/recipes.json")]
+    assert (BOOK / results).read_bytes() == (ROOT / "benchmarks" / "results" / "recipes.json").read_bytes()
+
+
+@pytest.mark.parametrize("builder", ["dummy", "gettext", "linkcheck"])
+def test_other_builders_end_well(pages, builder, tmp_path):
+    """As the workflow that checks links calls the last, but that no link is followed."""
+    source = shutil.copytree(f"{BOOK}-source", tmp_path / "source")
+    for page in ROOT.glob("*.md"):
+        shutil.copy(page, source)
+    command = [sys.executable, "-m", "sphinx", "--quiet", "--builder", builder, "--conf-dir", ROOT / "book"]
+    for setting in ("linkcheck_ignore=.*", "suppress_warnings=toc.not_included,myst.xref_missing"):
+        command += ["--define", setting]
+    done = subprocess.run([*command, source, tmp_path / "out"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
 
 
 def test_nothing_is_loaded_from_elsewhere_and_nothing_is_missing(pages):
@@ -361,6 +383,50 @@ def test_pages_can_be_read_in_the_light_and_in_the_dark(pages, browser):
             backgrounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
             assert not page.evaluate(FAINT), (path, mode)
         assert len(backgrounds) == 2 and not problems, path
+
+
+SHUT = "document.querySelectorAll('article details:not([open])').length"
+CUT = """[...document.querySelectorAll("article pre, article table")]
+  .filter((one) => one.parentElement.checkVisibility() && one.scrollWidth > one.clientWidth + 1).length"""
+
+
+def test_a_printed_page_is_light_and_whole_and_afterwards_as_it_was(pages, browser):
+    for stem in ("02_attention", "08_bleu"):
+        page, _ = browser.open(BOOK / "notebooks" / f"{stem}.html", width=690, colour_scheme="dark")  # as wide as A4
+        page.locator("article details").first.evaluate("fold => { fold.open = true }")
+        shut = page.evaluate(SHUT)
+        names = "[...document.querySelectorAll('article details')].map((fold) => fold.getAttribute('name'))"
+        named = page.evaluate(names)
+        assert shut > 5 and page.evaluate(CUT)
+        page.emulate_media(media="print", color_scheme="dark")
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert not page.evaluate(SHUT) and not page.evaluate(CUT), stem
+        assert page.locator("html").get_attribute("data-theme") == "light"
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        page.emulate_media(media="screen", color_scheme="dark")
+        assert page.evaluate(SHUT) == shut and page.evaluate(names) == named
+        assert page.locator("html").get_attribute("data-theme") == "dark"
+
+
+def test_sentences_are_read_to_their_end_on_a_telephone_and_columns_stay_beneath_each_other(pages, browser):
+    page, _ = browser.open(BOOK / "notebooks" / "02_attention.html", width=390)
+    verdict = page.locator(".stream pre", has_text="The course's own stands in").first
+    assert verdict.evaluate("one => one.scrollWidth <= one.clientWidth")
+    table = page.locator(".stream pre", has_text="weight 0.140").first
+    assert table.evaluate("one => getComputedStyle(one).whiteSpace") == "pre"
+
+
+def test_nothing_touches_a_closed_fold_or_the_front_pages_picture(pages, browser):
+    gap = """one => {
+      const all = [...document.querySelectorAll("article *")]
+        .filter((other) => !one.contains(other) && other.checkVisibility())
+      const bottom = one.getBoundingClientRect().bottom
+      return Math.min(...all.map((other) => other.getBoundingClientRect().top - bottom).filter((gap) => gap >= 0))
+    }"""
+    page, _ = browser.open(BOOK / "notebooks" / "02_attention.html")
+    assert page.locator("details", has_text="Worked answer").first.evaluate(gap) >= 12
+    page, _ = browser.open(BOOK / "index.html")
+    assert page.locator("img:visible").first.evaluate(gap) >= 8
 
 
 def test_the_viewers_of_pages_can_be_used(pages, browser):

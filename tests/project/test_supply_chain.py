@@ -7,13 +7,15 @@ import platform
 import re
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
 import list_licences
 import pytest
-
-pytestmark = pytest.mark.slow
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,6 +42,50 @@ def other_versions(packages):
     return {name: version(name) for name in packages if name in pins and not pins[name].contains(version(name), True)}
 
 
+def pins_for(python):
+    """The exact pins of constraints.txt that count on a Python, as Linux has it: {package: version}."""
+    here = {**default_environment(), "python_version": python, "python_full_version": f"{python}.20"}
+    lines = [line for line in list_licences.CONSTRAINTS.read_text("utf-8").splitlines() if line and line[0] != "#"]
+    counting = [need for need in map(Requirement, lines) if need.marker is None or need.marker.evaluate(here)]
+    return here, {canonicalize_name(need.name): str(need.specifier).removeprefix("==") for need in counting}
+
+
+def conflicts(here, pins, packages):
+    """What a pinned package says of itself that these pins do not allow: its Python, and what it needs."""
+    found = []
+    for package in packages:
+        name = canonicalize_name(package.name)
+        if package.version.split("+")[0] != pins.get(name) and name != list_licences.PROJECT:
+            continue
+        pythons = SpecifierSet(package.metadata["Requires-Python"] or "")
+        if not pythons.contains(here["python_full_version"]):
+            found.append(f"{name} {package.version} needs Python {pythons}")
+        for need in map(Requirement, package.requires or ()):
+            extras = ("", "book", "notebooks", "test", "export", "cookbook") if name == list_licences.PROJECT else ("",)
+            applies = need.marker is None or any(need.marker.evaluate({**here, "extra": extra}) for extra in extras)
+            pinned = pins.get(canonicalize_name(need.name))
+            if applies and pinned and not need.specifier.contains(pinned, prereleases=True):
+                found.append(f"{name} {package.version} needs {need}, pinned is {pinned}")
+    return found
+
+
+def test_the_pins_fit_every_python_that_the_package_is_for():
+    """Offline, by what is installed: what the packages of these versions say of themselves.
+
+    A pin of what is not installed here needs a network: see "Versions" in CONTRIBUTING.md.
+    """
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    pythons = re.findall(r'^ +"Programming Language :: Python :: (3\.\d+)",$', project, re.M)
+    assert "3.10" in pythons and len(pythons) >= 5
+    packages = list(distributions())
+    _, here = pins_for(".".join(platform.python_version_tuple()[:2]))
+    as_pinned = [one for one in packages if one.version.split("+")[0] == here.get(canonicalize_name(one.name))]
+    if len(as_pinned) < len(here) / 2:
+        pytest.skip("most versions here are not those of constraints.txt: something else, such as Colab, chose them")
+    found = {python: conflicts(*pins_for(python), packages) for python in pythons}
+    assert not any(found.values()), found
+
+
 def table():
     """The rows of LICENSES.md by package: version, licence, purposes and what brings it."""
     rows = re.findall(
@@ -48,12 +94,14 @@ def table():
     return {name: rest for name, *rest in rows[2:]}
 
 
+@pytest.mark.slow
 def test_every_package_that_is_needed_is_pinned_to_the_version_that_is_tested(needed):
     pins = {name: str(pin) for name, pin in list_licences.pins().items()}
     assert not [name for name in needed if not re.fullmatch(r"==[^*,]+", pins.get(name, ""))]
     assert not other_versions(needed)
 
 
+@pytest.mark.slow
 def test_the_list_of_licences_is_what_its_script_writes_from_what_is_needed(needed):
     """Versions, purposes and all; where this fails, run the script again."""
     assert set(table()) == set(needed)
@@ -61,6 +109,7 @@ def test_the_list_of_licences_is_what_its_script_writes_from_what_is_needed(need
     assert (ROOT / "LICENSES.md").read_text("utf-8") == list_licences.page()
 
 
+@pytest.mark.slow
 def test_copyleft_licences_are_pointed_out():
     sentence = (ROOT / "LICENSES.md").read_text("utf-8").splitlines()[-1]
     copyleft = {name for name, row in table().items() if re.search("GPL|MPL|GNU|Mozilla|EPL|EUPL|CDDL|BY-SA", row[1])}
@@ -158,6 +207,7 @@ def calls_home(tmp_path_factory):
     return json.loads(result.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_neither_importing_nor_training_nor_translating_touches_the_network_or_starts_a_program(calls_home):
     loaded = {module.removeprefix("transformer_lib.") for module in calls_home["modules"]}
     assert {"model.attention", "data.corpora", "training.trainer", "cli"} <= loaded
@@ -165,6 +215,7 @@ def test_neither_importing_nor_training_nor_translating_touches_the_network_or_s
     assert calls_home["work"] == []
 
 
+@pytest.mark.slow
 def test_a_call_to_the_network_or_a_program_would_have_been_noticed(calls_home):
     for event, seen in calls_home["noticed"].items():
         assert set(seen) == {event}
