@@ -24,7 +24,7 @@ from sphinx.util.nodes import make_refnode
 
 LOGGER = getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "notebooks"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), *(str(ROOT / folder) for folder in ("notebooks", "tests", "tools"))]
 from set_repository import UNNAMED, address  # noqa: E402
 from test_package import ROOMS  # noqa: E402
 

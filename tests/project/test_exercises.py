@@ -280,7 +280,7 @@ def test_where_nothing_right_is_kept_the_courses_own_is_found(tmp_path, capsys):
 
 
 def load_listings():
-    spec = importlib.util.spec_from_file_location("listings", NOTEBOOKS / "listings.py")
+    spec = importlib.util.spec_from_file_location("listings", NOTEBOOKS.parent / "tools" / "listings.py")
     listings = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(listings)
     return listings

@@ -25,7 +25,7 @@ MACHINE_PATH = re.compile(r"/(?:root|home|work|tmp|Users)/|[A-Z]:\\\\|site-packa
 
 
 def load_script(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "notebooks" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
