@@ -30,9 +30,10 @@ def outdated(notebook: dict) -> Iterator[tuple[dict, dict, dict]]:
         last = ast.unparse(tree.body[-1]) if tree.body and isinstance(tree.body[-1], ast.Expr) else ""
         if last.startswith(("show_source(", "folded(", "guess(")):
             shown = eval(last, names)
-            new = {"text/markdown": shown.data}
             if last.startswith("guess("):
                 new = {"text/html": shown._repr_html_(), "text/plain": repr(shown)}
+            else:
+                new = {"text/markdown": shown.data}
             new = {kind: text.splitlines(keepends=True) for kind, text in new.items()}
             (data,) = (output["data"] for output in cell["outputs"] if output["output_type"] == "execute_result")
             if any(data[kind] != lines for kind, lines in new.items()):

@@ -41,8 +41,8 @@ from transformer_exercises import course
 
 _MOST_ENTRIES = 1_000_000
 NOTHING = {"text/html": "", "text/plain": ""}  # an output that takes no room
-# In JupyterLab, a key that is pressed on such an element is no command, as `d` `d` is, which deletes the cell. With Shift
-# or Ctrl, it is one if the element lies in something with the second: Shift+Enter goes on to the next cell.
+# In JupyterLab, a key that is pressed on such an element is no command, as `d` `d` is, which deletes the cell. Inside
+# something with the second, it is one together with Shift or Ctrl: Shift+Enter goes on to the next cell.
 KEYS_STAY_HERE = 'data-lm-suppress-shortcuts="true"'
 _TOGGLE = "event.target.toggleAttribute('data-lm-suppress-shortcuts', !event.shiftKey && !event.ctrlKey)"
 BUT_COMMANDS = f'onkeydown="{_TOGGLE}" onkeyup="{_TOGGLE}"'

@@ -194,14 +194,14 @@ def test_what_is_right_goes_on_and_the_courses_own_in_place_of_all_else(capsys):
         (right,), (wrong, _) = answers(name).RIGHT[name][-1], answers(name).WRONG[name][0]
         with called(right, name):
             assert write(right) is right
-        assert capsys.readouterr().out.startswith(f"{name} · right: ")
+        assert capsys.readouterr().out.startswith(f"✓ {name} · right: ")
         own = course.own(name)
         with called(with_dots(own)[-1] if inspect.isclass(own) else lambda *arguments: None, name) as dots:
             assert write(dots) is own
         assert re.fullmatch(rf"{name} · not solved yet: .* The course's own stands in.\n", capsys.readouterr().out)
         with called(wrong, name):
             assert write(wrong) is own
-        assert capsys.readouterr().out.startswith(f"{name} · not yet: ")
+        assert capsys.readouterr().out.startswith(f"✗ {name} · not yet: ")
     with pytest.raises(ValueError, match="written is called 'careless', expected"):
         write(careless)
 
