@@ -18,6 +18,7 @@ import inspect
 import io
 import itertools
 import linecache
+import os
 import random
 import re
 import sys
@@ -37,6 +38,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+import transformer_lib
 from transformer_exercises import course
 
 _MOST_ENTRIES = 1_000_000
@@ -50,15 +52,37 @@ _CHECKS: dict[str, Callable[..., str | None]] = {}
 _REPLIES: dict[str, dict[str, str]] = {}
 _SIGNS = {"right": "✓ ", "not yet": "✗ "}
 _COLOURS = {"right": "#2f8f4e", "not yet": "#c9651f"}  # seen on white and on black
-_MEANINGS = {  # what errors that beginners meet say, as a pattern, and what is behind them
-    "Tensor, not tuple|'Tensor' and 'tuple'|'tuple' object has": (
+_NOT_READERS = tuple(  # where files lie that no reader has written
+    str(folder) + os.sep
+    for folder in (
+        *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+        Path(torch.__file__).parent,
+        Path(__file__).parent,
+        Path(transformer_lib.__file__).parent,
+    )
+)
+_MEANINGS = {  # what errors that beginners meet say, and the lines in which they meet them, as patterns; what is behind
+    ("Tensor, not tuple|'Tensor' and 'tuple'|'tuple' object has", ""): (
         "A box returned several things at once: take them apart, as in `y, weights = …`."
     ),
-    "Boolean value of Tensor": "`and`, `or` and `not` want one truth value: for tensors, write `&`, `|` and `~`.",
-    "on the same device|the expected device": (
+    ("Boolean value of Tensor", r"\bmax\(|\bmin\("): (
+        "`max` and `min` want one truth value: for each number of a tensor, there are `.relu()` and `.clamp(min=0)`."
+    ),
+    ("Boolean value of Tensor", r"^(?!.*\b(max|min)\()"): (
+        "`and`, `or` and `not` want one truth value: for tensors, write `&`, `|` and `~`."
+    ),
+    ("on the same device|the expected device", ""): (
         "Two devices met, and a check computes on the CPU: make your tensors where the inputs are, `device=x.device`."
     ),
-    "Fan in and fan out": "Xavier's values are for parameters with more than one axis: biases and norms have one.",
+    ("Fan in and fan out", ""): (
+        "Xavier's values are for parameters with more than one axis: biases and norms have one."
+    ),
+    ("'float' object cannot be interpreted|type float|must be tuple of ints|not float|list of ints", "/"): (
+        "A size is a whole number: `/` makes 6.0 of 24 and 4, `//` makes 6."
+    ),
+    ("mat1 and mat2 shapes|size mismatch, got input", ""): (
+        "A linear layer takes vectors as long as the first of its two sizes: here comes another length."
+    ),
 }
 
 
@@ -366,6 +390,13 @@ def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """
     if not callable(function):
         raise Wrong(f"a function was expected, but this is {_short(function)}.")
+    # Numbers that a function alone was given may become others; masks, ids and what goes through a box are used again.
+    tensors = [
+        one
+        for one in _tensors([*arguments, *named.values()])
+        if isinstance(function, nn.Module) or not one.is_floating_point()
+    ]
+    versions = [tensor._version for tensor in tensors]
     try:
         found = function(*arguments, **named)
         if isinstance(found, Iterator):
@@ -378,14 +409,32 @@ def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     except Exception as error:
         if "ellipsis" in str(error):
             raise Unsolved from error
-        meanings = [meaning for said, meaning in _MEANINGS.items() if re.search(said, str(error))]
-        stopped = _sentence(f"your code stopped with {type(error).__name__}: {error}")
-        raise Wrong(" ".join([stopped, *meanings])) from error
+        raise Wrong(_stopped(error)) from error
+    unchanged = versions == [tensor._version for tensor in tensors]
+    expect(
+        unchanged,
+        "your code changes in place what it is given, as `x += 1` and `mask.logical_not_()` do: make a new tensor.",
+    )
     if found is None and not _has_dots(function):
         raise Unsolved("your code returns nothing; is there a `return`?")
     if found is None or found is ...:
         raise Unsolved
     return found
+
+
+def _stopped(error: Exception) -> str:
+    """Return what stopped a reader's code, in which of its lines, and what is behind it if beginners often meet it."""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_NOT_READERS)
+    ]
+    line = (frames[-1].line or "").strip() if frames else ""
+    meanings = [
+        meaning
+        for (said, where), meaning in _MEANINGS.items()
+        if re.search(said, str(error)) and re.search(where, line)
+    ]
+    where = [f"That was in line {frames[-1].lineno}, `{line}`."] if line else []
+    return " ".join([_sentence(f"your code stopped with {type(error).__name__}: {error}"), *where, *meanings])
 
 
 def _has_dots(function: Any) -> bool:

@@ -345,7 +345,8 @@ def test_notebooks_run_with_the_worked_answers_in_place_of_the_dots(number, tmp_
             cell.source = "\n".join([answer, *(f"{name} = write({name})" for name in names)])
             written += names
     nbclient.NotebookClient(notebook, resources={"metadata": {"path": tmp_path}}).execute()
-    said = "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ()))
-    assert re.findall(r"(?m)^(\w+) · right: ", said) == written
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    said = "\n".join(output.get("text", "") or output.get("data", {}).get("text/plain", "") for output in outputs)
+    assert re.findall(r"(?m)^✓ (\w+) · right: ", said) == written
     keeps = any(re.search(r"(?m)^keep\(", cell.source) for cell in notebook.cells)
     assert ("written.py keeps what you wrote: " in said) == keeps
