@@ -118,8 +118,9 @@ test-all: $(READY)
 	$(BIN)/python tests/project/test_devices.py
 
 lab: $(READY)
-	@echo "begin with 00_quick_tour; Ctrl-C ends JupyterLab"
-	$(BIN)/jupyter lab notebooks
+	@$(BIN)/python tools/trust_notebooks.py
+	@echo "00_quick_tour opens in your browser; Ctrl-C ends JupyterLab"
+	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks/00_quick_tour.ipynb
 
 train: $(READY)
 	$(TRAIN_SMALL)
@@ -154,7 +155,7 @@ outputs: $(READY)
 	@echo "stored in notebooks/: see what changed with git diff --stat, then make test"
 
 repository: $(READY)
-	@$(BIN)/python notebooks/set_repository.py "$$URL"
+	@$(BIN)/python tools/set_repository.py "$$URL"
 
 clean:
 	rm -rf build .venv

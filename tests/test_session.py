@@ -116,7 +116,7 @@ def test_source_is_the_librarys_own_and_still_python():
 
 
 def test_listings_stored_in_the_notebooks_are_what_the_source_says_today():
-    """Where this alone fails, ``python notebooks/listings.py`` brings them up to date."""
+    """Where this alone fails, ``python tools/listings.py`` brings them up to date."""
     stale = []
     for path in NOTEBOOKS:
         notebook = json.loads(path.read_text(encoding="utf-8"))

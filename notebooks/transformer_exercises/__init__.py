@@ -18,12 +18,16 @@ import inspect
 import io
 import itertools
 import linecache
+import os
 import random
 import re
+import sys
+import sysconfig
 import textwrap
+import traceback
 from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
@@ -34,20 +38,51 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+import transformer_lib
 from transformer_exercises import course
 
 _MOST_ENTRIES = 1_000_000
+NOTHING = {"text/html": "", "text/plain": ""}  # an output that takes no room
+# In JupyterLab, a key that is pressed on such an element is no command, as `d` `d` is, which deletes the cell. Inside
+# something with the second, it is one together with Shift or Ctrl: Shift+Enter goes on to the next cell.
+KEYS_STAY_HERE = 'data-lm-suppress-shortcuts="true"'
+_TOGGLE = "event.target.toggleAttribute('data-lm-suppress-shortcuts', !event.shiftKey && !event.ctrlKey)"
+BUT_COMMANDS = f'onkeydown="{_TOGGLE}" onkeyup="{_TOGGLE}"'
 _CHECKS: dict[str, Callable[..., str | None]] = {}
 _REPLIES: dict[str, dict[str, str]] = {}
-_MEANINGS = {  # what errors that beginners meet say, as a pattern, and what is behind them
-    "Tensor, not tuple|'Tensor' and 'tuple'|'tuple' object has": (
+_SIGNS = {"right": "✓ ", "not yet": "✗ "}
+_COLOURS = {"right": "#2f8f4e", "not yet": "#c9651f"}  # seen on white and on black
+_NOT_READERS = tuple(  # where files lie that no reader has written
+    str(folder) + os.sep
+    for folder in (
+        *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+        Path(torch.__file__).parent,
+        Path(__file__).parent,
+        Path(transformer_lib.__file__).parent,
+    )
+)
+_MEANINGS = {  # what errors that beginners meet say, and the lines in which they meet them, as patterns; what is behind
+    ("Tensor, not tuple|'Tensor' and 'tuple'|'tuple' object has", ""): (
         "A box returned several things at once: take them apart, as in `y, weights = …`."
     ),
-    "Boolean value of Tensor": "`and`, `or` and `not` want one truth value: for tensors, write `&`, `|` and `~`.",
-    "on the same device|the expected device": (
+    ("Boolean value of Tensor", r"\bmax\(|\bmin\("): (
+        "`max` and `min` want one truth value: for each number of a tensor, there are `.relu()` and `.clamp(min=0)`."
+    ),
+    ("Boolean value of Tensor", r"^(?!.*\b(max|min)\()"): (
+        "`and`, `or` and `not` want one truth value: for tensors, write `&`, `|` and `~`."
+    ),
+    ("on the same device|the expected device", ""): (
         "Two devices met, and a check computes on the CPU: make your tensors where the inputs are, `device=x.device`."
     ),
-    "Fan in and fan out": "Xavier's values are for parameters with more than one axis: biases and norms have one.",
+    ("Fan in and fan out", ""): (
+        "Xavier's values are for parameters with more than one axis: biases and norms have one."
+    ),
+    ("'float' object cannot be interpreted|type float|must be tuple of ints|not float|list of ints", "/"): (
+        "A size is a whole number: `/` makes 6.0 of 24 and 4, `//` makes 6."
+    ),
+    ("mat1 and mat2 shapes|size mismatch, got input", ""): (
+        "A linear layer takes vectors as long as the first of its two sizes: here comes another length."
+    ),
 }
 
 
@@ -77,7 +112,17 @@ class Verdict:
         return self.state == "right"
 
     def __repr__(self) -> str:
-        return f"{self.name} · {self.state}: {self.message}"
+        message = re.sub(r"\*(\w[^*]*)\*", r"\1", self.message)
+        return f"{_SIGNS.get(self.state, '')}{self.name} · {self.state}: {message}"
+
+    def _repr_html_(self) -> str | None:
+        """Return it with a colour for its sign, and with its code and its emphasis as such; none before an answer."""
+        if self.state not in _SIGNS:
+            return None
+        message = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(self.message))
+        message = re.sub(r"\*(\w[^*]*)\*(?![^<]*</code>)", r"<em>\1</em>", message)
+        sign = f'<b style="color: {_COLOURS[self.state]}">{_SIGNS[self.state]}{self.name} · {self.state}</b>'
+        return f'<div style="max-width: 50em">{sign}: {message}</div>'
 
 
 def check(name: str, *answer: Any) -> Verdict:
@@ -135,19 +180,20 @@ class Guess:
         """Return HTML that works without a kernel and without scripts, in light and in dark."""
         box = "border: 1px solid #8888; border-radius: 4px; margin: 4px 0; padding: 4px 10px; max-width: 40em"
         choices = (
-            f'<details name="guess-{self.name}" style="{box}"><summary style="cursor: pointer">{html.escape(choice)}'
-            f'</summary><p style="margin: 6px 0 4px">{html.escape(reply)}</p></details>'
+            f'<details name="guess-{self.name}" style="{box}"><summary style="cursor: pointer" {KEYS_STAY_HERE}>'
+            f'{html.escape(choice)}</summary><p style="margin: 6px 0 4px">{html.escape(reply)}</p></details>'
             for choice, reply in self.replies.items()
         )
-        return f"<div>Your guess?{''.join(choices)}</div>"
+        return f"<div {BUT_COMMANDS}>Your guess?{''.join(choices)}</div>"
 
 
-def guess(name: str, *choices: str) -> Guess:
+def guess(name: str, *choices: str, cells: int = 1) -> Guess:
     """Ask what the next cell will show. Choose before you run it: each choice says why it is right, or why not.
 
     Args:
         name: the notebook's number and a letter, such as ``"03.a"``.
         choices: the possible answers.
+        cells: how many cells after this one have an output that is hidden until it is wanted.
 
     Raises:
         ValueError: there is no such question, or it has other choices.
@@ -156,11 +202,34 @@ def guess(name: str, *choices: str) -> Guess:
     if set(_REPLIES.get(name, ())) != set(choices):
         expected = ", ".join(map(repr, _REPLIES.get(name, ()))) or "a name such as '03.a'"
         raise ValueError(f"guess got {name!r} with the choices {list(choices)}, expected {expected}")
+    _begin_with_nothing(cells)
     return Guess(name, {choice: _REPLIES[name][choice] for choice in choices})
 
 
+def _shell() -> Any:
+    """Return the IPython that runs this, or None."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None
+
+
+def _begin_with_nothing(cells: int) -> None:
+    """Let the next cells' outputs begin with an empty one: JupyterLab shows the first line of what it hides."""
+    shell, left = _shell(), itertools.count(cells - 1, -1)
+    if shell is None:
+        return
+
+    def show_nothing(*_: Any) -> None:
+        from IPython.display import display
+
+        display(NOTHING, raw=True)
+        if next(left) <= 0:
+            shell.events.unregister("pre_run_cell", show_nothing)
+
+    shell.events.register("pre_run_cell", show_nothing)
+
+
 def write(written: Any) -> Any:
-    """Check what a reader wrote, print the verdict, and return what the notebook goes on with.
+    """Check what a reader wrote, show the verdict, and return what the notebook goes on with.
 
     That is ``written`` if it is right; until then, what the course has of that name, so that all later cells run.
 
@@ -173,7 +242,12 @@ def write(written: Any) -> Any:
     name = getattr(written, "__name__", type(written).__name__)
     own = course.own(name)
     verdict = check(name, written)
-    print(verdict if verdict else f"{verdict} The course's own stands in.")
+    if not verdict:
+        verdict = replace(verdict, message=f"{verdict.message} The course's own stands in.")
+    show = print
+    if _shell() is not None and verdict.state in _SIGNS:  # before there is an answer, there is nothing to colour
+        from IPython.display import display as show
+    show(verdict)
     return written if verdict else own
 
 
@@ -316,6 +390,13 @@ def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """
     if not callable(function):
         raise Wrong(f"a function was expected, but this is {_short(function)}.")
+    # Numbers that a function alone was given may become others; masks, ids and what goes through a box are used again.
+    tensors = [
+        one
+        for one in _tensors([*arguments, *named.values()])
+        if isinstance(function, nn.Module) or not one.is_floating_point()
+    ]
+    versions = [tensor._version for tensor in tensors]
     try:
         found = function(*arguments, **named)
         if isinstance(found, Iterator):
@@ -328,14 +409,32 @@ def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     except Exception as error:
         if "ellipsis" in str(error):
             raise Unsolved from error
-        meanings = [meaning for said, meaning in _MEANINGS.items() if re.search(said, str(error))]
-        stopped = _sentence(f"your code stopped with {type(error).__name__}: {error}")
-        raise Wrong(" ".join([stopped, *meanings])) from error
+        raise Wrong(_stopped(error)) from error
+    unchanged = versions == [tensor._version for tensor in tensors]
+    expect(
+        unchanged,
+        "your code changes in place what it is given, as `x += 1` and `mask.logical_not_()` do: make a new tensor.",
+    )
     if found is None and not _has_dots(function):
         raise Unsolved("your code returns nothing; is there a `return`?")
     if found is None or found is ...:
         raise Unsolved
     return found
+
+
+def _stopped(error: Exception) -> str:
+    """Return what stopped a reader's code, in which of its lines, and what is behind it if beginners often meet it."""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_NOT_READERS)
+    ]
+    line = (frames[-1].line or "").strip() if frames else ""
+    meanings = [
+        meaning
+        for (said, where), meaning in _MEANINGS.items()
+        if re.search(said, str(error)) and re.search(where, line)
+    ]
+    where = [f"That was in line {frames[-1].lineno}, `{line}`."] if line else []
+    return " ".join([_sentence(f"your code stopped with {type(error).__name__}: {error}"), *where, *meanings])
 
 
 def _has_dots(function: Any) -> bool:

@@ -8,11 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from transformer_exercises import BUT_COMMANDS, KEYS_STAY_HERE
 from transformer_exercises.pictures import vectors
 from transformer_lib.notebook.attention_viewer import html_table
 
 Vector = Sequence[float]
-_HINT = "Scripts do not run here. Run the notebook in Jupyter or Colab to drag the query."
+_HINT = "Scripts do not run here. In Jupyter or Colab, run this cell to drag the query."
 
 
 class DragTheQuery:
@@ -51,7 +52,7 @@ class DragTheQuery:
             for word, dot, weight, value in zip(words, self.dots, self.weights, self.values, strict=True)
         ]
         headings = "".join(f"<th>{name}</th>" for name in ("key", "query · key", "÷ √d_k", "weight", "value"))
-        return f"""<div class="drag-the-query mathjax_ignore tex2jax_ignore" data-lm-suppress-shortcuts="true"
+        return f"""<div class="drag-the-query mathjax_ignore tex2jax_ignore" {KEYS_STAY_HERE} {BUT_COMMANDS}
 data-given="{html.escape(json.dumps(given))}">
 <img style="max-width: 100%" alt="{html.escape(repr(self))}"
 src="data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()}">

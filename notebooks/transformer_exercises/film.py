@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
+from transformer_exercises import BUT_COMMANDS, KEYS_STAY_HERE
 from transformer_lib.inference.translator import Translation
 from transformer_lib.notebook.attention_viewer import readable
 
@@ -16,6 +17,7 @@ _LINE = 13  # from one line of text to the next
 _LEGEND = (
     "Cross-attention: rows are tokens being written, columns source tokens looked at; a full cell is a weight of 1."
 )
+_HINT = "Scripts do not run here. In Jupyter or Colab, run this cell to see curves, maps and a slider."
 _SCRIPT = """
 for (const film of document.querySelectorAll(".training-film:not([data-ready])")) {
   film.dataset.ready = "";
@@ -25,7 +27,9 @@ for (const film of document.querySelectorAll(".training-film:not([data-ready])")
       part.style.display = part.dataset.epoch === slider.value ? "" : "none";
     }
   };
-  film.querySelector("label").style.display = "";
+  for (const drawing of film.querySelectorAll("script")) drawing.outerHTML = drawing.textContent;
+  for (const part of film.querySelectorAll("label, small")) part.style.display = "";
+  film.querySelector("em").remove();
   slider.addEventListener("input", show);
   show();
 }
@@ -35,8 +39,9 @@ for (const film of document.querySelectorAll(".training-film:not([data-ready])")
 class Film:
     """Losses, cross-attention of one sentence, and its translation, epoch by epoch: a cell's value shows it.
 
-    It needs neither a server nor the network. Where scripts do not run, such as on GitHub, all epochs are shown, one
-    below the other.
+    It needs neither a server nor the network. Where scripts do not run, such as on GitHub or in a notebook that
+    JupyterLab does not trust, there are only words: the losses and the translation of each epoch. There, what is drawn
+    would lose its lines and keep its letters; scripts are left out whole, so drawings come in scripts.
 
     Args:
         train_losses, val_losses: of each epoch.
@@ -63,11 +68,13 @@ class Film:
     def _repr_html_(self) -> str:
         last = len(self.translations)
         epochs = "".join(self._epoch(number) for number in range(1, last + 1))
-        slider = f'<input type="range" min="1" max="{last}" value="{last}" style="vertical-align: middle">'
+        style = 'style="vertical-align: middle"'
+        slider = f'<input type="range" min="1" max="{last}" value="{last}" {style} {KEYS_STAY_HERE}>'
         return (
-            '<div class="training-film mathjax_ignore tex2jax_ignore" data-lm-suppress-shortcuts="true" '
-            f'style="max-width: 100%">\n<label style="display: none">epoch {slider}</label>\n{self._curve()}\n{epochs}'
-            f"<p><small>{_LEGEND}</small></p>\n</div>\n<script>\n(() => {{{_SCRIPT}}})();\n</script>\n"
+            f'<div class="training-film mathjax_ignore tex2jax_ignore" style="max-width: 100%" {BUT_COMMANDS}>\n'
+            f'<label style="display: none">epoch {slider}</label>\n{self._curve()}\n{epochs}'
+            f'<p><small style="display: none">{_LEGEND}</small><em>{_HINT}</em></p>\n</div>\n'
+            f"<script>\n(() => {{{_SCRIPT}}})();\n</script>\n"
         )
 
     def _epoch(self, number: int) -> str:
@@ -140,4 +147,5 @@ def _text(x: float, y: float, text: str, anchor: str, colour: str = "currentColo
 def _svg(width: float, height: float, described: str, parts: Sequence[str]) -> str:
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}"'
     style = "display: block; max-width: 100%; height: auto; font-family: sans-serif"
-    return f'<svg {size} style="{style}" role="img" aria-label="{described}">{"".join(parts)}</svg>'
+    drawing = f'<svg {size} style="{style}" role="img" aria-label="{described}">{"".join(parts)}</svg>'
+    return f'<script type="image/svg+xml">{drawing}</script>'

@@ -72,9 +72,7 @@ def no_blind_queries(my_safe_mask: Callable[[Tensor], Tensor]) -> str:
     strict = torch.ones(5, 5, dtype=torch.bool).tril(-1)[None, None].expand(3, 1, 5, 5)
     masks = [target_mask(left_padded, 1), strict, padding_mask(left_padded, 1).expand(3, 1, 5, 5)]
     for mask in masks:
-        before = mask.clone()
-        found = call(my_safe_mask, mask)
-        expect(mask.equal(before), "your function writes into the mask that it was given; make a new one.")
+        found = call(my_safe_mask, mask.clone())
         expect(
             isinstance(found, Tensor) and found.dtype == torch.bool and found.shape == mask.shape,
             f"a mask was expected, of booleans, {list(mask.shape)}.",

@@ -194,14 +194,14 @@ def test_what_is_right_goes_on_and_the_courses_own_in_place_of_all_else(capsys):
         (right,), (wrong, _) = answers(name).RIGHT[name][-1], answers(name).WRONG[name][0]
         with called(right, name):
             assert write(right) is right
-        assert capsys.readouterr().out.startswith(f"{name} · right: ")
+        assert capsys.readouterr().out.startswith(f"✓ {name} · right: ")
         own = course.own(name)
         with called(with_dots(own)[-1] if inspect.isclass(own) else lambda *arguments: None, name) as dots:
             assert write(dots) is own
         assert re.fullmatch(rf"{name} · not solved yet: .* The course's own stands in.\n", capsys.readouterr().out)
         with called(wrong, name):
             assert write(wrong) is own
-        assert capsys.readouterr().out.startswith(f"{name} · not yet: ")
+        assert capsys.readouterr().out.startswith(f"✗ {name} · not yet: ")
     with pytest.raises(ValueError, match="written is called 'careless', expected"):
         write(careless)
 
@@ -280,7 +280,7 @@ def test_where_nothing_right_is_kept_the_courses_own_is_found(tmp_path, capsys):
 
 
 def load_listings():
-    spec = importlib.util.spec_from_file_location("listings", NOTEBOOKS / "listings.py")
+    spec = importlib.util.spec_from_file_location("listings", NOTEBOOKS.parent / "tools" / "listings.py")
     listings = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(listings)
     return listings
@@ -345,7 +345,8 @@ def test_notebooks_run_with_the_worked_answers_in_place_of_the_dots(number, tmp_
             cell.source = "\n".join([answer, *(f"{name} = write({name})" for name in names)])
             written += names
     nbclient.NotebookClient(notebook, resources={"metadata": {"path": tmp_path}}).execute()
-    said = "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ()))
-    assert re.findall(r"(?m)^(\w+) · right: ", said) == written
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    said = "\n".join(output.get("text", "") or output.get("data", {}).get("text/plain", "") for output in outputs)
+    assert re.findall(r"(?m)^✓ (\w+) · right: ", said) == written
     keeps = any(re.search(r"(?m)^keep\(", cell.source) for cell in notebook.cells)
     assert ("written.py keeps what you wrote: " in said) == keeps

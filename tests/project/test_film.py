@@ -31,6 +31,15 @@ def test_every_epoch_is_there_without_a_script_and_nothing_is_taken_for_markup()
     assert '<label style="display: none">' in page  # a slider that would do nothing is not shown
 
 
+def test_what_an_untrusted_notebook_shows_of_it_is_sentences():
+    """JupyterLab and GitHub leave out scripts, and of everything else, the tags that they do not know."""
+    page = Film(*LOSSES, translations())._repr_html_()
+    shown = re.sub(r"<[^>]*>", " ", re.sub(r"(?s)<(script|label).*?</\1>", "", page)).split()
+    said = " ".join(shown)
+    assert said.startswith("after epoch 1: training 4.000, validation 3.500 a after epoch 2:")
+    assert "hund" not in said and "run this cell" in said
+
+
 def test_epochs_that_do_not_fit_and_translations_without_attention_are_named():
     with pytest.raises(ValueError, match=r"\(2, 3, 3\)"):
         Film(LOSSES[0][:2], LOSSES[1], translations())

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,7 +26,7 @@ MACHINE_PATH = re.compile(r"/(?:root|home|work|tmp|Users)/|[A-Z]:\\\\|site-packa
 
 
 def load_script(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "notebooks" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -87,9 +88,28 @@ def test_no_cell_is_empty_and_none_ends_in_an_error_or_a_warning():
 def test_no_path_of_a_machine_no_progress_bar_and_no_state_of_a_widget_is_stored():
     assert not without(lambda cells: not MACHINE_PATH.search(json.dumps(outputs_of(cells))))
     assert not without(lambda cells: not any("\r" in "".join(output.get("text", "")) for output in outputs_of(cells)))
-    kept = {path: json.loads(path.read_text(encoding="utf-8"))["metadata"] for path in CELLS}
-    assert not {path for path, data in kept.items() if data.keys() - {"accelerator"} != {"kernelspec", "language_info"}}
-    assert all(kept[path]["accelerator"] == "GPU" for path in NOTEBOOKS)  # with which Colab opens them
+    for path in CELLS:
+        kept = json.loads(path.read_text(encoding="utf-8"))["metadata"]
+        assert kept.keys() - {"accelerator"} == {"kernelspec", "language_info"}, path
+
+
+def test_jupyterlab_and_colab_find_in_the_metadata_what_they_would_write_there():
+    """Where something differs, such as a kernel's name, JupyterLab has "unsaved changes" seconds after it opens one."""
+    ipkernel = pytest.importorskip("ipykernel.ipkernel", reason="Jupyter is not installed")
+    from ipykernel.kernelspec import get_kernel_dict
+
+    says = {"language_info": ipkernel.IPythonKernel.language_info}
+    says["kernelspec"] = {"name": "python3", **{key: get_kernel_dict()[key] for key in ("display_name", "language")}}
+    versions, with_gpu = set(), set()
+    for path in CELLS:
+        kept = json.loads(path.read_text(encoding="utf-8"))["metadata"]
+        versions.add(kept["language_info"]["version"])  # of the Python that ran it: with another, there is no help
+        says["language_info"]["version"] = kept["language_info"]["version"]
+        assert {kind: kept[kind] for kind in says} == says, path
+        if kept.get("accelerator") == "GPU":  # which Colab lends for so many hours a day
+            with_gpu.add(path.name[:2])
+    assert len(versions) == 1
+    assert with_gpu == {"05", "11", "13", "14"}  # what trains on Multi30k or WikiText-2, and what measures speed
 
 
 def test_what_a_cell_shows_is_stored():
@@ -165,6 +185,23 @@ def test_headings_come_in_order():
     assert not without(ordered)
 
 
+def leads_to_a_heading(folder, target):
+    """Whether a link to another notebook's heading lands there.
+
+    JupyterLab finds a heading's name only where that notebook is open already, and a cell's id at once. So a cell that
+    is linked to begins with its heading, and is called as GitHub and the book call that.
+    """
+    name, _, anchor = target.partition("#cell-id=")
+    cells = [cell for cell in CELLS.get((folder / name).resolve(), ()) if cell["id"] == anchor]
+    return len(cells) == 1 and slug(source_of(cells[0]).splitlines()[0]) == anchor
+
+
+def slug(heading):
+    """What GitHub, and MyST with it, makes of a heading."""
+    assert heading.startswith("#"), heading
+    return re.sub(r"[^\w\- ]", "", heading.lstrip("#").strip().lower()).replace(" ", "-")
+
+
 def test_links_lead_somewhere_and_images_have_alternative_texts():
     for path, cells in CELLS.items():
         prose = re.sub(r"`[^`]*`", "", text_of(cells))
@@ -173,6 +210,8 @@ def test_links_lead_somewhere_and_images_have_alternative_texts():
         for target in re.findall(r"\]\(([^)\s]+)\)", prose):
             if not target.startswith("https://"):
                 assert (path.parent / target.split("#")[0]).is_file(), f"{path.name}: {target}"
+            if ".ipynb#" in target:
+                assert leads_to_a_heading(path.parent, target), f"{path.name}: {target}"
         for output in outputs_of(cells):
             svg = "".join(output.get("data", {}).get("image/svg+xml", ""))
             if svg and 'id="figure_1"' not in svg:  # a drawing; what a plot shows, a caption or the metadata say
@@ -263,7 +302,7 @@ def test_each_exercise_has_a_solution_that_is_right():
         assert exercises_of(solutions) == exercises_of(cells)
         verdicts = list(verdicts_of(solutions))
         assert [name for name, _ in verdicts] == [name for name, _ in verdicts_of(cells)]
-        assert not [said for name, said in verdicts if not said.startswith(f"{name} · right: ")]
+        assert not [said for name, said in verdicts if not said.startswith(f"✓ {name} · right: ")]
 
 
 # The library and the repository that they lead to
@@ -271,14 +310,48 @@ def test_each_exercise_has_a_solution_that_is_right():
 
 def test_setup_cells_install_the_library_only_where_it_is_missing():
     def installs(cells):
-        setup = code_of(cells)[0]
-        condition = r"if importlib\.util\.find_spec\(.transformer_lib.\) is None:\n(    # .*\n)?    %pip install "
+        setup, way = code_of(cells)[0], set_repository.SETUP.findall(source_of(code_of(cells)[0]))
         said = "".join("".join(output.get("text", "")) for output in setup["outputs"])
-        return (
-            re.match(rf"import importlib\.util\n(import \w+\n)*\n{condition}", source_of(setup)) and "device: " in said
-        )
+        begins = re.match(r"import importlib\.util\n(import \w+\n)*\nif ", source_of(setup))
+        return begins and len(way) == 1 and ("device: " in said or cells not in SERIES.values())
 
-    assert not without(installs, SERIES)
+    assert not without(installs)
+    for written in (set_repository.WHEEL, set_repository.ADDRESS.format(url="https://github.com/some-one/it")):
+        assert set_repository.SETUP.fullmatch(written) and len(written.splitlines()) <= 9  # it is in every notebook
+
+
+def run_setup(way, comes, tmp_path, monkeypatch):
+    """Run a setup cell in a folder of files, with a pip that brings the library if it likes what it is given."""
+    found = []
+
+    def pip(line):
+        file = Path(line.removeprefix("install --quiet "))
+        if file.is_file() and file.name == "transformer_step_by_step-0.2.0-py3-none-any.whl":
+            found.append(file.read_text(encoding="utf-8"))
+        return found
+
+    finder = SimpleNamespace(util=SimpleNamespace(find_spec=lambda name: found or None))
+    monkeypatch.chdir(tmp_path)
+    for name in comes:
+        Path(name).write_text(name, encoding="utf-8")
+    code = re.sub(r"(?m)^( +)%pip (.*)$", r"\1pip(f'\2')", way)
+    exec(code, {"importlib": finder, "pip": pip})
+    return found
+
+
+def test_the_setup_cell_finds_the_wheel_also_as_a_browser_calls_it_or_asks_for_it(tmp_path, monkeypatch):
+    wheel = "transformer_step_by_step-0.2.0-py3-none-any{}.whl"
+    for place, comes in enumerate(
+        ([wheel.format("")], [wheel.format(" (1)")], [wheel.format(""), wheel.format(" (2)")])
+    ):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        assert run_setup(set_repository.WHEEL, comes, folder, monkeypatch)[0] == comes[-1]
+    (tmp_path / "without").mkdir()
+    for way, words in ((set_repository.WHEEL, "upload transformer_step_by_step"), (set_repository.ADDRESS, "pip says")):
+        with pytest.raises(ModuleNotFoundError, match=words) as asked:
+            run_setup(way.format(url="https://x") if "{url}" in way else way, [], tmp_path / "without", monkeypatch)
+        assert "uv pip install" in str(asked.value)  # in an environment without pip, `%pip` says so and goes on
 
 
 def test_only_what_the_reader_writes_is_defined_twice():

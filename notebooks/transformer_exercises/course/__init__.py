@@ -1,7 +1,7 @@
 """The boxes as the notebooks write them, worked out: what ``write`` goes on with until the reader's own are right.
 
 There is a module for each notebook. The closed folds below the notebooks' ``write`` cells show its source
-(``python notebooks/listings.py``), so that comments explain its lines.
+(``python tools/listings.py``), so that comments explain its lines.
 """
 
 import importlib

@@ -26,7 +26,11 @@ def masked_after(query, key, value, mask):
 
 def scaling_in_place(query, key, value, mask):
     query /= math.sqrt(query.shape[-1])
-    return (query @ key.mT).masked_fill_(mask.logical_not_(), -1e9).softmax(-1) @ value
+    return (query @ key.mT).masked_fill_(~mask, -1e9).softmax(-1) @ value
+
+
+def inverting_in_place(query, key, value, mask):
+    return scaling_in_place(query, key, value, ~mask.logical_not_())
 
 
 def in_double(*given):
@@ -80,7 +84,6 @@ RIGHT = {
         (course.target_mask,),
         (masks.target_mask,),
         (lambda ids, pad_id: causal(ids) & seen(ids, pad_id),),
-        (marking_padding,),
         (lambda ids, pad_id: torch.logical_and(seen(ids, pad_id), masks.causal_mask(ids.size(1)).to(ids.device)),),
     ],
     "03.3": [
@@ -111,6 +114,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (attention(scale=lambda query: 1 / query.shape[-1]), "not by its root"),
         (attention(scale=lambda query: 1 / math.sqrt(5)), "length of a key"),
         (attention(mask_scores=lambda scores, mask: scores), "no effect"),
+        (inverting_in_place, "changes in place"),
         (attention(mask_scores=lambda scores, mask: scores.masked_fill(mask, -torch.inf)), "may attend"),
         (masked_after, "after the softmax"),
         (attention(dim=-2), "over the keys"),
@@ -156,6 +160,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda length: torch.ones(length, dtype=torch.bool), "the shape is"),
     ],
     "target_mask": [
+        (marking_padding, "changes in place"),
         (lambda ids, pad_id: causal(ids).expand(len(ids), 1, -1, -1), "the padding is still seen"),
         (lambda ids, pad_id: seen(ids, pad_id).expand(-1, -1, ids.shape[1], -1), "not what comes later"),
         (lambda ids, pad_id: ~masks.target_mask(ids, pad_id), "upside down"),

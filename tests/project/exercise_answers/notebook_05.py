@@ -381,7 +381,6 @@ RIGHT = {
         (smoothed(),),
         (by_torch,),
         (lambda logits, *rest: by_torch(logits.double(), *rest)[None],),
-        (filling_in_place,),
     ],
     "05.4": [(schedule(),), (ByHand,)],
     "05.5": [(stop(),), (lambda *given: list(stop()(*given)),), (lambda *given: torch.tensor(stop()(*given)),)],
@@ -514,6 +513,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ((1.386, [4], 8), "a number was expected"),
     ],
     "05.3": [
+        (filling_in_place, "changes in place"),
         (smoothed(mix=lambda wanted, everything, ε, V: wanted), "no smoothing"),
         (counting_padding, "padding counts"),
         (divided_by_all, "divided by all positions"),

@@ -183,7 +183,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda mask: mask, "attend to nothing"),
         (lambda mask: mask | torch.eye(mask.shape[-1], dtype=torch.bool), "sees something else now"),
         (lambda mask: torch.ones_like(mask), "sees something else now"),
-        (lambda mask: in_place(mask.contiguous()), "writes into the mask"),
+        (lambda mask: in_place(mask.contiguous()), "changes in place"),
         (lambda mask: sees_itself(mask).float(), "of booleans"),
     ],
     "10.4": [

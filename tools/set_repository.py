@@ -17,10 +17,26 @@ URL = re.compile(r"https://([a-z0-9-]+(?:\.[a-z0-9-]+)+)/(\w[\w.-]*/\w[\w.-]*?)(
 
 COLAB = "https://colab.research.google.com"
 BADGE = re.compile(rf"( &nbsp; |\n\n)\[!\[Open in Colab\]\({COLAB}/assets/[^)]*\)\]\([^)]*\)")
-INSTALL = re.compile(r"(?m)^(    # .* makes this file; .*\n)?    %pip install --quiet .*$")
-WHEEL = """\
+# In each notebook's first cell of code: what brings the library along where it is missing, and says so if it cannot.
+MISSING = 'if importlib.util.find_spec("transformer_lib") is None:'
+SETUP = re.compile(rf"(?ms)^{re.escape(MISSING)}\n.*?^    raise ModuleNotFoundError\(.*?\)\n")
+WHEEL = f"""\
+{MISSING}
     # In the library's folder, `pip wheel --no-deps .` makes this file; in Colab, upload it before you run this cell.
-    %pip install --quiet transformer_step_by_step-*.whl"""
+    from pathlib import Path
+
+    for wheel in sorted(Path().glob("transformer_step_by_step-*.whl")):
+        wheel = wheel.rename(wheel.name.split("any")[0] + "any.whl")  # pip does not take "… (1).whl"
+        %pip install --quiet {{wheel}}
+{MISSING}
+    raise ModuleNotFoundError("upload transformer_step_by_step-….whl and run this again; no pip? `uv pip install` it")
+"""
+ADDRESS = f"""\
+{MISSING}
+    %pip install --quiet "transformer-step-by-step @ git+{{url}}"
+{MISSING}
+    raise ModuleNotFoundError("pip says above why it could not install the library; no pip? `uv pip install` the same")
+"""
 # What the README says as long as the repository has no address, and what it says then. The second part is for GitHub:
 # Colab opens notebooks from there alone, and a workflow publishes the book.
 README = (
@@ -98,9 +114,9 @@ def _notebook(text: str, url: str, badge: str) -> str:
     picture = f" &nbsp; [![Open in Colab]({COLAB}/assets/colab-badge.svg)]({badge})" if badge else ""
     title = BADGE.sub("", "".join(head["source"]))
     title = re.sub(r"(?m)^(Reading time|Worked answers).*$", lambda line: line[0] + picture, title)
-    install = f'    %pip install --quiet "transformer-step-by-step @ git+{url}"' if url else WHEEL
+    install = ADDRESS.format(url=url) if url else WHEEL
     head["source"] = title.splitlines(keepends=True)
-    setup["source"] = INSTALL.sub(lambda _: install, "".join(setup["source"])).splitlines(keepends=True)
+    setup["source"] = SETUP.sub(lambda _: install, "".join(setup["source"])).splitlines(keepends=True)
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
