@@ -186,7 +186,7 @@ class Translator:
         )
 
     def _ids(self, sources: list[list[str]]) -> torch.Tensor:
-        return padded_ids(self.src_tokenizer, [tokens[1:-1] for tokens in sources]).to(self.device)
+        return padded_ids(self.src_tokenizer, sources).to(self.device)
 
     def _translation(self, source: list[str], beam: list[Hypothesis], attention: bool) -> Translation:
         """Return the first hypothesis as a translation, with the others as its alternatives."""
