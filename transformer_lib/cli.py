@@ -199,7 +199,7 @@ def _trained_on(notes: dict[str, Any]) -> list[str]:
         noted = [] if noted in ("", "pairs") else noted.split("\n")
     is_known = noted and isinstance(noted, list) and all(isinstance(part, str) for part in noted)
     if not is_known or any("//" in part.replace("\\", "/") for part in noted):  # a model must not make us log in there
-        raise ValueError(f"the model was trained on a list, or on another machine ({noted!r}): say so with --corpus")
+        raise ValueError(f"the model's corpus is {noted!r}, a list, or is on another machine: say so with --corpus")
     return noted
 
 
