@@ -194,8 +194,7 @@ UNGUARDED = """
 import sys
 from transformer_lib import load_corpus
 from transformer_lib.data.prepared import prepare
-pairs = [(f"der Satz {i} ist da", f"the sentence {i} is there") for i in range(400)]
-prepare(load_corpus(pairs), sys.argv[1], processes=2)
+prepare(load_corpus("sample"), sys.argv[1], processes=2)
 """
 
 

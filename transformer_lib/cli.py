@@ -5,6 +5,7 @@ import ast
 import dataclasses
 import inspect
 import itertools
+import os
 import platform
 import shlex
 import sys
@@ -224,6 +225,15 @@ def download(corpus):
     log(f"in {cache_folder()}")
 
 
+def _typed(text: str) -> str:
+    """Return what was typed, also where Python took its UTF-8 for something else: where LC_ALL is C, for one."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(text).decode("utf-8", "surrogateescape")
+    return text
+
+
 def _change(text: str) -> tuple[str, Any]:
     """Read ``FIELD=VALUE``; a value that is not a Python literal stays a string."""
     name, _, value = text.partition("=")
@@ -254,8 +264,8 @@ def parser() -> argparse.ArgumentParser:
 
     shipped = {"type": Path, "default": SHIPPED_MODEL, "help": "folder or file (the model of this library)"}
     fields = "of TransformerConfig (not train-lm) or Recipe, such as d_model=128 or learning_rate=1e-3"
-    add("sentences", translate, nargs="*", default=[], metavar="sentence", help="a sentence to translate")
-    add("prompt", generate, help="how the text begins")
+    add("sentences", translate, type=_typed, nargs="*", default=[], metavar="sentence", help="a sentence to translate")
+    add("prompt", generate, type=_typed, help="how the text begins")
     add("model", evaluate, export, nargs="?", **shipped)
     add("file", export, type=Path, help="what to write: a new file, or a new folder for ctranslate2")
     add("corpus", download, choices=["multi30k", "wikitext-2"])

@@ -79,7 +79,8 @@ def _their_tokenizer(tokenizer: WordTokenizer, max_len: int):
 
     stoi = tokenizer.vocab.stoi
     if isinstance(tokenizer, SubwordTokenizer):
-        pairs = ((piece[:cut], piece[cut:]) for piece in tokenizer.vocab.itos[4:] for cut in range(1, len(piece)))
+        pieces = [piece for piece in tokenizer.vocab.itos if piece not in tokenizer.specials]
+        pairs = ((piece[:cut], piece[cut:]) for piece in pieces for cut in range(1, len(piece)))
         merges = [(left, right) for left, right in pairs if left in stoi and right in stoi]  # the most frequent first
         theirs = Tokenizer(models.BPE(stoi, merges, unk_token=UNK, fuse_unk=True))
         theirs.pre_tokenizer, theirs.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
