@@ -5,6 +5,7 @@ import ast
 import dataclasses
 import inspect
 import itertools
+import os
 import platform
 import shlex
 import sys
@@ -199,7 +200,7 @@ def _trained_on(notes: dict[str, Any]) -> list[str]:
         noted = [] if noted in ("", "pairs") else noted.split("\n")
     is_known = noted and isinstance(noted, list) and all(isinstance(part, str) for part in noted)
     if not is_known or any("//" in part.replace("\\", "/") for part in noted):  # a model must not make us log in there
-        raise ValueError(f"the model was trained on a list, or on another machine ({noted!r}): say so with --corpus")
+        raise ValueError(f"the model's corpus is {noted!r}, a list, or is on another machine: say so with --corpus")
     return noted
 
 
@@ -222,6 +223,15 @@ def download(corpus):
     for split in data.splits:
         log(f"{split:20} {len(data[split]):6,} lines")
     log(f"in {cache_folder()}")
+
+
+def _typed(text: str) -> str:
+    """Return what was typed, also where Python took its UTF-8 for something else: where LC_ALL is C, for one."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(text).decode("utf-8", "surrogateescape")
+    return text
 
 
 def _change(text: str) -> tuple[str, Any]:
@@ -254,8 +264,8 @@ def parser() -> argparse.ArgumentParser:
 
     shipped = {"type": Path, "default": SHIPPED_MODEL, "help": "folder or file (the model of this library)"}
     fields = "of TransformerConfig (not train-lm) or Recipe, such as d_model=128 or learning_rate=1e-3"
-    add("sentences", translate, nargs="*", default=[], metavar="sentence", help="a sentence to translate")
-    add("prompt", generate, help="how the text begins")
+    add("sentences", translate, type=_typed, nargs="*", default=[], metavar="sentence", help="a sentence to translate")
+    add("prompt", generate, type=_typed, help="how the text begins")
     add("model", evaluate, export, nargs="?", **shipped)
     add("file", export, type=Path, help="what to write: a new file, or a new folder for ctranslate2")
     add("corpus", download, choices=["multi30k", "wikitext-2"])
