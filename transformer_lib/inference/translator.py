@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 
-from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel, load_model
+from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel, check_class, load_model
 from transformer_lib.data.batches import padded_ids
 from transformer_lib.data.tokenizers import EOS, SOS, UNK, WordTokenizer, check_vocabularies
 from transformer_lib.files import CheckpointError
@@ -57,7 +57,8 @@ class Translation:
 class Translator:
     """A trained model with its tokenisers and vocabularies, and how it searches unless ``translate`` is told otherwise.
 
-    The model is put into evaluation mode. Raises a ValueError if the vocabularies are not those that it was built for.
+    The model is put into evaluation mode. Raises a ValueError if the vocabularies are not those that it was built for,
+    and a TypeError if it is a wrapper around a model.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Translator:
         beam_size: int = 1,
         length_penalty: float = 0.6,
     ):
+        check_class(model, "decode")
         check_vocabularies(model.config, {"src": src_tokenizer, "tgt": tgt_tokenizer})
         self.model = model.eval()
         self.src_tokenizer = src_tokenizer

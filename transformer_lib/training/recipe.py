@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 from transformer_lib.fast.precision import PRECISIONS
 from transformer_lib.inference.search import MAX_SAVED_BEAM
@@ -44,7 +45,10 @@ class Recipe:
 
     def __post_init__(self):
         coerce_types(self)
-        object.__setattr__(self, "betas", tuple(self.betas))  # a file has a list
+        betas = tuple(self.betas) if isinstance(self.betas, tuple | list) else ()  # a file has a list
+        if len(betas) != 2 or not all(isinstance(beta, Real) and 0 <= beta < 1 for beta in betas):
+            raise ValueError(f"betas is {self.betas!r}, expected two numbers from 0 up to, but not including, 1")
+        object.__setattr__(self, "betas", betas)
         if self.epochs % 1 == 0:
             object.__setattr__(self, "epochs", int(self.epochs))
         for name in ("epochs", "batch_size", "accumulate_steps", "bptt", "learning_rate", "max_grad_norm"):
@@ -53,6 +57,9 @@ class Recipe:
         for name, value in vars(self).items():
             if isinstance(value, int | float) and name != "seed" and not 0 <= value < math.inf:
                 raise ValueError(f"{name} is {value!r}, expected 0 or more")
+        for name in ("label_smoothing", "ema_decay"):
+            if getattr(self, name) >= 1:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected less than 1")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(map(str, choices))}")
