@@ -114,7 +114,7 @@ def _check_model(model: nn.Module, tokenizers: dict[str, WordTokenizer]) -> None
 
 def _check_lengths(name: str, data: Any, config: Any) -> None:
     """Raise a ValueError if a pair of a data set has more tokens than the model has positions."""
-    lengths = getattr(data, "lengths", ())  # without <sos> and <eos>
+    lengths = getattr(data, "lengths", ()) if hasattr(data, "batches_for") else ()  # without <sos> and <eos>
     if len(lengths) and lengths.max() + 2 > getattr(config, "max_len", math.inf):
         number = lengths.max(axis=1).argmax()
         needed = f"pair {number + 1} of {name} needs {lengths.max() + 2} positions"
