@@ -111,7 +111,9 @@ def beam_search(
             if beam_size > 1 or len(kept) < len(limits):  # or else, all rows stay where they are
                 decoder.select(rows, kept)
             tgt = torch.cat([tgt[rows], token[:, None]], dim=1)
-            log_probs, limits, prefix = log_probs[kept], limits[kept], prefix[kept]
+            log_probs = log_probs[kept]
+            limits = limits[kept]
+            prefix = prefix[kept]
     if not all(finished):
         raise FloatingPointError("the model predicts nan: are its weights damaged, or too large for its precision?")
     return [sorted(hypotheses, key=lambda one: -one.score)[:beam_size] for hypotheses in finished]

@@ -65,9 +65,19 @@ class Recipe:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(map(str, choices))}")
 
 
-_MULTI30K = {"optimizer": "muon", "learning_rate": 4e-3, "warmup_steps": 60, "schedule": "linear", "weight_decay": 0.1}
-_MULTI30K |= {"betas": (0.9, 0.98), "label_smoothing": 0.1, "ema_decay": 0.998, "precision": "bfloat16"}
-_MULTI30K |= {"subwords": 4000, "beam_size": 4}
+_MULTI30K = {
+    "optimizer": "muon",
+    "learning_rate": 4e-3,
+    "warmup_steps": 60,
+    "schedule": "linear",
+    "weight_decay": 0.1,
+    "betas": (0.9, 0.98),
+    "label_smoothing": 0.1,
+    "ema_decay": 0.998,
+    "precision": "bfloat16",
+    "subwords": 4000,
+    "beam_size": 4,
+}
 _PAPER = {"warmup_steps": 4000, "schedule": "inverse_sqrt", "betas": (0.9, 0.98), "label_smoothing": 0.1}
 _TEXT = {"batch_size": 20, "max_grad_norm": 0.5}
 
