@@ -68,11 +68,9 @@ def describe_model(model: nn.Module, tokenizers: Tokenizers, notes: dict[str, An
 
 def check_class(model: nn.Module, needed: str) -> None:
     """Raise a TypeError if a model's class lacks something, as that of a wrapper around the model does."""
-    if needed in vars(model) or hasattr(type(model), needed):
-        return
-    inside = [type(part).__name__ for part in model.modules() if hasattr(type(part), needed)]
-    hint = f": hand over the {inside[0]} in it (model.compile() compiles it in place)" if inside else ""
-    raise TypeError(f"model is a {type(model).__name__}, which has no {needed}{hint}")
+    if needed not in vars(model) and not hasattr(type(model), needed):
+        hint = "is it a wrapper? Hand over the model in it; model.compile() compiles a model in place"
+        raise TypeError(f"model is a {type(model).__name__}, which has no {needed}: {hint}")
 
 
 def _check_weights(model: nn.Module) -> None:

@@ -90,17 +90,15 @@ def train_translator(
     log(f"model     {preset}: {model.num_parameters():,} parameters, on {device}")
 
     notes = {"corpus": corpus.source, "preset": preset}
-    with folder:  # until the tuned search is saved, too, no other run writes into it
+    with folder.lock:  # until the tuned search is saved, too, no other run writes into it
         history = fit(model, train_set, val_set, recipe, folder, resume, notes, log=log)
         translator = Translator(model, *tokenizers)
         if recipe.beam_size > 1:
             scores = tune_length_penalty(translator, val_set.pairs, recipe.beam_size)
             tried = ", ".join(f"{length_penalty} {value:.2f}" for length_penalty, value in scores.items())
             log(f"beam {recipe.beam_size}, BLEU on val by length penalty: {tried}")
-            folder.notes["search"] = {
-                "beam_size": translator.beam_size,
-                "length_penalty": translator.length_penalty,
-            }
+            search = {"beam_size": translator.beam_size, "length_penalty": translator.length_penalty}
+            folder.notes["search"] = search
             folder.save_best(model, history)
     return translator
 

@@ -68,7 +68,7 @@ def fit(
     device = next(model.parameters()).device
     train_batches = batches_of(train_set, recipe, device, train=True)
     val_batches = batches_of(val_set, recipe, device, train=False)
-    with distributed.process_group(device), folder:
+    with distributed.process_group(device), folder.lock:
         if not resume:
             folder.refuse_another_run()
         if train_batches is train_set:
@@ -126,24 +126,15 @@ def _check_lengths(name: str, data: Any, config: Any) -> None:
 class RunFolder:
     """The folder of a run: its best model, what it resumes from, and the settings that must then be the same.
 
-    As a context, it keeps every other run out (``with`` may be entered again inside). Of several processes, the first
-    one writes; without a path, nobody does.
+    Its ``lock`` keeps every other run out, and may be entered again inside. Of several processes, the first one writes;
+    without a path, nobody does.
     """
 
     def __init__(self, path: str | Path | None):
         self.path = None if path is None else Path(path)
         self.writes = self.path is not None and distributed.is_first()
         self.notes: dict[str, Any] = {}
-        self._lock: Any = None
-
-    def __enter__(self) -> "RunFolder":
-        if self._lock is None:
-            self._lock = locked(self.path) if self.writes else nullcontext()
-        self._lock.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._lock.__exit__(*error)
+        self.lock = locked(self.path) if self.writes else nullcontext()
 
     def describe(self, model: nn.Module, recipe: Recipe, tokenizers: Any, notes: dict[str, Any]) -> None:
         """Note down what is saved with the model; an error if it could not be loaded again, before it is trained."""
