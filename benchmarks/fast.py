@@ -87,10 +87,10 @@ def training_rows(device: torch.device) -> dict[str, Pair]:
             optimizer = make_optimizer(model, replace(recipe, optimizer="muon") if muon else recipe)
         if compiled:
             compile_layers(model)
-        mine = itertools.cycle(batches)  # both of a pair take the same ones in a turn: their lengths differ by half
+        endless = itertools.cycle(batches)  # both of a pair take the same ones in a turn: their lengths differ by half
 
         def take() -> None:
-            some = itertools.islice(mine, number)
+            some = itertools.islice(endless, number)
             with mock.patch.object(torch.backends.cpu, "get_cpu_capability", lambda: claimed), without():
                 train_epoch(model, some, optimizer, recipe=Recipe(precision=precision), progress=False)
 

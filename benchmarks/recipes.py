@@ -44,10 +44,12 @@ from transformer_lib.inference.translator import Translator
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
-from transformer_lib.training import loop, trainer
+from transformer_lib.training import loop
+from transformer_lib.training import run as training_run
 from transformer_lib.training.device import seed_everything
 from transformer_lib.training.recipe import RECIPES
 from transformer_lib.training.train_translator import tune_length_penalty
+from transformer_lib.training.trainer import fit
 
 RESULTS = Path(__file__).parent / "results" / "recipes.json"
 RUNS = Path("runs", "recipes")
@@ -129,19 +131,19 @@ ROWS = {**WITHOUT, **PAPER, **TUTORIAL, **TABLE_3, **MORE}
 
 
 class LastCheckpoints(AveragedModel):
-    """The mean of a model's weights after the steps ``at``; before the first of them, it follows the model."""
+    """The mean of a model's weights after some ``steps``; before the first of them, it follows the model."""
 
-    def __init__(self, model: nn.Module, decay: float, at: list[int]):
+    def __init__(self, model: nn.Module, decay: float, steps: list[int]):
         super().__init__(model)
-        self.at = at
+        self.steps = steps
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
         """Take in the weights of ``model`` after a step."""
         self.n_averaged += 1
         step = self.n_averaged.item()
-        if step <= self.at[0] or step in self.at:
-            share = 1 / (1 + self.at.index(step)) if step in self.at else 1.0
+        if step <= self.steps[0] or step in self.steps:
+            share = 1 / (1 + self.steps.index(step)) if step in self.steps else 1.0
             for mean, weights in zip(self.module.parameters(), model.parameters(), strict=True):
                 mean.lerp_(weights, share)
 
@@ -193,8 +195,9 @@ def run(name: str, seed: int) -> dict[str, Any]:
     model = model_class(configure(*(len(tokenizer.vocab) for tokenizer in tokenizers)))
     steps = recipe.epochs * len(train_set.batches_for(recipe, torch.device("cpu"), train=True))
     if row.checkpoints:  # section 6.1: at intervals of 10 minutes in 12 hours
-        trainer.MovingAverage = partial(LastCheckpoints, at=[steps - round(steps * i / 72) for i in range(4, -1, -1)])
-    history = trainer.fit(model, train_set, val_set, recipe, output, resume, log=partial(print, flush=True))
+        last = [steps - round(steps * i / 72) for i in range(4, -1, -1)]
+        training_run.MovingAverage = partial(LastCheckpoints, steps=last)
+    history = fit(model, train_set, val_set, recipe, output, resume, log=partial(print, flush=True))
     cpu_seconds = time.process_time() - started
     translator = Translator(model, *tokenizers)
     scores = {"val": score(translator, corpus, "val")}

@@ -231,6 +231,7 @@ def test_dropout_must_be_a_probability_below_one(dropout):
         (torch.ones(3, 4, dtype=torch.bool), r"mask has shape \[3, 4\].*\[2, 2, 3, 3\]"),
         (torch.ones(2, 3, dtype=torch.bool), r"mask has shape \[2, 3\].*\[2, 2, 3, 3\]"),
         (torch.ones(1, 1, 1, 1, 3, dtype=torch.bool), r"mask has shape \[1, 1, 1, 1, 3\]"),
+        (torch.ones(2, 3, 3, dtype=torch.bool), r"mask has shape \[2, 3, 3\].*mask\[:, None\]"),  # batch, or heads?
         (torch.ones(3, dtype=torch.bool), r"mask has shape \[3\].*\[2, 2, 3, 3\]"),  # of the keys, or of the queries?
         (torch.tensor(True), r"mask has shape \[\].*\[2, 2, 3, 3\]"),
     ],

@@ -150,3 +150,18 @@ def test_losses_are_summed_as_exactly_whatever_the_default_dtype(dataset, tiny_c
     finally:
         torch.set_default_dtype(torch.float32)
     assert loss == expected
+
+
+def test_a_data_set_is_evaluated_and_trained_on_as_its_batches_are(dataset, tiny_config):
+    losses = []
+    for batches in (dataset, BucketBatches(dataset, 128)):
+        seed_everything(0)
+        model = Transformer(tiny_config)
+        losses.append(evaluate(model, batches))
+    assert losses[0] == losses[1]
+    for batches in (dataset, BucketBatches(dataset, 3, train=True, seed=5)):
+        seed_everything(0)
+        model = Transformer(tiny_config)
+        recipe = Recipe(batch_size=3, seed=5)
+        losses.append(train_epoch(model, batches, torch.optim.SGD(model.parameters(), lr=0.1), recipe=recipe))
+    assert losses[2] == losses[3]

@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 from conftest import OPTIMIZER
+from torch.nn.utils import prune
 from torch.utils.data import DataLoader
 
-from transformer_lib import Transformer, TransformerConfig
-from transformer_lib.checkpoint import MODEL_FILE, load_model
+from transformer_lib import Transformer, TransformerConfig, Translator
+from transformer_lib.checkpoint import MODEL_FILE, load_model, save_model
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.files import STATE_FILE, CheckpointError, load_training_state
@@ -536,6 +537,133 @@ def test_a_shuffling_loader_resumes_to_the_same_numbers(dataset, tiny_config, tm
     assert same_weights(resumed, straight)
 
 
+WRAPPERS = {
+    "torch.compile": lambda model: torch.compile(model, backend="eager"),
+    "data parallel": torch.nn.DataParallel,
+    "an average": torch.optim.swa_utils.AveragedModel,
+    "one of the user's": lambda model: torch.nn.Sequential(torch.nn.Sequential(model)),
+}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_a_wrapper_that_hides_a_models_class_is_refused_at_every_door(dataset, tiny_config, tmp_path, wrapper):
+    model = Transformer(tiny_config)
+    wrapped, tokenizers = WRAPPERS[wrapper](model), dataset.tokenizers
+    for enter in (
+        lambda: fit(wrapped, dataset, dataset, RECIPE, tmp_path / "run", log=silent),
+        lambda: fit(wrapped, dataset, dataset, RECIPE, log=silent),
+        lambda: loop.train_epoch(wrapped, dataset, torch.optim.SGD(model.parameters(), lr=0.1)),
+        lambda: evaluate(wrapped, dataset),
+        lambda: save_model(tmp_path / "model", wrapped, tokenizers),
+        lambda: Translator(wrapped, *tokenizers.values()),
+    ):
+        with pytest.raises(TypeError, match=rf"model is a {type(wrapped).__name__}, .*wrapper.*model\.compile\(\)"):
+            enter()
+    assert list(tmp_path.iterdir()) == []
+
+
+class LowRank(torch.nn.Module):
+    """Adapts a layer that stays as it is (Hu et al. 2022)."""
+
+    def __init__(self, layer, rank=2):
+        super().__init__()
+        self.layer = layer.requires_grad_(False)
+        self.down = torch.nn.Linear(layer.in_features, rank, bias=False)
+        self.up = torch.nn.Linear(rank, layer.out_features, bias=False)
+
+    def forward(self, x):
+        return self.layer(x) + self.up(self.down(x))
+
+
+def add_lora(model):
+    for layer in model.decoder.layers:
+        layer.self_attn.q_proj = LowRank(layer.self_attn.q_proj)
+
+
+def untie(model):
+    model.output.weight = torch.nn.Parameter(model.output.weight.detach().clone())
+
+
+REPLACED = {
+    "LoRA": add_lora,
+    "pruning": lambda model: prune.l1_unstructured(model.output, "weight", 0.5),
+    "another head": lambda model: setattr(model, "output", torch.nn.Linear(model.config.d_model, 7)),
+    "a layer less": lambda model: model.decoder.layers.pop(0),
+    "a bias less": lambda model: setattr(model.output, "bias", None),
+    "untied": untie,
+}
+
+
+@pytest.mark.parametrize("change", REPLACED)
+def test_a_model_that_could_not_be_loaded_again_is_refused_before_it_is_trained(
+    subword_dataset, subword_config, tmp_path, monkeypatch, change
+):
+    model = Transformer(subword_config)
+    REPLACED[change](model)
+    message = r"Transformer\(config\) would not make this model's weights: merge"
+    with pytest.raises(ValueError, match=message):
+        save_model(tmp_path / "model", model, subword_dataset.tokenizers)
+    monkeypatch.setattr(trainer, "train_steps", lambda *arguments, **options: pytest.fail("it trains"))
+    with pytest.raises(ValueError, match=message):
+        fit(model, subword_dataset, subword_dataset, RECIPE, tmp_path / "run", log=silent)
+    assert list(tmp_path.iterdir()) == []
+    if change not in ("another head", "pruning"):  # a pruned model cannot be copied
+        monkeypatch.undo()  # the others can be trained all the same, if nothing is to be saved
+        fit(model, subword_dataset, subword_dataset, dataclasses.replace(RECIPE, epochs=1), log=silent)
+
+
+class Looks(Transformer):
+    """A model that computes with numbers, also random ones, while it is built."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.rates = [rate.item() for rate in torch.linspace(0, 0.1, config.num_layers)]
+        self.noise = torch.nn.Parameter(torch.randn(3, device="cpu"))
+
+
+def test_looking_whether_a_model_can_be_built_again_draws_no_random_number_that_counts(dataset, tiny_config, tmp_path):
+    for kind in (Transformer, Looks):
+        model = kind(tiny_config)
+        before = torch.get_rng_state()
+        save_model(tmp_path / "model", model, dataset.tokenizers)
+        assert torch.get_rng_state().equal(before)
+        assert same_weights(load_model(tmp_path / "model", kind).model, model)
+
+
+def test_what_was_added_to_the_weights_can_be_saved_when_it_is_merged(subword_dataset, subword_config, tmp_path):
+    model = Transformer(subword_config)
+    add_lora(model)
+    fit(model, subword_dataset, subword_dataset, dataclasses.replace(RECIPE, epochs=1), log=silent)
+    for layer in model.decoder.layers:
+        adapted = layer.self_attn.q_proj
+        with torch.no_grad():
+            adapted.layer.weight += adapted.up.weight @ adapted.down.weight
+        layer.self_attn.q_proj = adapted.layer
+    save_model(tmp_path / "model", model, subword_dataset.tokenizers)
+    assert same_weights(load_model(tmp_path / "model").model, model)
+
+
+def test_nothing_can_be_resumed_without_a_folder(dataset, tiny_config):
+    with pytest.raises(ValueError, match="resume is True and output None"):
+        run(dataset, tiny_config, resume=True)
+
+
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "constant", "exponential"])
+def test_a_run_that_was_shorter_than_its_warm_up_goes_on_as_one_run_or_not_at_all(
+    dataset, tiny_config, tmp_path, schedule
+):
+    """Of 12 steps, a tenth warms up; of 48, a warm-up of 30 would begin again at a third of its peak."""
+    short = dataclasses.replace(RECIPE, epochs=3, batch_size=2, warmup_steps=30, schedule=schedule)
+    run(dataset, tiny_config, tmp_path, short)
+    longer = dataclasses.replace(short, epochs=12)
+    with pytest.raises(ValueError, match="another warmup_steps: it was 1, now it is 30"):
+        run(dataset, tiny_config, tmp_path, longer, resume=True)
+    goes_on = dataclasses.replace(longer, warmup_steps=1)
+    resumed, history = run(dataset, tiny_config, tmp_path, goes_on, resume=True)
+    straight, straight_history = run(dataset, tiny_config, recipe=goes_on)
+    assert same_weights(resumed, straight) and history.val_loss == straight_history.val_loss
+
+
 def test_whose_order_a_resumed_run_may_not_repeat_is_said_once(dataset, tiny_config, tmp_path):
     batches, lines = list(BucketBatches(dataset, 8)), []
     recipe = dataclasses.replace(RECIPE, epochs=2)
@@ -551,8 +679,9 @@ def test_what_cannot_be_trained_is_refused_and_nothing_is_written(dataset, tiny_
     batches = [*BucketBatches(dataset, 4), {"src": torch.tensor([[2, 999, 3]]), "tgt": torch.tensor([[2, 5, 3]])}]
     text = dataclasses.replace(RECIPE, init_bias_from_unigrams=True)
     for model, train_set, recipe, error, message in (
-        (frozen, dataset, RECIPE, RuntimeError, "does not require grad"),
-        (Transformer(short), dataset, RECIPE, ValueError, "max_len=10 positions"),
+        (frozen, dataset, RECIPE, ValueError, "model's weights are all frozen"),
+        (Transformer(tiny_config).half(), dataset, RECIPE, ValueError, "model's weights are in float16"),
+        (Transformer(short), dataset, RECIPE, ValueError, "pair 5 of train_set .*max_len=10 positions"),
         (Transformer(tiny_config), iter(batches), RECIPE, TypeError, "list_iterator"),
         (Transformer(tiny_config), batches, RECIPE, ValueError, "src holds the id 999"),
         (Transformer(tiny_config), dataset, text, AttributeError, "init_bias_from_unigrams"),

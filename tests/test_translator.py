@@ -79,9 +79,10 @@ def test_weights_that_change_between_two_calls_count(trained, pairs):
 
 
 def test_impossible_settings_are_refused(trained):
-    for settings in ({"beam_size": 0}, {"beam_size": 2, "length_penalty": -3}):
-        with pytest.raises(ValueError, match=r"(beam_size|length_penalty) is (0|-3), expected"):
-            trained.translate(["Ein Hund schläft."], **settings)
+    for settings in ({"beam_size": 0}, {"beam_size": 2, "length_penalty": -3}, {"beam_size": "4"}):
+        for sentences in (["Ein Hund schläft."], []):
+            with pytest.raises(ValueError, match=r"(beam_size|length_penalty) is (0|-3|'4'), expected"):
+                trained.translate(sentences, **settings)
 
 
 def test_an_n_best_list_is_the_beams_best_first(trained, pairs):

@@ -57,10 +57,12 @@ def save_model(path: str | Path, model: nn.Module, tokenizers: Tokenizers, notes
 
 def describe_model(model: nn.Module, tokenizers: Tokenizers, notes: dict[str, Any] | None = None) -> dict[str, str]:
     """Return what a file says of a model besides its weights, or raise an error if it could not be loaded again."""
+    check_class(model, "config_class")
     config = model.config
     if type(config) is not type(model).config_class:  # of which load_model will build it
         raise TypeError(f"config is a {type(config).__name__}, expected a {type(model).config_class.__name__}")
     check_vocabularies(config, tokenizers)
+    _check_weights(model)
     described = {name: {"class": _name(type(each)), **each.to_dict()} for name, each in tokenizers.items()}
     return {
         "format": _FORMAT,
@@ -69,6 +71,34 @@ def describe_model(model: nn.Module, tokenizers: Tokenizers, notes: dict[str, An
         "tokenizers": json.dumps(described),
         "notes": json.dumps(notes or {}),
     }
+
+
+def check_class(model: nn.Module, needed: str) -> None:
+    """Raise a TypeError if a model's class lacks something, as that of a wrapper around the model does."""
+    if needed not in vars(model) and not hasattr(type(model), needed):
+        hint = "is it a wrapper? Hand over the model in it; model.compile() compiles a model in place"
+        raise TypeError(f"model is a {type(model).__name__}, which has no {needed}: {hint}")
+
+
+def _check_weights(model: nn.Module) -> None:
+    """Raise a ValueError if a model has other weights than its class makes of its ``config``, as load_model will."""
+    kind = type(model)
+    with torch.random.fork_rng(devices=[]):
+        try:
+            with torch.device("meta"):
+                rebuilt = kind(model.config)
+        except Exception:  # it looks at numbers while it is built, of which there are none
+            rebuilt = kind(model.config)
+    try:
+        if len([*rebuilt.parameters()]) != len([*model.parameters()]):
+            raise RuntimeError("weights were added, removed, tied or untied")
+        rebuilt.load_state_dict(model.state_dict(), assign=True)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        advice = "merge what was added (LoRA, pruning), or replace parts in the __init__ of a subclass"
+        raise ValueError(
+            f"{kind.__name__}(config) would not make this model's weights: {advice} ({reason:.200})"
+        ) from None
 
 
 def load_model(path: str | Path, *custom: type, device: torch.device | str = "cpu") -> SavedModel:

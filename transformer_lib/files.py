@@ -138,6 +138,8 @@ def load_training_state(path: str | Path) -> dict[str, Any]:
 
 
 def locked(folder: Path) -> filelock.FileLock:
-    """Return what keeps every other training run out of ``folder``: entered twice, it raises a TimeoutError."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Return what keeps every other training run out of a folder, and makes it, while it is entered.
+
+    Another one for the same folder then raises a TimeoutError.
+    """
     return filelock.FileLock(folder / ".training.lock", timeout=1)

@@ -26,7 +26,7 @@ def test_every_row_is_possible_changes_what_it_says_and_is_there_once():
 
 def test_the_last_checkpoints_are_averaged_and_until_then_the_model_itself_is_kept():
     model = nn.Linear(1, 1, bias=False)
-    average = recipes.LastCheckpoints(model, 0.5, at=[4, 6, 8])
+    average = recipes.LastCheckpoints(model, 0.5, steps=[4, 6, 8])
     seen = []
     for step in range(1, 9):
         nn.init.constant_(model.weight, step)

@@ -52,17 +52,24 @@ def sentence_counts(hypotheses: Tokens, references: Tokens) -> np.ndarray:
     _check(hypotheses, references, tokenised=True)
     rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
-        shifted = [[tokens[i:] for i in range(MAX_ORDER)] for tokens in (hypothesis, reference)]
-        ngrams = [[Counter(zip(*s[:order], strict=False)) for order in range(1, MAX_ORDER + 1)] for s in shifted]
-        matches = [(ours & theirs).total() for ours, theirs in zip(*ngrams, strict=True)]  # & clips to the reference's
-        rows.append([*matches, *(ours.total() for ours in ngrams[0]), len(reference)])
+        found = _ngrams(hypothesis)
+        matches = [(ours & theirs).total() for ours, theirs in zip(found, _ngrams(reference), strict=True)]  # & clips
+        rows.append([*matches, *(ours.total() for ours in found), len(reference)])
     return np.array(rows)
+
+
+def _ngrams(tokens: Sequence[str]) -> list[Counter]:
+    """Count a sentence's 1-grams to 4-grams."""
+    shifted = [tokens[start:] for start in range(MAX_ORDER)]
+    return [Counter(zip(*shifted[:order], strict=False)) for order in range(1, MAX_ORDER + 1)]
 
 
 def bleu_from_ngram_counts(counts: np.ndarray) -> np.ndarray:
     """Compute BLEU, 0 to 100, from sums of ``sentence_counts``, ``[..., 9]``."""
-    matches, totals = counts[..., :MAX_ORDER], counts[..., MAX_ORDER:-1]
-    hypothesis_length, reference_length = totals[..., 0], counts[..., -1]
+    matches = counts[..., :MAX_ORDER]
+    totals = counts[..., MAX_ORDER:-1]
+    hypothesis_length = totals[..., 0]
+    reference_length = counts[..., -1]
     with np.errstate(divide="ignore"):  # no match: log 0 is -inf, and e to the power of that is 0
         mean_log_precision = np.log(matches / np.maximum(totals, 1)).mean(axis=-1)
     brevity_penalty = np.exp(np.minimum(0, 1 - reference_length / np.maximum(hypothesis_length, 1)))

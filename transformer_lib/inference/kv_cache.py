@@ -63,7 +63,8 @@ class CachedAttention(nn.Module):
     def select(self, rows: Tensor) -> None:
         """Keep these rows, in this order."""
         # index_select copies whole rows, which is several times as fast as keys[rows]
-        self.keys, self.values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
+        self.keys = self.keys.index_select(0, rows)
+        self.values = self.values.index_select(0, rows)
 
 
 class CachedDecoder:
@@ -79,7 +80,8 @@ class CachedDecoder:
         self.length = 0  # of the target so far
         self.layers = []
         for layer in model.decoder.layers:
-            self_attn, cross_attn = CachedAttention(layer.self_attn), CachedAttention(layer.cross_attn)
+            self_attn = CachedAttention(layer.self_attn)
+            cross_attn = CachedAttention(layer.cross_attn)
             cross_attn.append(memory)
             cached = copy.copy(layer)  # shares all weights
             cached._modules = {**layer._modules, "self_attn": self_attn, "cross_attn": cross_attn}
@@ -111,19 +113,24 @@ class RecomputingDecoder:
     """Does what ``CachedDecoder`` does, for any model: remembers the tokens alone, and computes all positions again."""
 
     def __init__(self, model: nn.Module, memory: Tensor, memory_mask: Tensor):
-        self.model, self.memory, self.memory_mask = model, memory, memory_mask
+        self.model = model
+        self.memory = memory
+        self.memory_mask = memory_mask
         self.tgt: Tensor | None = None  # so far, [rows, length]
 
     def step(self, newest: Tensor) -> Tensor:
         """Return logits of what follows the newest tokens, ``[rows, 1]``: ``[rows, 1, tgt_vocab_size]``."""
         self.tgt = newest if self.tgt is None else torch.cat([self.tgt, newest], dim=1)
         width = len(self.tgt) // len(self.memory)
-        memories = (x.repeat_interleave(width, dim=0) for x in (self.memory, self.memory_mask))
-        return self.model.decode(self.tgt, *memories)[:, -1:]
+        memory = self.memory.repeat_interleave(width, dim=0)
+        memory_mask = self.memory_mask.repeat_interleave(width, dim=0)
+        return self.model.decode(self.tgt, memory, memory_mask)[:, -1:]
 
     def select(self, rows: Tensor, sentences: Tensor) -> None:
         """Keep these rows of the target (one may come twice) and these sentences of the memory, in this order."""
-        self.tgt, self.memory, self.memory_mask = self.tgt[rows], self.memory[sentences], self.memory_mask[sentences]
+        self.tgt = self.tgt[rows]
+        self.memory = self.memory[sentences]
+        self.memory_mask = self.memory_mask[sentences]
 
 
 def make_decoder(

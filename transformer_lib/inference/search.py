@@ -111,7 +111,9 @@ def beam_search(
             if beam_size > 1 or len(kept) < len(limits):  # or else, all rows stay where they are
                 decoder.select(rows, kept)
             tgt = torch.cat([tgt[rows], token[:, None]], dim=1)
-            log_probs, limits, prefix = log_probs[kept], limits[kept], prefix[kept]
+            log_probs = log_probs[kept]
+            limits = limits[kept]
+            prefix = prefix[kept]
     if not all(finished):
         raise FloatingPointError("the model predicts nan: are its weights damaged, or too large for its precision?")
     return [sorted(hypotheses, key=lambda one: -one.score)[:beam_size] for hypotheses in finished]
@@ -179,10 +181,8 @@ def _may_improve(finished: list[Hypothesis], best_open: float, beam_size: int) -
 def _length_limits(src: Tensor, config: TransformerConfig, max_len: int | None) -> Tensor:
     """Return how many tokens each sentence's output may have, ``[sentences]``."""
     is_token = src != config.pad_id
-    is_padded_before = (is_token[:, 1:] & ~is_token[:, :-1]).any(dim=1)  # [sentences]
-    if is_padded_before.any():
-        row = is_padded_before.nonzero()[0].item()
-        raise ValueError(f"src has padding before a token in row {row}, expected it on the right: it moves positions")
+    if (is_token[:, 1:] & ~is_token[:, :-1]).any():
+        raise ValueError("src has padding before a token, expected it on the right: it would move the positions")
     src_lengths = is_token.sum(dim=1)
     limits = src_lengths + 50 if max_len is None else torch.full_like(src_lengths, max_len)
     return limits.clamp(max=config.max_len)

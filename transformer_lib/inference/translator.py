@@ -4,14 +4,13 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 
-from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel, load_model
+from transformer_lib.checkpoint import SHIPPED_MODEL, SavedModel, check_class, load_model
 from transformer_lib.data.batches import padded_ids
 from transformer_lib.data.tokenizers import EOS, SOS, UNK, WordTokenizer, check_vocabularies
 from transformer_lib.files import CheckpointError
@@ -57,7 +56,8 @@ class Translation:
 class Translator:
     """A trained model with its tokenisers and vocabularies, and how it searches unless ``translate`` is told otherwise.
 
-    The model is put into evaluation mode. Raises a ValueError if the vocabularies are not those that it was built for.
+    The model is put into evaluation mode. Raises a ValueError if the vocabularies are not those that it was built for,
+    and a TypeError if it is a wrapper around a model.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class Translator:
         beam_size: int = 1,
         length_penalty: float = 0.6,
     ):
+        check_class(model, "decode")
         check_vocabularies(model.config, {"src": src_tokenizer, "tgt": tgt_tokenizer})
         self.model = model.eval()
         self.src_tokenizer = src_tokenizer
@@ -130,14 +131,21 @@ class Translator:
             raise TypeError("sentences is one string, expected a list of them; for one, call the translator itself")
         beam_size = self.beam_size if beam_size is None else beam_size
         length_penalty = self.length_penalty if length_penalty is None else length_penalty
+        check_search(beam_size, length_penalty, self.model.config.tgt_vocab_size)
         if n_best != 1 and not 1 <= n_best <= beam_size:
             raise ValueError(f"n_best is {n_best}, expected 1 to beam_size={beam_size}")
         sources = self._sources(sentences)
         prefixes = self._prefixes(prefix, len(sources))  # [sentences, prefix_len]
         # a CPU's cores compute a batch each: a single one is too small for all of them to share
         workers = torch.get_num_threads() if self.device.type == "cpu" else 1
-        batches = _batches_by_length(sources, workers, most=min(192, 512 // max(1, beam_size)))
-        search = partial(self._search, sources, prefixes, beam_size, length_penalty, use_cache)
+        batches = _batches_by_length(sources, workers, most=min(192, 512 // beam_size))
+        settings = {"beam_size": beam_size, "length_penalty": 0.0 if beam_size == 1 else length_penalty}
+        settings |= {"sos_id": self.tgt_tokenizer.sos_id, "eos_id": self.tgt_tokenizer.eos_id, "use_cache": use_cache}
+
+        def search(batch: list[int]) -> list[list[Hypothesis]]:
+            src = self._ids([sources[i] for i in batch])  # [batch, src_len]
+            return beam_search(self.model, src, **settings, prefix=prefixes[batch])
+
         with evaluation_mode(self.model):
             found = parallel_map(search, batches, workers)
         beams = dict(zip(chain(*batches), chain(*found), strict=True))  # by the sentence's number
@@ -167,23 +175,6 @@ class Translator:
         longest = max(map(len, ids), default=0)
         padded = [[*row, *[self.tgt_tokenizer.pad_id] * (longest - len(row))] for row in ids]
         return torch.tensor(padded, dtype=torch.int64, device=self.device)
-
-    def _search(
-        self,
-        sources: list[list[str]],
-        prefixes: torch.Tensor,
-        beam_size: int,
-        length_penalty: float,
-        use_cache: bool,
-        batch: list[int],
-    ) -> list[list[Hypothesis]]:
-        """Search for the translations of those sentences whose numbers a batch holds."""
-        ends = self.tgt_tokenizer.sos_id, self.tgt_tokenizer.eos_id
-        src = self._ids([sources[i] for i in batch])  # [batch, src_len]
-        length_penalty = 0.0 if beam_size == 1 else length_penalty
-        return beam_search(
-            self.model, src, *ends, beam_size, length_penalty, use_cache=use_cache, prefix=prefixes[batch]
-        )
 
     def _ids(self, sources: list[list[str]]) -> torch.Tensor:
         return padded_ids(self.src_tokenizer, sources).to(self.device)

@@ -131,8 +131,10 @@ def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
     if mask.dtype != torch.bool:
         raise ValueError(f"mask has dtype {mask.dtype}, expected torch.bool, True for 'may attend' (model/masks.py)")
     sizes = zip(reversed(mask.shape), reversed(shape), strict=False)  # from the last dimension, as broadcasting does
-    if not 2 <= mask.dim() <= len(shape) or any(m not in (1, s) for m, s in sizes):
+    fits = 2 <= mask.dim() <= len(shape) and all(m in (1, s) for m, s in sizes)
+    lacks_an_axis = 2 < mask.dim() < len(shape) and mask.shape[0] > 1  # [batch, query_len, key_len] would be heads'
+    if not fits or lacks_an_axis:
         raise ValueError(
-            f"mask has shape {list(mask.shape)}, expected one that broadcasts to "
-            f"[…, query_len, key_len] = {list(shape)}"
+            f"mask has shape {list(mask.shape)}, expected one that broadcasts to […, query_len, key_len] = "
+            f"{list(shape)} (one for each sentence, all heads: mask[:, None])"
         )

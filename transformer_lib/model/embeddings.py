@@ -96,6 +96,7 @@ class InputEmbedding(nn.Module):
             ValueError: ``ids`` is longer than the positions.
         """
         x = self.tokens(ids)  # [batch, seq_len, d_model]
+        # sinusoids are in float32 even in a model that was made in bfloat16, which then goes on in bfloat16
         return self.dropout((x + self.positions(ids.shape[1])).to(x.dtype))
 
 

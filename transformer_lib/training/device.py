@@ -15,20 +15,20 @@ def pick_device(name: str = "auto") -> torch.device:
     old for this PyTorch. Then ``"auto"`` is the CPU, and a warning says so, unless several processes work together.
     Raises a ValueError if a device that was named is not there, or cannot train.
     """
-    is_one_of_several = "WORLD_SIZE" in os.environ
     chosen = name
     if name == "auto":
         chosen = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    if chosen == "cuda" and is_one_of_several:
+    is_alone = "WORLD_SIZE" not in os.environ
+    if chosen == "cuda" and not is_alone:
         chosen = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
     try:
         _train_a_little(chosen)
     except (AssertionError, RuntimeError) as error:  # the former where PyTorch was built without CUDA
-        reason = str(error).strip().partition("\n")[0]
-        if name == "auto" and not is_one_of_several:
-            warnings.warn(f"device {chosen!r} cannot be used ({reason}): the CPU takes its place", stacklevel=2)
-            return torch.device("cpu")
-        raise ValueError(f"device is {chosen!r}, which this machine does not have, or cannot use: {reason}") from None
+        problem = f"device is {chosen!r}, which this machine does not have, or cannot use: {error}".partition("\n")[0]
+        if name != "auto" or not is_alone:
+            raise ValueError(problem) from None
+        warnings.warn(f"{problem}; the CPU takes its place", stacklevel=2)
+        chosen = "cpu"
     return torch.device(chosen)
 
 

@@ -7,6 +7,7 @@ to ``config.pad_id`` (−100 if there is none) do not count. To be saved, its cl
 """
 
 import inspect
+import itertools
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +21,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
 
+from transformer_lib.checkpoint import check_class
 from transformer_lib.data.batches import tensors_of
 from transformer_lib.fast.precision import fast_dtype
 from transformer_lib.model.evaluation import evaluation_mode
@@ -31,7 +33,10 @@ from transformer_lib.training.recipe import Recipe
 
 @dataclass
 class History:
-    """What each validation found, after every epoch or ``validate_every`` steps; losses in nats per target token."""
+    """What each validation found; losses in nats per target token.
+
+    There is one after each epoch, or if the recipe says ``validate_every``, after so many steps and at the end.
+    """
 
     train_loss: list[float] = field(default_factory=list)  # with dropout, label smoothing and R-Drop
     val_loss: list[float] = field(default_factory=list)  # afterwards, without these
@@ -41,7 +46,10 @@ class History:
 
     @property
     def best_epoch(self) -> int:
-        """Number of the validation with the lowest loss, from 1 on; 0 if the initial model was never beaten."""
+        """Number of the validation with the lowest loss, from 1 on: the epoch's, unless there are several in one.
+
+        It is 0 if the initial model was never beaten.
+        """
         losses = [self.first_val_loss, *self.val_loss]
         return min(range(len(losses)), key=losses.__getitem__)
 
@@ -74,7 +82,8 @@ def train_steps(
 
     Args:
         model: any model that this module's docstring describes; it is left in training mode.
-        batches: ``BucketBatches``, a ``DataLoader``, a list: any iterable of batches (see ``tensors_of``).
+        batches: ``BucketBatches``, a ``DataLoader``, a list: any iterable of batches (see ``tensors_of``); or a data
+            set, cut into batches as the recipe says.
         optimizer, schedule, average: updated at each step.
         recipe: its ``max_grad_norm``, ``label_smoothing``, ``rdrop_weight``, ``accumulate_steps`` and ``precision``. In
             bfloat16, matrices are multiplied (Micikevicius et al. 2018); weights stay in float32, which rounds no small
@@ -85,14 +94,16 @@ def train_steps(
 
     Raises a FloatingPointError if the loss is NaN or infinite, and a ValueError if there is no token to predict.
     """
+    check_class(model, "logits_and_targets")
     model.train()
     device = next(model.parameters()).device
+    batches = batches_of(batches, recipe, device, train=True)
     scaler = scaler or make_scaler(device, recipe.precision)
     replica = replica or model.logits_and_targets
     inputs = _inputs(model, batches, "training", progress)
     totals = torch.zeros(2, device=device, dtype=torch.float32)  # loss and tokens of all steps so far
     step = 0
-    for group in _in_groups(inputs, recipe.accumulate_steps):
+    while group := list(itertools.islice(inputs, recipe.accumulate_steps)):  # a step's batches; the last may have fewer
         model.zero_grad()  # forget the gradients of the step before
         sums = add_up_gradients(model, replica, group, recipe, scaler)
         scaler.unscale_(optimizer)
@@ -165,10 +176,13 @@ def _loss_of_batch(
 def evaluate(model: nn.Module, batches: Iterable[Any], progress: bool | None = None) -> float:
     """Return the mean loss per target token, in nats, with dropout off (see ``perplexity``).
 
-    The model keeps the mode (training or evaluation) that it was in. BLEU is ``bleu.score``; the command ``evaluate``
-    prints both. Raises what ``train_epoch`` raises.
+    ``batches`` are what ``fit`` takes to validate: batches of any kind, or a data set. The model keeps the mode
+    (training or evaluation) that it was in. BLEU is ``bleu.score``; the command ``evaluate`` prints both. Raises what
+    ``train_epoch`` raises.
     """
+    check_class(model, "logits_and_targets")
     device = next(model.parameters()).device
+    batches = batches_of(batches, Recipe(), device, train=False)
     pad_id = getattr(model.config, "pad_id", -100)
     totals = torch.zeros(2, device=device, dtype=torch.float32)  # loss and tokens
     with evaluation_mode(model):
@@ -200,30 +214,13 @@ def batches_of(data: Any, recipe: Recipe, device: torch.device, train: bool) -> 
 def _inputs(model: nn.Module, batches: Iterable[Any], what: str, progress: bool | None) -> Iterator[list[Tensor]]:
     """Yield what the model takes of each batch, on its device, and show how far it is."""
     if progress is None:
-        progress = distributed.is_first() and _is_watched()
+        in_notebook = type(sys.stdout).__module__.startswith("ipykernel")
+        is_watched = in_notebook or getattr(sys.stdout, "isatty", bool)()  # there may be no standard output
+        progress = distributed.is_first() and is_watched
     device = next(model.parameters()).device
     names = list(inspect.signature(model.logits_and_targets).parameters)
     for batch in tqdm(batches, what, unit="batch", leave=False, disable=not progress, file=sys.stdout):
         yield tensors_of(batch, names, device)
-
-
-def _is_watched() -> bool:
-    """Return whether the standard output is a notebook or a terminal; there may be none, or an object of any kind."""
-    if type(sys.stdout).__module__.startswith("ipykernel"):
-        return True
-    return getattr(sys.stdout, "isatty", bool)()
-
-
-def _in_groups(inputs: Iterable[list[Tensor]], size: int) -> Iterator[list[list[Tensor]]]:
-    """Yield the batches of one step after another, so many each; the last step may have fewer."""
-    group = []
-    for tensors in inputs:
-        group.append(tensors)
-        if len(group) == size:
-            yield group
-            group = []
-    if group:
-        yield group
 
 
 def mean_loss(totals: Tensor) -> float:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 from transformer_lib.fast.precision import PRECISIONS
 from transformer_lib.inference.search import MAX_SAVED_BEAM
@@ -44,7 +45,10 @@ class Recipe:
 
     def __post_init__(self):
         coerce_types(self)
-        object.__setattr__(self, "betas", tuple(self.betas))  # a file has a list
+        betas = tuple(self.betas) if isinstance(self.betas, tuple | list) else ()  # a file has a list
+        if len(betas) != 2 or not all(isinstance(beta, Real) and 0 <= beta < 1 for beta in betas):
+            raise ValueError(f"betas is {self.betas!r}, expected two numbers from 0 up to, but not including, 1")
+        object.__setattr__(self, "betas", betas)
         if self.epochs % 1 == 0:
             object.__setattr__(self, "epochs", int(self.epochs))
         for name in ("epochs", "batch_size", "accumulate_steps", "bptt", "learning_rate", "max_grad_norm"):
@@ -53,14 +57,27 @@ class Recipe:
         for name, value in vars(self).items():
             if isinstance(value, int | float) and name != "seed" and not 0 <= value < math.inf:
                 raise ValueError(f"{name} is {value!r}, expected 0 or more")
+        for name in ("label_smoothing", "ema_decay"):
+            if getattr(self, name) >= 1:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected less than 1")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(map(str, choices))}")
 
 
-_MULTI30K = {"optimizer": "muon", "learning_rate": 4e-3, "warmup_steps": 60, "schedule": "linear", "weight_decay": 0.1}
-_MULTI30K |= {"betas": (0.9, 0.98), "label_smoothing": 0.1, "ema_decay": 0.998, "precision": "bfloat16"}
-_MULTI30K |= {"subwords": 4000, "beam_size": 4}
+_MULTI30K = {
+    "optimizer": "muon",
+    "learning_rate": 4e-3,
+    "warmup_steps": 60,
+    "schedule": "linear",
+    "weight_decay": 0.1,
+    "betas": (0.9, 0.98),
+    "label_smoothing": 0.1,
+    "ema_decay": 0.998,
+    "precision": "bfloat16",
+    "subwords": 4000,
+    "beam_size": 4,
+}
 _PAPER = {"warmup_steps": 4000, "schedule": "inverse_sqrt", "betas": (0.9, 0.98), "label_smoothing": 0.1}
 _TEXT = {"batch_size": 20, "max_grad_norm": 0.5}
 

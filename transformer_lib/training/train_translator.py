@@ -74,7 +74,8 @@ def train_translator(
 
     if corpus.prepared:
         train_set = PreparedDataset(corpus.source[0], shape.max_len, log)
-        _check_preparation(train_set, corpus, {"lower": lower, "min_freq": min_freq, **changes_recipe})
+        wanted = {"src": corpus.src, "lower": lower, "min_freq": min_freq, **changes_recipe}
+        _check_preparation(train_set, corpus, wanted)
     else:
         subwords = recipe.subwords or (None if suits_size else 0)
         train_set = _tokenise(corpus, subwords, lower, 2 if min_freq is None else min_freq, shape, log)
@@ -89,17 +90,15 @@ def train_translator(
     log(f"model     {preset}: {model.num_parameters():,} parameters, on {device}")
 
     notes = {"corpus": corpus.source, "preset": preset}
-    with folder:  # until the tuned search is saved, too, no other run writes into it
+    with folder.lock:  # until the tuned search is saved, too, no other run writes into it
         history = fit(model, train_set, val_set, recipe, folder, resume, notes, log=log)
         translator = Translator(model, *tokenizers)
         if recipe.beam_size > 1:
             scores = tune_length_penalty(translator, val_set.pairs, recipe.beam_size)
             tried = ", ".join(f"{length_penalty} {value:.2f}" for length_penalty, value in scores.items())
             log(f"beam {recipe.beam_size}, BLEU on val by length penalty: {tried}")
-            folder.notes["search"] = {
-                "beam_size": translator.beam_size,
-                "length_penalty": translator.length_penalty,
-            }
+            search = {"beam_size": translator.beam_size, "length_penalty": translator.length_penalty}
+            folder.notes["search"] = search
             folder.save_best(model, history)
     return translator
 
@@ -126,12 +125,10 @@ def _tokenise(
 def _check_preparation(train_set: PreparedDataset, corpus: Corpus, wanted: dict[str, Any]) -> None:
     """Raise a ValueError if a prepared corpus is not what is wanted of it."""
     tokenizer = train_set.tokenizers["src"]
-    prepared = {"lower": tokenizer.lower, "min_freq": None, "subwords": len(tokenizer.vocab)}
+    prepared = {"src": tokenizer.language, "lower": tokenizer.lower, "min_freq": None, "subwords": len(tokenizer.vocab)}
     for name, value in prepared.items():
         if wanted.get(name) not in (None, value):
             raise ValueError(f"{name} is {wanted[name]}, but {corpus.source[0]} was prepared with {value}")
-    if corpus.src not in (None, tokenizer.language):
-        raise ValueError(f"src is {corpus.src}, but {corpus.source[0]} was prepared with {tokenizer.language}")
 
 
 def tune_length_penalty(
@@ -148,6 +145,8 @@ def tune_length_penalty(
     scores = {}
     for length_penalty in length_penalties:
         translations = translator.translate([pair.src for pair in pairs], beam_size, length_penalty)
-        scores[length_penalty] = score(translations, [pair.tgt for pair in pairs], translator.tgt_tokenizer)[0].value
-    translator.beam_size, translator.length_penalty = beam_size, max(scores, key=scores.__getitem__)
+        tokens_bleu, _ = score(translations, [pair.tgt for pair in pairs], translator.tgt_tokenizer)
+        scores[length_penalty] = tokens_bleu.value
+    translator.beam_size = beam_size
+    translator.length_penalty = max(scores, key=scores.__getitem__)
     return scores

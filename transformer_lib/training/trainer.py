@@ -1,15 +1,17 @@
 """A whole training run, which survives interruptions (section 5). Notebook 05, section 7."""
 
 import json
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
-from transformer_lib.checkpoint import MODEL_FILE, describe_model, save_model
+from transformer_lib.checkpoint import MODEL_FILE, check_class, describe_model, save_model
 from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies
 from transformer_lib.files import STATE_FILE, load_training_state, locked, save_training_state, say
 from transformer_lib.training import distributed
@@ -43,36 +45,45 @@ def fit(
         recipe: how to train.
         output: folder to write to; by default, nothing is written.
         resume: continue what ``output`` holds. ``recipe.epochs`` may have grown, unless the schedule is ``"linear"``.
+            (A run that was shorter than its warm-up goes on with ``warmup_steps`` set to those that it had.)
         notes: anything to save with the model, such as the corpus's name; when fine-tuning, its ``search``.
         tokenizers: to be saved with the model; by default, those of ``train_set``.
-        on_epoch: called with the history and the model that was validated after each validation, in every process; if
-            it returns True, training ends.
+        on_epoch: called after each validation, in every process, with the history and the model that was validated: at
+            the end of an epoch, or after ``recipe.validate_every`` steps. If it returns True, training ends.
         log: called with a line after each validation, in the first of several processes.
 
-    Raises a FileExistsError if ``output`` holds a run that is not to be resumed, a ValueError if the run to resume had
-    other settings or a vocabulary is not the model's, and a FloatingPointError if the loss diverges.
+    Raises a FileExistsError if ``output`` holds a run that is not to be resumed; a ValueError if the run to resume had
+    other settings, a vocabulary is not the model's, a sentence is too long for it, it is frozen, or it could not be
+    loaded again from ``output``; a TypeError if it is a wrapper; and a FloatingPointError if the loss diverges.
     """
     log = log if distributed.is_first() else lambda line: None
-    device = next(model.parameters()).device
     tokenizers = tokenizers or getattr(train_set, "tokenizers", {})
-    check_vocabularies(model.config, tokenizers, to_train=True)
+    _check_model(model, tokenizers)
+    for name, data in (("train_set", train_set), ("val_set", val_set)):
+        _check_lengths(name, data, model.config)
     folder = output if isinstance(output, RunFolder) else RunFolder(output)
+    if resume and folder.path is None:
+        raise ValueError("resume is True and output None, expected the folder of the run to resume")
     folder.describe(model, recipe, tokenizers, notes or {})
+    device = next(model.parameters()).device
     train_batches = batches_of(train_set, recipe, device, train=True)
     val_batches = batches_of(val_set, recipe, device, train=False)
-    with distributed.process_group(device), folder:
+    with distributed.process_group(device), folder.lock:
         if not resume:
             folder.refuse_another_run()
         if train_batches is train_set:
-            _check_own_batches(train_set, folder, log)
+            kind = type(train_set).__name__
+            if distributed.world_size > 1:
+                raise ValueError(f"train_set is a {kind}, expected a data set that processes can share")
+            if folder.path is not None:
+                decided = "torch's random numbers decide it (no generator of its own, no persistent workers)"
+                log(f"train_set is a {kind}: a resumed run repeats it only if {decided}")
         if recipe.init_bias_from_unigrams:
             model.init_bias_from_unigrams(train_set.ids().bincount(minlength=model.config.vocab_size))
         run = Run(model, train_batches, val_batches, recipe)
-        if recipe.warmup_steps > run.total_steps:
-            log(
-                f"warning: warmup_steps is {recipe.warmup_steps}, but the run has {run.total_steps} steps: "
-                "a tenth warms up"
-            )
+        if recipe.warmup_steps != run.warmup_steps:
+            steps = f"the run has {run.total_steps} steps: {run.warmup_steps} warm up"
+            log(f"warning: warmup_steps is {recipe.warmup_steps}, but {steps}")
         if resume:
             folder.load(run)
         else:
@@ -91,36 +102,39 @@ def fit(
     return run.history
 
 
-def _check_own_batches(train_set: Any, folder: "RunFolder", log: Callable[[str], None]) -> None:
-    """Refuse batches of one's own where each process would make all of them, and say what a resumed run repeats."""
-    kind = type(train_set).__name__
-    if distributed.world_size > 1:
-        raise ValueError(f"train_set is a {kind}, expected a data set that processes can share")
-    if folder.path is not None:
-        log(f"train_set is a {kind}: a resumed run repeats its order only if torch's random numbers decide it")
+def _check_model(model: nn.Module, tokenizers: dict[str, WordTokenizer]) -> None:
+    """Raise an error if a model cannot be trained, or not with these vocabularies."""
+    check_class(model, "logits_and_targets")
+    check_vocabularies(model.config, tokenizers, to_train=True)
+    dtypes = {weights.dtype for weights in model.parameters() if weights.requires_grad}
+    if not dtypes or torch.float16 in dtypes:
+        found = "in float16" if dtypes else "all frozen"
+        raise ValueError(f"model's weights are {found}, expected float32, and some that require a gradient")
+
+
+def _check_lengths(name: str, data: Any, config: Any) -> None:
+    """Raise a ValueError if a pair of a data set has more tokens than the model has positions."""
+    lengths = getattr(data, "lengths", ()) if hasattr(data, "batches_for") else ()  # without <sos> and <eos>
+    if len(lengths) and lengths.max() + 2 > getattr(config, "max_len", math.inf):
+        number = lengths.max(axis=1).argmax()
+        needed = f"pair {number + 1} of {name} needs {lengths.max() + 2} positions"
+        raise ValueError(
+            f"{needed}, expected at most the model's max_len={config.max_len} positions (see make_dataset)"
+        )
 
 
 class RunFolder:
     """The folder of a run: its best model, what it resumes from, and the settings that must then be the same.
 
-    As a context, it keeps every other run out (``with`` may be entered again inside). Of several processes, the first
-    one writes; without a path, nobody does.
+    Its ``lock`` keeps every other run out, and may be entered again inside. Of several processes, the first one writes;
+    without a path, nobody does.
     """
 
     def __init__(self, path: str | Path | None):
         self.path = None if path is None else Path(path)
         self.writes = self.path is not None and distributed.is_first()
         self.notes: dict[str, Any] = {}
-        self._lock: Any = None
-
-    def __enter__(self) -> "RunFolder":
-        if self._lock is None:
-            self._lock = locked(self.path) if self.writes else nullcontext()
-        self._lock.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._lock.__exit__(*error)
+        self.lock = locked(self.path) if self.writes else nullcontext()
 
     def describe(self, model: nn.Module, recipe: Recipe, tokenizers: Any, notes: dict[str, Any]) -> None:
         """Note down what is saved with the model; an error if it could not be loaded again, before it is trained."""
@@ -146,7 +160,7 @@ class RunFolder:
     def load(self, run: Run) -> None:
         """Let a run go on where that of the folder was; a ValueError if that had other settings."""
         state = load_training_state(self.path / STATE_FILE)
-        for name, now in self.settings.items():
+        for name, now in self._settings_of(run).items():
             before = str(state["settings"].get(name))
             if before != now:
                 raise ValueError(f"{self.path} had another {name}: it was {before:.60}, now it is {now:.60}")
@@ -157,7 +171,11 @@ class RunFolder:
     def save_state(self, run: Run) -> None:
         """Write what the run resumes from."""
         if self.writes:
-            save_training_state(self.path / STATE_FILE, {**run.state_dict(), "settings": self.settings})
+            save_training_state(self.path / STATE_FILE, {**run.state_dict(), "settings": self._settings_of(run)})
+
+    def _settings_of(self, run: Run) -> dict[str, str]:
+        """Return what must be the same when a run is resumed; of its warm-up, what a short run has made of it."""
+        return {**self.settings, "warmup_steps": repr(run.warmup_steps)}
 
     def save_best(self, model: nn.Module, history: History) -> None:
         """Write the best model so far, with what ``notes`` say and its history."""
