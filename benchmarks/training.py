@@ -52,6 +52,7 @@ from transformer_lib.data.batches import BucketBatches, PairDataset, build_vocab
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.data.torchtext import to_torchtext
+from transformer_lib.files import accept_any_text
 from transformer_lib.model.config import PRESETS
 from transformer_lib.training.device import pick_device, seed_everything
 from transformer_lib.training.loop import train_epoch
@@ -198,6 +199,7 @@ def growth(model: Transformer, compiled: bool, device: torch.device) -> list[dic
 
 def main() -> None:
     """Measure, print, and write the figures down."""
+    accept_any_text()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default=PRESET, choices=sorted(PRESETS), help="the model (tutorial)")
     parser.add_argument("--corpus", default=CORPUS, help="what to train on (multi30k)")

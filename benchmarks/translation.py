@@ -55,6 +55,7 @@ from transformer_lib.checkpoint import SHIPPED_MODEL
 from transformer_lib.data.corpora import Pair, load_corpus
 from transformer_lib.data.tokenizers import EOS, WordTokenizer
 from transformer_lib.fast.precision import half_precision
+from transformer_lib.files import accept_any_text
 from transformer_lib.inference import bleu
 from transformer_lib.inference.search import greedy_search
 from transformer_lib.inference.translator import Translation, Translator
@@ -249,6 +250,7 @@ def growth(translator: Translator, sentences: list[str], device: torch.device) -
 
 def main() -> None:
     """Measure, print, and write the figures down."""
+    accept_any_text()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", default=str(SHIPPED_MODEL), help="folder or file (the shipped model)")
     parser.add_argument("--corpus", default=CORPUS, help="what to translate (multi30k)")

@@ -1,3 +1,4 @@
+import contextlib
 import copy
 import dataclasses
 import json
@@ -5,6 +6,10 @@ import json
 import pytest
 import safetensors.torch
 import torch
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
 
 from transformer_lib import Transformer, TransformerConfig
 from transformer_lib.checkpoint import SavedModel, load_model, save_model
@@ -111,11 +116,82 @@ def test_a_model_that_does_not_fit_together_is_refused(model_file):
 def test_a_small_file_cannot_claim_a_huge_model(model_file):
     """Nothing of that size may be made: d_ff alone would take 256 GB a layer."""
     whole = model_file.read_bytes()
-    for size in ({"d_ff": 10**9}, {"num_layers": 10**9}, {"max_len": 10**9}, {"d_model": 32 * 10**8}, {"d_ff": 10**18}):
+    for size, named in (
+        ({"d_ff": 10**9}, "linear1.*1000000000"),
+        ({"num_layers": 10**9}, "1,000,000,000 layers"),
+        ({"num_layers": 32}, r"lacks .*layers\.2\."),
+        ({"max_len": 10**9}, r"positions\.table.*1000000000"),
+        ({"d_model": 32 * 10**8}, "3200000000"),
+        ({"d_ff": 10**18}, "overflow"),
+        ({"d_ff": 10**40}, "does not hold a model"),
+    ):
         model_file.write_bytes(whole)
         rewritten(model_file, None, lambda m, size=size: set_config(m, **size))
-        with pytest.raises(CheckpointError, match=r"needs at least [\d,]+ numbers, but the file has [\d,]+ bytes"):
+        with pytest.raises(CheckpointError, match=named):
             load_model(model_file)
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        {"d_model": 3700, "num_heads": 1},
+        {"num_layers": 900},
+        {"d_model": 1200, "d_ff": 1200},
+        {"tgt_vocab_size": 10**6},
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_refused_before_a_number_of_it_is_made(tmp_path, monkeypatch, size):
+    """These would once have taken 700 MB, or a minute, although each asks for fewer numbers than 64 MB could hold."""
+    config = TransformerConfig(8, 8, d_model=8, num_heads=2, d_ff=8, num_layers=1, max_len=16)
+    save_model(tmp_path / "model.safetensors", Transformer(config), {})
+    rewritten(tmp_path / "model.safetensors", None, lambda m: set_config(m, **size))
+    parts = []
+
+    def count(*arguments):
+        parts.append(arguments)
+
+    with contextlib.ExitStack() as stack:
+        for register in (register_module_parameter_registration_hook, register_module_buffer_registration_hook):
+            stack.callback(register(lambda module, name, tensor: count(tensor.device.type)).remove)
+        with pytest.raises(CheckpointError):
+            load_model(tmp_path)
+    assert {device for (device,) in parts} <= {"meta"} and len(parts) < 2000
+
+
+def test_a_table_that_no_file_stores_cannot_be_huge(tmp_path):
+    config = TransformerConfig(8, 8, d_model=8, num_heads=2, d_ff=8, num_layers=1, positions="sinusoidal")
+    save_model(tmp_path / "model.safetensors", Transformer(config), {})
+    rewritten(tmp_path / "model.safetensors", None, lambda m: set_config(m, max_len=2_000_000))
+    with pytest.raises(CheckpointError, match=r"needs [\d,]+ numbers, but the file has"):
+        load_model(tmp_path)
+
+
+class NeedsNumbers(Transformer):
+    """A reader's own, which cannot be built without numbers."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.largest = self.output.weight.max().item()
+
+
+class OneLayerThrice(Transformer):
+    """A reader's own, whose layers share their weights, as ALBERT's do."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        for stack in (self.encoder, self.decoder):
+            stack.layers = torch.nn.ModuleList([stack.layers[0]] * config.num_layers)
+
+
+@pytest.mark.parametrize("own", [NeedsNumbers, OneLayerThrice])
+def test_a_class_of_ones_own_may_need_numbers_or_share_layers(tmp_path, tokenizers, tiny_config, own):
+    model = own(dataclasses.replace(tiny_config, num_layers=3))
+    save_model(tmp_path / "model.safetensors", model, dict(zip(("src", "tgt"), tokenizers, strict=True)))
+    loaded = load_model(tmp_path, own).model
+    assert type(loaded) is own
+    for name, weights in model.state_dict().items():
+        assert loaded.state_dict()[name].equal(weights), name
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,24 @@
+import io
+import os
+import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from transformer_lib import files
-from transformer_lib.files import CheckpointError, load_training_state, replacing, save_training_state
+from transformer_lib.checkpoint import save_model
+from transformer_lib.files import (
+    CheckpointError,
+    load_training_state,
+    new_folder,
+    replacing,
+    save_training_state,
+    say,
+)
 
 
 def write(path, content):
@@ -86,3 +98,93 @@ def test_a_process_that_is_killed_holds_no_lock(tmp_path):
         process.kill()
     with files.locked(tmp_path):
         pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions work differently there")
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_a_new_file_may_be_read_by_whom_the_umask_says_and_an_old_one_by_the_same_as_before(tmp_path, trained, umask):
+    def writers():
+        tokenizers = {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer}
+        save_model(tmp_path / "model.safetensors", trained.model, tokenizers)
+        save_training_state(tmp_path / "state.pt", {"weights": torch.zeros(2)})
+        with new_folder(tmp_path / "folder") as temporary:
+            (temporary / "deep").mkdir()
+            save_file({"a": torch.zeros(2)}, temporary / "deep" / "tensors")
+
+    def modes():
+        return {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*") if path.is_file()}
+
+    before = os.umask(umask)
+    try:
+        writers()
+        assert modes() == {0o666 & ~umask}
+        files = [path for path in tmp_path.iterdir() if path.is_file()]
+        (tmp_path / "folder" / "deep" / "tensors").unlink()
+        (tmp_path / "folder" / "deep").rmdir()
+        for path in files:
+            path.chmod(0o640)
+        writers()
+        assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o640}
+    finally:
+        os.umask(before)
+
+
+WRITE_A_FOLDER = """
+import sys, time
+from transformer_lib.files import new_folder
+with new_folder(sys.argv[1]) as temporary:
+    (temporary / "half").write_text("half of what was to be")
+    print("begun", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.processes
+def test_what_a_killed_process_leaves_in_a_new_folder_does_not_stop_the_next(tmp_path):
+    folder = tmp_path / "new"
+    command = [sys.executable, "-c", WRITE_A_FOLDER, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline().strip() == b"begun"
+        with pytest.raises(FileExistsError, match="another process"), new_folder(folder):
+            pass
+        process.kill()
+    with new_folder(folder) as temporary:
+        (temporary / "whole").write_text("all of it")
+    assert [path.name for path in folder.iterdir()] == ["whole"]
+
+
+def test_an_error_leaves_no_folder_but_one_that_was_there(tmp_path):
+    (tmp_path / "there").mkdir()
+    for name in ("there", "new", "new"):
+        with pytest.raises(RuntimeError), new_folder(tmp_path / name) as temporary:
+            (temporary / "half").write_text("half")
+            raise RuntimeError
+        assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+
+
+def test_a_folder_that_holds_something_keeps_it(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(FileExistsError, match="holds something"), new_folder(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("encoding", ["cp949", "ascii", "cp1252", "utf-8"])
+def test_any_line_can_be_said_on_any_console(monkeypatch, encoding):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    say("ä – ⅓ 한 \ud800 \x1b[2J\n, and the rest")
+    assert written.getvalue().decode(encoding).rstrip("\r\n").endswith(", and the rest")
+    assert b"\x1b" not in written.getvalue() and written.getvalue().count(b"\n") == 1
+
+
+def test_a_console_that_is_gone_ends_nothing(monkeypatch):
+    class Broken(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    closed = io.StringIO()
+    closed.close()
+    for gone in (Broken(), closed, None):
+        monkeypatch.setattr(sys, "stdout", gone)
+        say("still there")

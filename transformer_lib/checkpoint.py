@@ -1,6 +1,7 @@
 """Models in one file that can be shared: weights, configuration, vocabularies and notes."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +21,8 @@ MODEL_FILE = "model.safetensors"
 SHIPPED_MODEL = shipped("assets/multi30k_best.safetensors")
 _FORMAT = "transformer_lib model, version 2"
 Tokenizers = Mapping[str, WordTokenizer]
+_LAYERS = 32  # that a model may have although its file has fewer tensors: they may be a class's own, and share them
+_COMPUTED = 2**23  # numbers that a model may have and its file lacks, such as sinusoids
 _OURS: dict[str, type] = {}  # the library's own classes, which a file names without their module
 
 
@@ -54,12 +57,18 @@ def save_model(path: str | Path, model: nn.Module, tokenizers: Tokenizers, notes
 
 def describe_model(model: nn.Module, tokenizers: Tokenizers, notes: dict[str, Any] | None = None) -> dict[str, str]:
     """Return what a file says of a model besides its weights, or raise an error if it could not be loaded again."""
-    if type(config := model.config) is not type(model).config_class:  # of which load_model will build it
+    config = model.config
+    if type(config) is not type(model).config_class:  # of which load_model will build it
         raise TypeError(f"config is a {type(config).__name__}, expected a {type(model).config_class.__name__}")
     check_vocabularies(config, tokenizers)
     described = {name: {"class": _name(type(each)), **each.to_dict()} for name, each in tokenizers.items()}
-    parts = {"config": asdict(config), "tokenizers": described, "notes": notes or {}}
-    return {"format": _FORMAT, "model": _name(type(model)), **{name: json.dumps(part) for name, part in parts.items()}}
+    return {
+        "format": _FORMAT,
+        "model": _name(type(model)),
+        "config": json.dumps(asdict(config)),
+        "tokenizers": json.dumps(described),
+        "notes": json.dumps(notes or {}),
+    }
 
 
 def load_model(path: str | Path, *custom: type, device: torch.device | str = "cpu") -> SavedModel:
@@ -71,6 +80,7 @@ def load_model(path: str | Path, *custom: type, device: torch.device | str = "cp
         device: where to compute; in float32, whatever the file's precision is.
 
     Raises a FileNotFoundError, or a CheckpointError if it is no complete model, or needs what is not in ``custom``.
+    Names and shapes are compared before the model is made, unless a class of your own needs numbers to be built.
     """
     path = Path(path) / MODEL_FILE if Path(path).is_dir() else Path(path)
     open(path, "rb").close()  # an OSError says why it cannot be read; safetensors would say that it does not exist
@@ -78,30 +88,49 @@ def load_model(path: str | Path, *custom: type, device: torch.device | str = "cp
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
+            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
         if metadata.get("format") != _FORMAT:
             raise ValueError(f"its format is {metadata.get('format')!r}, expected {_FORMAT!r}")
         model_class = _find(metadata["model"], known)
         config = model_class.config_class(**json.loads(metadata["config"]))
-        _check_size(config, path.stat().st_size)
         tokenizers = {}
         for name, values in json.loads(metadata["tokenizers"]).items():
             tokenizers[name] = _find(values.pop("class"), known).from_dict(values)
         check_vocabularies(config, tokenizers)
         notes = dict(json.loads(metadata["notes"]))
+        _check_shapes(model_class, config, shapes)
         model = model_class(config).float()
-        safetensors.torch.load_model(model, path)  # names and shapes must be the model's
+        safetensors.torch.load_model(model, path)
     except (ArithmeticError, AttributeError, KeyError, RuntimeError, SafetensorError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} does not hold a model that fits together ({error})") from None
     return SavedModel(model.to(device).eval(), tokenizers, notes)
 
 
-def _check_size(config: Any, file_size: int) -> None:
-    """Raise a ValueError if a configuration asks for far more numbers than its file has bytes, before they are made."""
-    layers, d_model, d_ff, max_len = (getattr(config, x, 0) for x in ("num_layers", "d_model", "d_ff", "max_len"))
-    vocabularies = sum(value for name, value in vars(config).items() if name.endswith("vocab_size"))
-    needed = d_model * (vocabularies + layers * (d_model + d_ff) + max_len) + 4096 * layers  # a layer takes time, too
-    if needed > file_size + 2**24:
-        raise ValueError(f"its configuration needs at least {needed:,} numbers, but the file has {file_size:,} bytes")
+def _check_shapes(model_class: Any, config: Any, shapes: Mapping[str, list[int]]) -> None:
+    """Raise a ValueError if a file's tensors are not those of its configuration, before any number of them is made."""
+    layers = getattr(config, "num_layers", 0)
+    if layers > max(_LAYERS, len(shapes)):
+        raise ValueError(f"its configuration has {layers:,} layers, but the file has {len(shapes)} tensors")
+    try:
+        with torch.device("meta"):  # without numbers
+            model = model_class(config)
+    except (RuntimeError, TypeError) as error:
+        if model_class in _OURS.values() or "meta" not in str(error).lower():
+            raise
+        return  # one of a reader's own, which needs numbers while it is built
+    tensors = model.state_dict(keep_vars=True)
+    for name, shape in shapes.items():
+        expected = list(tensors[name].shape) if name in tensors else "none of that name"
+        if shape != expected:
+            raise ValueError(f"its {name} is {shape}, but its configuration asks for {expected}")
+    known = {id(tensors[name]) for name in shapes}
+    for name, weights in model.named_parameters():
+        if id(weights) not in known:
+            raise ValueError(f"it lacks {name}, {list(weights.shape)}")
+    made = {id(tensor): tensor.numel() for tensor in [*model.parameters(), *model.buffers()]}  # what is shared, once
+    stored = sum(math.prod(shape) for shape in shapes.values())
+    if sum(made.values()) > stored + _COMPUTED:
+        raise ValueError(f"its configuration needs {sum(made.values()):,} numbers, but the file has {stored:,}")
 
 
 def _name(cls: type) -> str:
@@ -111,7 +140,8 @@ def _name(cls: type) -> str:
 
 def _find(name: str, custom: dict[str, Any]) -> Any:
     """Return the class that a file names, if it is this library's or was handed over."""
-    known, short = _OURS if name in _OURS else custom, name.rpartition(".")[2]
+    known = _OURS if name in _OURS else custom
+    short = name.rpartition(".")[2]
     if short not in known:
         raise ValueError(f"it needs {short}, which is not this library's: load_model(path, {short}) hands it over")
     return known[short]

@@ -25,7 +25,7 @@ from transformer_lib.data.prepared import prepare as write_prepared
 from transformer_lib.data.text import two_letters
 from transformer_lib.data.tokenizers import UNK
 from transformer_lib.fast.precision import PRECISIONS
-from transformer_lib.files import CheckpointError, one_line, replacing
+from transformer_lib.files import CheckpointError, accept_any_text, one_line, replacing, say
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 from transformer_lib.interop.ctranslate2 import LARGEST_HALF, largest_weight, to_ctranslate2
@@ -51,11 +51,7 @@ _ERRORS = CorpusError, CheckpointError, ValueError, OSError, ImportError, Arithm
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 1 for an error, 2 for wrong usage, 130 for Ctrl-C."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that knows no "ä" shows "?"
-            if not stream.isatty():
-                stream.reconfigure(encoding="utf-8")  # a file or a pipe loses nothing
+    accept_any_text()
     options = vars(parser().parse_args(arguments))
     command = options.pop("command")
     try:
@@ -72,7 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def log(line: str) -> None:
-    """Print a line at once, in the first of several processes, without control characters: a file has any name."""
+    """Print a line at once, in the first of several processes, without control characters: a file has any name.
+
+    Unlike ``say``, it fails where nothing can be printed: the line is what somebody has asked for.
+    """
     if distributed.is_first():
         print(one_line(line), flush=True)
 
@@ -104,7 +103,7 @@ def train(
     if missing := needed(shape):
         fields = " ".join(f"{name}={value}" for name, value in missing.items())
         log(f"export    to CTranslate2 is possible; for one to Hugging Face's transformers as well, --set {fields}")
-    train_translator(data, preset, output=output, device=device, log=log, **options)
+    train_translator(data, preset, output=output, device=device, log=say, **options)
     if distributed.is_first():
         evaluate(output, data.source, device=device)
         log("Try it:  " + shlex.join(["transformer-lib", "translate", "--model", str(output), data["val"][0].src]))
@@ -137,7 +136,7 @@ def _open(corpus, src, tgt, prepared, options):
         raise ValueError(f"corpus has {len(data['train']):,} pairs: let transformer-lib prepare it first")
     if is_there:
         raise FileExistsError(f"{prepared} was prepared by an earlier call: --resume, or take it as the --corpus")
-    write_prepared(data, prepared, options.get("subwords"), options["lower"], log=log)
+    write_prepared(data, prepared, options.get("subwords"), options["lower"], log=say)
     return load_corpus(prepared, src, tgt)
 
 
@@ -148,7 +147,7 @@ def prepare(corpus, output, src=None, tgt=None, cased=False, **options):
     transformer-lib train --corpus prepared
     """
     data = load_corpus(corpus, *_languages(corpus, src, tgt))
-    write_prepared(data, output, lower=not cased, log=log, **options)
+    write_prepared(data, output, lower=not cased, log=say, **options)
 
 
 def train_lm(corpus="wikitext-2-valid", language=None, preset="tutorial", output=None, changes=(), **options):
@@ -161,7 +160,7 @@ def train_lm(corpus="wikitext-2-valid", language=None, preset="tutorial", output
     recipe = dataclasses.replace(LANGUAGE_MODEL_RECIPES[preset], **dict(changes))
     text = load_text(corpus, language)
     output = output or Path("runs") / f"{text.name}-{preset}-lm"
-    generator = train_language_model(text, preset, recipe, output, log=log, **options)
+    generator = train_language_model(text, preset, recipe, output, log=say, **options)
     if distributed.is_first():
         evaluate(output, [corpus], device=next(generator.model.parameters()).device)
         word = next((token for token in generator.tokenizer.vocab.itos if token.isalpha()), UNK)
@@ -245,7 +244,7 @@ def _trained_on(notes: dict[str, Any]) -> list[str]:
         noted = [] if noted in ("", "pairs") else noted.split("\n")
     is_known = noted and isinstance(noted, list) and all(isinstance(part, str) for part in noted)
     if not is_known or any("//" in part.replace("\\", "/") for part in noted):  # a model must not make us log in there
-        raise ValueError(f"the model was trained on a list, or on another machine ({noted!r}): say so with --corpus")
+        raise ValueError(f"the model's corpus is {noted!r}, a list, or is on another machine: say so with --corpus")
     return noted
 
 
@@ -280,7 +279,7 @@ def _evaluate_translator(translator, sources, split, search):
 
 def export(model, file, to="safetensors", quantization=None):
     """Write a model for others to use: in half precision for this library, or for CTranslate2."""
-    if file.exists():  # perhaps a model whose copy was to be named as well
+    if file.exists() and (to == "safetensors" or not file.is_dir()):  # perhaps a model whose copy was to be named, too
         raise FileExistsError(f"{file} exists: name a new file, or remove it first (usage: export MODEL FILE)")
     if quantization and to != "ctranslate2":
         raise ValueError(f"quantization is {quantization!r}, which is for --to ctranslate2 alone")

@@ -3,7 +3,9 @@
 import contextlib
 import io
 import os
-import tempfile
+import shutil
+import stat
+import sys
 import unicodedata
 import zipfile
 from collections.abc import Iterator
@@ -28,6 +30,20 @@ def shipped(path: str) -> Path:
     return (_PACKAGE / "shipped" if IS_INSTALLED else _PACKAGE.parent) / path
 
 
+def say(line: str) -> None:
+    """Print a line at once. What the console cannot write becomes ``?``, and one that is gone ends nothing."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    with contextlib.suppress(OSError, ValueError):
+        print(one_line(line).encode(encoding, "replace").decode(encoding), flush=True)
+
+
+def accept_any_text() -> None:
+    """Let both output streams write ``?`` for what a console lacks. A file or a pipe gets UTF-8, and loses nothing."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace", **({} if stream.isatty() else {"encoding": "utf-8"}))
+
+
 def one_line(text: str) -> str:
     """Return a text without control characters, by which a file could make a terminal do more than print."""
     return "".join(" " if unicodedata.category(character) == "Cc" else character for character in text)
@@ -42,13 +58,19 @@ class CheckpointError(RuntimeError):
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a temporary file to write, which becomes ``path`` if nothing fails; or else, an OSError says what did."""
+    """Give a temporary file to write, which becomes ``path`` if nothing fails; or else, an OSError says what did.
+
+    It keeps the permissions of the file that was there before; a new one gets those of any new file.
+    """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")  # another for each process and thread
     try:
+        temporary.touch()
+        mode = stat.S_IMODE((path if path.exists() else temporary).stat().st_mode)
         yield temporary
         with open(temporary, "r+b") as file:
             os.fsync(file.fileno())  # on the disk before the name changes, even if the power fails
+        _set_mode(temporary, mode)
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
         raise OSError(f"{path} cannot be written ({error}); what was there before is unchanged") from error
@@ -56,20 +78,47 @@ def replacing(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def _set_mode(path: Path, mode: int) -> None:
+    """Give a file its permissions, where there are any: safetensors makes one that its owner alone can read."""
+    if stat.S_IMODE(path.stat().st_mode) != mode:
+        with contextlib.suppress(PermissionError):
+            path.chmod(mode)
+
+
 @contextlib.contextmanager
 def new_folder(folder: str | Path) -> Iterator[Path]:
     """Yield where to write what a new or empty folder is to hold: all of it in the end, or after an error nothing.
 
-    Raises a FileExistsError if the folder holds something.
+    What a killed process has left there is removed. Raises a FileExistsError if the folder holds anything else, or
+    another process is writing it.
     """
     folder = Path(folder)
+    unfinished = folder / ".unfinished"
+    lock = filelock.FileLock(folder / ".unfinished.lock", timeout=0)
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
+    if any(path not in (unfinished, Path(lock.lock_file)) for path in folder.iterdir()):
         raise FileExistsError(f"{folder} holds something, expected a new or empty folder")
-    with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        yield Path(temporary)
-        for file in Path(temporary).iterdir():
-            file.rename(folder / file.name)
+    try:
+        lock.acquire()
+    except TimeoutError:
+        raise FileExistsError(f"{folder} is being written by another process, expected an empty folder") from None
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
+        mode = stat.S_IMODE(unfinished.stat().st_mode) & 0o666  # that of any new file
+        yield unfinished
+        for path in unfinished.rglob("*"):
+            if path.is_file():
+                _set_mode(path, mode)
+        for path in unfinished.iterdir():
+            path.rename(folder / path.name)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        lock.release()
+        Path(lock.lock_file).unlink(missing_ok=True)
+        if is_new and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def save_training_state(path: str | Path, state: dict[str, Any]) -> None:

@@ -140,7 +140,7 @@ def test_a_file_that_may_not_be_read_is_named(guest_folder, capsys):
 
 
 def test_the_command_line_says_it_in_one_line(tmp_path, monkeypatch, capsys, almost_full_disk):
-    corpus = Corpus("tiny", "de", "en", pairs=dict.fromkeys(("train", "val", "test"), PAIRS))
+    corpus = Corpus("tiny", "de", "en", source=("tiny",), pairs=dict.fromkeys(("train", "val", "test"), PAIRS))
     monkeypatch.setattr(cli, "load_corpus", lambda *arguments: corpus)
     output = tmp_path / "run"
     arguments = ["train", "--output", str(output), "--epochs", "1", "--min-freq", "1", "--device", "cpu"]

@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from transformer_lib.data.corpora import Pair, as_pairs
 from transformer_lib.data.tokenizers import EOS, SOS, WordTokenizer
+from transformer_lib.files import say
 
 
 class Example(NamedTuple):
@@ -31,20 +32,38 @@ class Batch(NamedTuple):
     tgt: Tensor
 
 
-class PairDataset(torch.utils.data.Dataset):
+class TranslationDataset(torch.utils.data.Dataset):
+    """What data sets of sentence pairs share: ``tokenizers`` of ``src`` and ``tgt``, and ``lengths``, ``[pairs, 2]``.
+
+    Those are how many tokens both sides have, without ``<sos>`` and ``<eos>``.
+    """
+
+    def __init__(self, src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer, lengths: np.ndarray):
+        self.tokenizers = {"src": src_tokenizer, "tgt": tgt_tokenizer}
+        self.lengths = lengths
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def batches_for(
+        self, recipe: Any, device: torch.device, train: bool, share: tuple[int, int] = (0, 1)
+    ) -> "BucketBatches":
+        """Return batches as a ``Recipe`` wants them; of each, a process's share (see ``BucketBatches``)."""
+        size = {"max_tokens": recipe.max_tokens} if train and recipe.max_tokens else {"batch_size": recipe.batch_size}
+        return BucketBatches(self, **size, train=train, seed=recipe.seed, device=device, share=share)
+
+
+class PairDataset(TranslationDataset):
     """Tokenised sentence pairs, for ``BucketBatches`` or for a ``DataLoader`` with ``collate_fn=dataset.collate``.
 
-    Its ``examples`` are tokens, its ``pairs`` the same as they were written, its ``tokenizers`` of ``src`` and ``tgt``,
-    its ``lengths`` how many tokens both sides have, without ``<sos>`` and ``<eos>``: ``[pairs, 2]``.
+    Its ``examples`` are tokens, its ``pairs`` the same as they were written.
     """
 
     def __init__(self, examples: list[Example], src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer, pairs=()):
-        self.examples, self.pairs = examples, pairs
-        self.tokenizers = {"src": src_tokenizer, "tgt": tgt_tokenizer}
-        self.lengths = np.array([[len(side) for side in example] for example in examples]).reshape(-1, 2)
-
-    def __len__(self) -> int:
-        return len(self.examples)
+        lengths = np.array([[len(side) for side in example] for example in examples]).reshape(-1, 2)
+        super().__init__(src_tokenizer, tgt_tokenizer, lengths)
+        self.examples = examples
+        self.pairs = pairs
 
     def __getitem__(self, i: int) -> Example:
         return self.examples[i]
@@ -54,13 +73,6 @@ class PairDataset(torch.utils.data.Dataset):
         sides = zip(*examples, strict=True)
         with_ends = [[[SOS, *tokens, EOS] for tokens in side] for side in sides]
         return Batch(*map(padded_ids, self.tokenizers.values(), with_ends))
-
-    def batches_for(
-        self, recipe: Any, device: torch.device, train: bool, share: tuple[int, int] = (0, 1)
-    ) -> "BucketBatches":
-        """Return batches as a ``Recipe`` wants them; of each, a process's share (see ``BucketBatches``)."""
-        size = {"max_tokens": recipe.max_tokens} if train and recipe.max_tokens else {"batch_size": recipe.batch_size}
-        return BucketBatches(self, **size, train=train, seed=recipe.seed, device=device, share=share)
 
 
 def padded_ids(tokenizer: WordTokenizer, sentences: Iterable[Iterable[str]]) -> Tensor:
@@ -74,7 +86,7 @@ def make_dataset(
     src_tokenizer: WordTokenizer,
     tgt_tokenizer: WordTokenizer,
     max_len: int | None = None,
-    log: Callable[[str], None] = print,
+    log: Callable[[str], None] = say,
 ) -> PairDataset:
     """Tokenise sentence pairs; the vocabularies need not exist yet.
 
@@ -82,32 +94,50 @@ def make_dataset(
     and ``<eos>`` are left out: ``log`` is called with a line that says how many, and why the first three, and with one
     if a vocabulary that is there already lacks tokens. Raises a ValueError if they are most of the pairs.
     """
-    kept, left_out = [], []
+    kept, examples, left_out = [], [], []
     for number, pair in enumerate(as_pairs(pairs), start=1):
         try:
-            src, tgt = src_tokenizer.tokenize(pair.src), tgt_tokenizer.tokenize(pair.tgt)
-            if not src or not tgt:
-                raise ValueError("a side is empty")
-            example = Example([*map(sys.intern, src)], [*map(sys.intern, tgt)])  # a repeated word takes no memory
-            if (length := max(map(len, example)) + 2) > (max_len or math.inf):
-                raise ValueError(f"{length} tokens with <sos> and <eos>, expected at most max_len={max_len}")
-            kept.append((pair, example))
+            examples.append(_tokenised(pair, src_tokenizer, tgt_tokenizer, max_len or math.inf))
+            kept.append(pair)
         except ValueError as error:
             left_out.append(f"pair {number}, {pair!r:.60}: {error}")  # repr has no control characters
-    if left_out:
-        line = f"{len(left_out):,} of {len(left_out) + len(kept):,} pairs left out: {'; '.join(left_out[:3])}"
-        if len(left_out) > len(kept):
-            raise ValueError(f"most pairs cannot be used, {line}")
-        log(line)
-    dataset = PairDataset([example for _, example in kept], src_tokenizer, tgt_tokenizer, [pair for pair, _ in kept])
+    log_left_out(log, len(left_out), len(left_out) + len(kept), "; ".join(left_out[:3]))
+    dataset = PairDataset(examples, src_tokenizer, tgt_tokenizer, kept)
     for side, tokenizer in dataset.tokenizers.items():
-        tokens = [token for example in dataset.examples for token in getattr(example, side)]
-        lacking = Counter(token for token in tokens if tokenizer.vocab is not None and token not in tokenizer.vocab)
-        # subwords are meant to write everything
-        if lacking.total() > (len(tokens) / 5 if tokenizer.whole_words else 0):
-            frequent = ", ".join(f"{token!r} {count:,} times" for token, count in lacking.most_common(5))
-            log(f"{side}: the vocabulary lacks {lacking.total():,} of {len(tokens):,} tokens: {frequent}")
+        if tokenizer.vocab is not None:
+            counts = Counter(token for example in examples for token in getattr(example, side))
+            unknown = Counter({token: count for token, count in counts.items() if token not in tokenizer.vocab})
+            log_unknown(log, side, tokenizer, unknown, counts.total())
     return dataset
+
+
+def _tokenised(pair: Pair, src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer, max_len: float) -> Example:
+    """Return the tokens of both sides; a ValueError if the pair cannot be used."""
+    src, tgt = src_tokenizer.tokenize(pair.src), tgt_tokenizer.tokenize(pair.tgt)
+    if not src or not tgt:
+        raise ValueError("a side is empty")
+    length = max(len(src), len(tgt)) + 2
+    if length > max_len:
+        raise ValueError(f"{length} tokens with <sos> and <eos>, expected at most max_len={max_len}")
+    return Example([*map(sys.intern, src)], [*map(sys.intern, tgt)])  # a repeated word takes no memory
+
+
+def log_left_out(log: Callable[[str], None], left_out: int, pairs: int, why: str) -> None:
+    """Say how many pairs were left out, if any; a ValueError if they are most."""
+    line = f"{left_out:,} of {pairs:,} pairs left out: {why}"
+    if left_out * 2 > pairs:
+        raise ValueError(f"most pairs cannot be used, {line}")
+    if left_out:
+        log(line)
+
+
+def log_unknown(
+    log: Callable[[str], None], side: str, tokenizer: WordTokenizer, unknown: Counter[str], tokens: int
+) -> None:
+    """Say which of a side's tokens a vocabulary lacks: more than a fifth of all words, or any subword."""
+    if unknown.total() > (tokens / 5 if tokenizer.whole_words else 0):  # subwords are meant to write everything
+        frequent = ", ".join(f"{token!r} {count:,} times" for token, count in unknown.most_common(5))
+        log(f"{side}: the vocabulary lacks {unknown.total():,} of {tokens:,} tokens: {frequent}")
 
 
 def build_vocabularies(dataset: PairDataset, min_freq: int = 2, joint: bool = False) -> None:
@@ -116,7 +146,8 @@ def build_vocabularies(dataset: PairDataset, min_freq: int = 2, joint: bool = Fa
     Types rarer than ``min_freq`` become ``<unk>``. Tied embeddings need one vocabulary over both sides (``joint``).
     """
     src, tgt = dataset.tokenizers.values()
-    src_sentences, tgt_sentences = [[getattr(e, side) for e in dataset.examples] for side in Example._fields]
+    src_sentences = [example.src for example in dataset.examples]
+    tgt_sentences = [example.tgt for example in dataset.examples]
     if joint or src is tgt:
         src.build_vocab([*src_sentences, *tgt_sentences], min_freq)
         tgt.vocab = src.vocab
@@ -149,9 +180,14 @@ class BucketBatches:
     ):
         if (batch_size is None) == (max_tokens is None) or (batch_size or max_tokens or 0) < 1:
             raise ValueError(f"batch_size={batch_size} and max_tokens={max_tokens}, expected one of them, 1 or more")
-        self.dataset, self.batch_size, self.max_tokens = dataset, batch_size, max_tokens
-        self.train, self.seed, self.device, self.share = train, seed, torch.device(device), share
+        self.dataset = dataset
         self.lengths = dataset.lengths
+        self.batch_size = batch_size
+        self.max_tokens = max_tokens
+        self.train = train
+        self.seed = seed
+        self.device = torch.device(device)
+        self.share = share
         self._number = len(self._split(np.arange(len(self.lengths))))
         self.set_epoch(1)
 
@@ -165,23 +201,29 @@ class BucketBatches:
         return self._number
 
     def __iter__(self) -> Iterator[Batch]:
-        order, batches = np.arange(len(self.lengths)), []
-        if self.train:
-            order = np.array(self.rng.sample(range(len(order)), len(order)), dtype=int)
-            # sorted within pools of a hundred batches, which leaves more to chance
-            size = 100 * self.batch_size if self.batch_size else max(1, len(order))
-            for start in range(0, len(order), size):
-                pool = self._split(order[start : start + size])
-                batches += self.rng.sample(pool, len(pool))
-        else:
-            batches = self._split(order)
-        start, self.start = self.start, 0
+        batches = self._order()[self.start :]
+        self.start = 0
         first, step = self.share
-        for batch in batches[start:]:
+        for batch in batches:
             batch = self._sort(batch, -1)
-            mine = batch[first::step]  # one of several processes may have none
-            padded = self.dataset.collate([self.dataset[i] for i in (mine if len(mine) else batch)])
-            yield to_device(type(padded)(*(side[: len(mine)] for side in padded)), self.device)
+            share = batch[first::step]
+            # a process of several may have none: it then gets the shape of the batch, with no sentences
+            padded = self.dataset.collate([self.dataset[i] for i in (share if len(share) else batch)])
+            yield to_device(type(padded)(*(side[: len(share)] for side in padded)), self.device)
+
+    def _order(self) -> list[np.ndarray]:
+        """Return the numbers of the sentences in each batch of an epoch."""
+        numbers = np.arange(len(self.lengths))
+        if not self.train:
+            return self._split(numbers)
+        numbers = np.array(self.rng.sample(range(len(numbers)), len(numbers)), dtype=int)
+        # sorted within pools of a hundred batches, which leaves more to chance
+        size = 100 * self.batch_size if self.batch_size else max(1, len(numbers))
+        batches = []
+        for start in range(0, len(numbers), size):
+            pool = self._split(numbers[start : start + size])
+            batches += self.rng.sample(pool, len(pool))
+        return batches
 
     def _sort(self, order: np.ndarray, sign: int = 1) -> np.ndarray:
         """Sort sentences by length, or from the longest on; those that are equally long stay in their order."""
@@ -194,7 +236,8 @@ class BucketBatches:
         starts = list(range(0, len(order), self.batch_size or max(1, len(order))))
         if self.max_tokens:
             longest = 0
-            for i, length in enumerate((self.lengths[order].max(axis=1) + 2).tolist()):  # with <sos> and <eos>
+            lengths = self.lengths[order].max(axis=1) + 2  # with <sos> and <eos>
+            for i, length in enumerate(lengths.tolist()):
                 longest = max(longest, length)
                 if (i - starts[-1] + 1) * longest > self.max_tokens and i:
                     starts.append(i)

@@ -95,17 +95,26 @@ class Corpus:
         """Take held-out splits off training pairs: a twentieth of the source sentences each, at most 1,000.
 
         A sentence's hash decides where it goes, not its place: the splits hardly change if lines are added or moved.
-        All pairs whose sources a lower-casing model cannot tell apart go together: none is in two splits.
+        All pairs whose sources a model may read alike go together, in one split: sources that differ in case, in white
+        space, as a copy does whose tokens are between spaces, or in how Unicode spells a letter.
         """
         sources = [normalize(pair.src.lower()) for pair in pairs]
-        order = sorted({*sources}, key=lambda source: hashlib.sha256(f"1234 {source}".encode()).digest())
+        read_alike = ["".join(source.split()) for source in sources]
+        hashes: dict[str, bytes] = {}  # the least of a sentence's spellings
+        for key, source in zip(read_alike, sources, strict=True):
+            digest = hashlib.sha256(f"1234 {source}".encode(errors="surrogatepass")).digest()
+            hashes[key] = min(digest, hashes.get(key, digest))
+        order = sorted(hashes, key=hashes.__getitem__)
         size = max(1, min(1000, len(order) // 20))
-        if len(order) < (least := 2 * size * len(names)):
+        least = 2 * size * len(names)
+        if len(order) < least:
             raise CorpusError(f"corpus {self.name!r} has {len(order)} different source sentences, expected {least}")
-        split_of = {source: name for i, name in enumerate(names) for source in order[i * size : (i + 1) * size]}
+        split_of = {}
+        for i, name in enumerate(names):
+            split_of |= dict.fromkeys(order[i * size : (i + 1) * size], name)
         self.pairs.update({split: [] for split in ("train", *names)})
-        for pair, source in zip(pairs, sources, strict=True):
-            self.pairs[split_of.get(source, "train")].append(pair)
+        for key, pair in zip(read_alike, pairs, strict=True):
+            self.pairs[split_of.get(key, "train")].append(pair)
         return self
 
 
@@ -175,9 +184,12 @@ def read_text(path: Path) -> list[str]:
     path = path if path.exists() else path.with_name(f"{path.name}.gz")
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        return [line.strip() for line in content.decode("utf-8-sig").removesuffix("\n").split("\n")]
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        text = content.decode("utf-8-sig")
+        if text.count("\0") > len(text) // 10:
+            raise ValueError("many of its bytes are zero: is it UTF-16?")
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         raise CorpusError(f"{path} cannot be read as UTF-8 text: {error}") from error
+    return [line.strip() for line in text.removesuffix("\n").split("\n")]
 
 
 def cache_folder() -> Path:
@@ -188,18 +200,32 @@ def cache_folder() -> Path:
 
 def fetch(corpus: str, file: str) -> Path:
     """Return the path of a corpus's file in the cache; what is not there as it was published is downloaded."""
-    path, (url, checksums) = cache_folder() / corpus / file, DOWNLOADS[corpus]
+    path = cache_folder() / corpus / file
+    url, checksums = DOWNLOADS[corpus]
     sha256 = {name: None if checksum.startswith("git-blob:") else checksum for name, checksum in checksums.items()}
     try:
-        was_there, download = path.exists(), pooch.HTTPDownloader(progressbar=True, timeout=_TIMEOUT_S)
+        existed = path.exists()
+        download = pooch.HTTPDownloader(progressbar=True, timeout=_TIMEOUT_S)
         pooch.create(path.parent, url, registry=sha256).fetch(file, downloader=download)
-        blob = b"blob %d\0" % path.stat().st_size + path.read_bytes()
-        if sha256[file] is None and (sent := f"git-blob:{hashlib.sha1(blob).hexdigest()}") != checksums[file]:
-            path.replace(path.with_name(f"{file}.refused")) if was_there else path.unlink()  # a user's stays
-            raise ValueError(f"its checksum is {sent}, expected {checksums[file]}; if it was yours, see {file}.refused")
+        if sha256[file] is None:
+            _check_git_blob(path, checksums[file], keep=existed)
     except (OSError, ValueError) as error:
         raise CorpusError(
             f"{file} of corpus {corpus!r} could not be downloaded from {url}{file} ({error}). Set TRANSFORMER_LIB_DATA "
             f"to a folder that holds {corpus}/{file}, or use the corpus 'sample', which needs no network"
         ) from error
     return path
+
+
+def _check_git_blob(path: Path, expected: str, keep: bool) -> None:
+    """Raise a ValueError if a file's checksum is not the one by which git knows it; what a user put there is kept."""
+    content = path.read_bytes()
+    header = b"blob %d\0" % len(content)
+    checksum = f"git-blob:{hashlib.sha1(header + content).hexdigest()}"
+    if checksum == expected:
+        return
+    if keep:
+        path.replace(path.with_name(f"{path.name}.refused"))
+    else:
+        path.unlink()
+    raise ValueError(f"its checksum is {checksum}, expected {expected}; if it was yours, see {path.name}.refused")

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import itertools
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import sentencepiece
 
 from transformer_lib.data.corpora import Pair
-from transformer_lib.data.text import normalize
+from transformer_lib.data.text import is_text, normalize
 from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, Vocabulary, WordTokenizer
 
 
@@ -26,7 +27,8 @@ class SubwordTokenizer(WordTokenizer):
         super().__init__(language, lower)
         self.pieces = pieces
         # a zero byte ends what a rule writes in place of a character, and one is in nearly every piece's score
-        if (longest := max(map(len, pieces.split(b"\0")))) > 500:  # in the included model, 195
+        longest = max(map(len, pieces.split(b"\0")))  # in the included model, 195
+        if longest > 500:
             raise ValueError(f"pieces hold a piece or a rule of up to {longest:,} bytes, expected at most 500")
         try:
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=pieces)
@@ -63,12 +65,13 @@ def train_subwords(pairs: Iterable[Pair], size: int | None = None, lower: bool =
     as three full stops. Only white space becomes a space, and a letter and its accent one character.
 
     Args:
-        pairs: the training split, and nothing else.
+        pairs: the training split, and nothing else; what is no text is left out.
         size: how many pieces; a ValueError if the text does not suit so many. By default, each character that occurs
             and twice the square root of the text's length in characters, at most 32,000: some 4,000 for Multi30k.
         lower: make everything lower case, as ``SubwordTokenizer`` then has to, too.
     """
-    sentences = [normalize(sentence.lower() if lower else sentence) for pair in pairs for sentence in pair]
+    texts = filter(is_text, itertools.chain.from_iterable(pairs))
+    sentences = [normalize(text.lower() if lower else text) for text in texts]
     default = 5 + len(set().union(*sentences)) + 2 * math.isqrt(sum(map(len, sentences)))  # 5: specials, ▁
     pieces = io.BytesIO()
     try:

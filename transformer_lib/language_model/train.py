@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from transformer_lib.files import say
 from transformer_lib.language_model.generator import TextGenerator
 from transformer_lib.language_model.model import LanguageModelConfig, TransformerLanguageModel
 from transformer_lib.language_model.stream import StreamTokenizer, TextDataset
@@ -23,7 +24,7 @@ def train_language_model(
     resume: bool = False,
     device: torch.device | str = "auto",
     min_freq: int = 1,
-    log: Callable[[str], None] = print,
+    log: Callable[[str], None] = say,
 ) -> TextGenerator:
     """Build a vocabulary from a text's training split and a language model for it, and train it.
 

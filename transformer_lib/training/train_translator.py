@@ -13,6 +13,7 @@ from transformer_lib.data.corpora import CORPORA, Corpus, Pair
 from transformer_lib.data.prepared import PreparedDataset
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.tokenizers import WordTokenizer
+from transformer_lib.files import say
 from transformer_lib.inference.bleu import score
 from transformer_lib.inference.translator import Translator
 from transformer_lib.model.config import TransformerConfig
@@ -31,7 +32,7 @@ def train_translator(
     resume: bool = False,
     device: torch.device | str = "auto",
     min_freq: int | None = None,
-    log: Callable[[str], None] = print,
+    log: Callable[[str], None] = say,
     lower: bool = True,
     **changes: Any,
 ) -> Translator:

@@ -12,7 +12,7 @@ from torch import nn
 
 from transformer_lib.checkpoint import MODEL_FILE, describe_model, save_model
 from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies
-from transformer_lib.files import STATE_FILE, load_training_state, locked, save_training_state
+from transformer_lib.files import STATE_FILE, load_training_state, locked, save_training_state, say
 from transformer_lib.training import distributed
 from transformer_lib.training.loop import History
 from transformer_lib.training.recipe import Recipe
@@ -29,7 +29,7 @@ def fit(
     notes: dict[str, Any] | None = None,
     tokenizers: dict[str, WordTokenizer] | None = None,
     on_epoch: Callable[[History, nn.Module], bool | None] | None = None,
-    log: Callable[[str], None] = print,
+    log: Callable[[str], None] = say,
 ) -> History:
     """Train for ``recipe.epochs`` epochs and leave the model with the weights (or their average) that validated best.
 
