@@ -173,10 +173,12 @@ class _Panel:
 
 def _place(panels: Sequence[_Panel], indent: float, depth: float, above: float) -> None:
     """Put panels beside each other, and on another line what no telephone would show beside those before it."""
-    x, line = indent, 0.0
+    x = indent
+    line = 0.0  # y of where the highest matrices begin
     for panel in panels:
         if x > indent and x + panel.width > WIDTH:
-            x, line = indent, line + depth + above + 0.35
+            x = indent
+            line += depth + above + 0.35
             panel.width = max(panel.width, panel.title_width + 0.6)  # the sign stands beside the title
         panel.begins_line = x == indent
         panel.middle = x + panel.width / 2
