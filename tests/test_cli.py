@@ -17,10 +17,12 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import OPTIMIZER, PAIRS
 
-from transformer_lib import cli, load_model, save_model
+from transformer_lib import Translator, cli, load_model, save_model
 from transformer_lib.data.corpora import CorpusError
+from transformer_lib.interop.hugging_face import to_hugging_face
 
 SMALL = ["d_model=32", "d_ff=64", "num_heads=4", "dropout=0", "learning_rate=3e-3", "warmup_steps=0"]
 COMMANDS = ["train", "translate", "train-lm", "generate", "evaluate", "export", "download"]
@@ -129,16 +131,54 @@ def test_the_best_recipe_on_a_corpus_of_ones_own_and_its_export(corpus_folder, t
     assert "BLEU, beam 2, length penalty 0.4" in printed_by("evaluate", best, *searching).out
 
 
-def test_multi30ks_own_presets_train_on_multi30k(monkeypatch):
+@pytest.fixture
+def opened(monkeypatch):
+    """What ``load_corpus`` is asked for, which it does not return."""
     asked = []
 
     def not_now(name, *languages):
-        asked.append(name)
+        asked.append((name, *languages))
         raise CorpusError("not now")
 
     monkeypatch.setattr(cli, "load_corpus", not_now)
+    return asked
+
+
+def test_what_two_files_names_end_in_are_their_languages(opened, printed_by, trained_once, tmp_path):
+    for names, options, languages in (
+        (["text.en", "text.ko"], [], ("en", "ko")),
+        (["text.en.gz", "a.b/text.zh_CN"], [], ("en", "zh")),
+        (["text.en", "text.ko"], ["--src", "en"], ("en", "ko")),
+        (["text.txt", "text.raw"], [], ("de", "en")),
+        (["en/text.zh", "text.tok"], ["--src", "zh_TW", "--tgt", "fr"], ("zh_TW", "fr")),
+        (["folder.ko"], [], ("de", "en")),
+    ):
+        for command in (["train", "--corpus", *names], ["prepare", *names, "--output", tmp_path / "new"]):
+            assert "languages" not in printed_by(*command, *options, code=1).out
+            assert opened.pop()[1:] == languages
+    printed = printed_by("train", "--corpus", "text.en", "text.ko", "--src", "en", "--tgt", "kr", code=1).out
+    assert opened.pop()[1:] == ("en", "kr")
+    (line,) = printed.splitlines()
+    assert "text.ko" in line and "'kr'" in line
+    printed = printed_by("evaluate", trained_once[0], "--corpus", "text.en", "text.de", code=1).out
+    assert "text.en" in printed and "text.de" in printed  # which are in the wrong order
+
+
+def test_what_an_export_would_need_is_said_before_the_training(trained_once, corpus_folder, tmp_path, printed_by):
+    before, _, _ = trained_once[1].partition("model  ")
+    (change,) = re.findall(r"Hugging Face.*--set (.*)", before)
+    small = ["--epochs", "1", "--min-freq", "1", "--device", "cpu", "--set", *SMALL, *change.split()]
+    output = printed_by("train", "--corpus", corpus_folder, "--output", tmp_path / "run", *small).out
+    assert "Hugging Face" not in output
+    pytest.importorskip("transformers")
+    to_hugging_face(Translator.load(tmp_path / "run"), tmp_path / "theirs")
+    with pytest.raises(ValueError, match=change.split()[0].partition("=")[0]):
+        to_hugging_face(Translator.load(trained_once[0]), tmp_path / "not there")
+
+
+def test_multi30ks_own_presets_train_on_multi30k(opened):
     assert [cli.main(["train", "--preset", preset]) for preset in ("multi30k-best", "small")] == [1, 1]
-    assert asked == [["multi30k"], ["sample"]]
+    assert [asked[0] for asked in opened] == [["multi30k"], ["sample"]]
 
 
 def test_from_training_a_language_model_to_text(tmp_path, printed_by):
@@ -249,6 +289,16 @@ def test_an_export_does_not_say_where_the_corpus_is_nor_take_it_for_another(corp
     assert "say so with --corpus" in printed_by("evaluate", exported, code=1).err
 
 
+def test_an_export_keeps_every_weight_finite(trained_folder, tmp_path, printed_by):
+    saved, exported = load_model(trained_folder), tmp_path / "exported.safetensors"
+    name, weight = next(iter(saved.model.state_dict().items()))
+    with torch.no_grad():
+        weight.flatten()[0] = 70_000.0
+    save_model(tmp_path / "large.safetensors", saved.model, saved.tokenizers)
+    assert "70,000" in printed_by("export", tmp_path / "large.safetensors", exported).out
+    assert load_model(exported).model.state_dict()[name].equal(weight)
+
+
 @pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="ctranslate2 is not installed")
 def test_an_export_for_ctranslate2_is_quantized_if_asked_for(trained_once, tmp_path, printed_by):
     import ctranslate2
@@ -321,6 +371,8 @@ def test_a_mistake_is_one_line_without_a_traceback(printed_by, tmp_path, monkeyp
         "train-lm --corpus sample --language fr": "train.fr.gz cannot be read",
         "train-lm --corpus sample --set bptt=0": "bptt is 0",
         "train-lm --corpus sample --set batch_size=90000": "90000 rows",
+        "translate --input nowhere Hallo": "--input is nowhere",
+        "export nowhere new --quantization int8": "quantization is 'int8'",
         "generate --model nowhere Hello": "nowhere",
     }.items():
         printed = printed_by(*command.split(), code=1).err
@@ -336,6 +388,8 @@ def test_wrong_usage_exits_with_2():
         "train --preset huge",
         "train --epochs many",
         "train --set d_modle=3",
+        "train --set src_vocab_size=3",
+        "train-lm --set d_model=3",
         "generate Hello",
         "train --precision int8",
     ):
@@ -375,6 +429,38 @@ def test_a_file_or_a_pipe_gets_utf_8_whatever_the_locale_and_a_terminal_what_it_
             cli.main(["translate", "--help"])
         output.flush()
         assert expected in output.buffer.getvalue().decode()
+
+
+def test_a_terminals_locale_may_be_called_c(trained_once, printed_by):
+    """Python then expects ASCII, and hands over each byte of UTF-8 as half of a pair of surrogates."""
+    typed = "Das Kind schläft.".encode().decode("ascii", "surrogateescape")
+    assert printed_by("translate", "--model", trained_once[0], typed).out == "the child is sleeping.\n"
+
+
+def test_where_nobody_can_read_the_result_there_is_an_error(trained_once, monkeypatch, capsys):
+    """A shell's ``>&-`` closes the output, ``<&-`` the input, ``2>&-`` what errors are written to."""
+    translate = ["translate", "--model", str(trained_once[0])]
+    for stream, arguments in (("stdout", [*translate, "Ein Hund schläft."]), ("stdin", translate)):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, stream, None)
+            assert cli.main(arguments) == 1
+        assert "is closed" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stderr", None)
+    assert cli.main([*translate, "Ein Hund schläft.", "Hund " * 300]) == 1
+    assert capsys.readouterr().out == "a dog is sleeping.\n\n"  # nothing else among the translations
+
+
+def test_a_picture_that_cannot_be_written_leaves_the_old_one(trained_once, tmp_path, printed_by, monkeypatch):
+    def half(figure, file, **options):
+        Path(file).write_bytes(b"half")
+        raise OSError("no space left")
+
+    picture = tmp_path / "map.png"
+    picture.write_bytes(b"precious")
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", half)
+    translate = ["translate", "--model", trained_once[0], "--attention", picture, "Ein Hund schläft."]
+    assert "no space left" in printed_by(*translate, code=1).err
+    assert picture.read_bytes() == b"precious" and [*tmp_path.iterdir()] == [picture]
 
 
 def test_the_version_says_what_runs_where(capsys):

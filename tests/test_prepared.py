@@ -240,8 +240,12 @@ def test_training_on_a_large_corpus_prepares_it_once(tmp_path, monkeypatch, caps
     monkeypatch.delenv("WORLD_SIZE")
     assert main([*train, "--epochs", "1"]) == 0
     assert load_corpus(tmp_path / "run" / "prepared").prepared
+    before = (tmp_path / "run" / "prepared" / "train.safetensors").read_bytes()
+    capsys.readouterr()
+    assert main([*train, "--epochs", "1"]) == 1  # perhaps of another corpus, for which it must not be taken
+    assert str(tmp_path / "run" / "prepared") in capsys.readouterr().err
+    assert (tmp_path / "run" / "prepared" / "train.safetensors").read_bytes() == before
     for file in files:
         (tmp_path / file).unlink()  # nobody reads them again
-    capsys.readouterr()
     assert main([*train, "--epochs", "2", "--resume"]) == 0
     assert str(tmp_path / "run" / "prepared") in capsys.readouterr().out.splitlines()[0]  # and it says so

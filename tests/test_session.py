@@ -2,6 +2,8 @@ import ast
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -131,3 +133,11 @@ def test_drawings_and_what_benchmarks_measured_come_with_the_series():
     for read, wrong in ((figure, "mask.svg"), (results, "trainings.json")):
         with pytest.raises(FileNotFoundError, match=wrong):
             read(wrong.partition(".")[0])
+
+
+@pytest.mark.processes
+def test_a_notebook_without_ipywidgets_gets_no_red_warning():
+    """As that of tqdm's bars, where they find a kernel and nothing to draw them with."""
+    kernel = "import ipykernel.zmqshell, sys; sys.modules['ipywidgets'] = None; import transformer_lib"
+    found = subprocess.run([sys.executable, "-W", "default", "-c", kernel], capture_output=True, text=True, check=True)
+    assert "IProgress" not in found.stderr

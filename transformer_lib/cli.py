@@ -3,10 +3,12 @@
 import argparse
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 import os
 import platform
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -20,12 +22,14 @@ from transformer_lib.checkpoint import SHIPPED_MODEL, load_model, save_model
 from transformer_lib.data.batches import BucketBatches, make_dataset
 from transformer_lib.data.corpora import CORPORA, PREPARED_FILE, CorpusError, cache_folder, load_corpus
 from transformer_lib.data.prepared import prepare as write_prepared
+from transformer_lib.data.text import two_letters
 from transformer_lib.data.tokenizers import UNK
 from transformer_lib.fast.precision import PRECISIONS
-from transformer_lib.files import CheckpointError, accept_any_text, one_line
+from transformer_lib.files import CheckpointError, accept_any_text, one_line, replacing, say
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
-from transformer_lib.interop.ctranslate2 import to_ctranslate2
+from transformer_lib.interop.ctranslate2 import LARGEST_HALF, largest_weight, to_ctranslate2
+from transformer_lib.interop.hugging_face import needed
 from transformer_lib.language_model.generator import TextGenerator
 from transformer_lib.language_model.stream import BPTTBatches, TextDataset
 from transformer_lib.language_model.texts import TEXTS, load_text
@@ -36,7 +40,11 @@ from transformer_lib.training.device import pick_device
 from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
 from transformer_lib.training.train_translator import train_translator
 
+_STANDARD_INPUT = Path("-")
 _LARGE = 1_000_000  # from so many pairs on, ``train`` prepares a corpus
+_MODEL_FIELDS = {field.name for field in dataclasses.fields(TransformerConfig)}
+_MODEL_FIELDS -= {"src_vocab_size", "tgt_vocab_size", "pad_id"}  # which the corpus decides
+_RECIPE_FIELDS = {field.name for field in dataclasses.fields(Recipe)}
 # what a user can do something about; the rest are mistakes in this library, and keep their traceback
 _ERRORS = CorpusError, CheckpointError, ValueError, OSError, ImportError, ArithmeticError, torch.OutOfMemoryError
 
@@ -47,22 +55,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = vars(parser().parse_args(arguments))
     command = options.pop("command")
     try:
+        if sys.stdout is None and command in (translate, generate, evaluate):
+            raise ValueError("the standard output is closed, and there the result would be")
         command(**options)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        complain("interrupted")
         return 130
     except _ERRORS as error:
-        print(one_line(f"transformer-lib: error: {' '.join(str(error).split())}"), file=sys.stderr)
+        complain(f"transformer-lib: error: {' '.join(str(error).split())}")
         return 1
     return 0
 
 
 def log(line: str) -> None:
-    """Print a line at once, without control characters: a folder may be called anything."""
-    print(one_line(line), flush=True)
+    """Print a line at once, in the first of several processes, without control characters: a file has any name.
+
+    Unlike ``say``, it fails where nothing can be printed: the line is what somebody has asked for.
+    """
+    if distributed.is_first():
+        print(one_line(line), flush=True)
 
 
-def train(corpus=(), preset="small", src="de", tgt="en", cased=False, output=None, set=(), device="auto", **changes):
+def complain(line: str) -> None:
+    """Print a line for a person, apart from what the command prints."""
+    if sys.stderr is not None:
+        print(one_line(line), file=sys.stderr)
+
+
+def train(
+    corpus=(), preset="small", src=None, tgt=None, cased=False, output=None, changes=(), device="auto", **options
+):
     """Train a translator, then score it on the corpus's first test split.
 
     transformer-lib train --corpus text.es text.en --src es --tgt en --set d_model=128 dropout=0.3
@@ -70,42 +92,75 @@ def train(corpus=(), preset="small", src="de", tgt="en", cased=False, output=Non
     """
     corpus = corpus or ["multi30k" if preset.startswith("multi30k-") else "sample"]
     name = Path(corpus[0]).resolve().name
-    name = name.split(".")[0] if len(corpus) > 1 else name  # of two files
+    if len(corpus) > 1:  # two files
+        name = name.split(".")[0]
     output = output or Path("runs") / f"{name}-{preset.removeprefix(f'{name}-')}"
-    if there := ((prepared := output / "prepared") / PREPARED_FILE).exists():
-        log(f"corpus    {prepared}, which an earlier call has prepared, in place of {' '.join(corpus)}")
-    data = load_corpus(prepared if there else corpus, src, tgt)
-    if dict(set).get("subwords", 1) and not data.prepared and len(data["train"]) > _LARGE and "min_freq" not in changes:
-        if distributed.rank_and_world_size()[1] > 1:
-            raise ValueError(f"corpus has {len(data['train']):,} pairs: let transformer-lib prepare it first")
-        write_prepared(data, prepared, dict(set).get("subwords"), not cased, log=log)
-        data = load_corpus(prepared, src, tgt)
-    changes |= {"output": output, "device": device, "lower": not cased, **dict(set)}
-    train_translator(data, preset.replace("-", "_"), log=log, **changes)
+    preset = preset.replace("-", "_")
+    changes = dict(changes)
+    shape = TransformerConfig.preset(preset, 2, 2, **{name: changes[name] for name in _MODEL_FIELDS & changes.keys()})
+    options |= {"lower": not cased, **changes}
+    data = _open(corpus, *_languages(corpus, src, tgt), output / "prepared", options)
+    if missing := needed(shape):
+        fields = " ".join(f"{name}={value}" for name, value in missing.items())
+        log(f"export    to CTranslate2 is possible; for one to Hugging Face's transformers as well, --set {fields}")
+    train_translator(data, preset, output=output, device=device, log=say, **options)
     if distributed.is_first():
         evaluate(output, data.source, device=device)
         log("Try it:  " + shlex.join(["transformer-lib", "translate", "--model", str(output), data["val"][0].src]))
 
 
-def prepare(corpus, output, src="de", tgt="en", cased=False, **options):
+def _languages(corpus, src, tgt):
+    """Return the languages of a corpus: as they are given, or as the names of two files end, or German and English."""
+    languages = []
+    for file, given, default in zip(corpus if len(corpus) == 2 else ("", ""), (src, tgt), ("de", "en"), strict=True):
+        ending = two_letters(str(file).removesuffix(".gz").rpartition(".")[2])
+        said = ending if re.fullmatch("[a-z]{2}", ending) else None
+        language = given or said or default
+        if said and said != two_letters(language):
+            log(f"languages {file} is read as {language!r}, though its name ends in .{said}: see --src and --tgt")
+        languages.append(language)
+    return languages
+
+
+def _open(corpus, src, tgt, prepared, options):
+    """Open a corpus; a large one is prepared first, and when its training is resumed, it is there already."""
+    is_there = (prepared / PREPARED_FILE).exists()
+    if is_there and options.get("resume"):
+        log(f"corpus    {prepared}, which an earlier call has prepared, in place of {' '.join(corpus)}")
+        return load_corpus(prepared, src, tgt)
+    data = load_corpus(corpus, src, tgt)
+    is_words = "min_freq" in options or options.get("subwords") == 0
+    if is_words or data.prepared or len(data["train"]) <= _LARGE:
+        return data
+    if distributed.rank_and_world_size()[1] > 1:
+        raise ValueError(f"corpus has {len(data['train']):,} pairs: let transformer-lib prepare it first")
+    if is_there:
+        raise FileExistsError(f"{prepared} was prepared by an earlier call: --resume, or take it as the --corpus")
+    write_prepared(data, prepared, options.get("subwords"), options["lower"], log=say)
+    return load_corpus(prepared, src, tgt)
+
+
+def prepare(corpus, output, src=None, tgt=None, cased=False, **options):
     """Tokenise a large corpus once, for training runs that then start at once.
 
     transformer-lib prepare text.de text.en --output prepared
     transformer-lib train --corpus prepared
     """
-    write_prepared(load_corpus(corpus, src, tgt), output, lower=not cased, log=log, **options)
+    data = load_corpus(corpus, *_languages(corpus, src, tgt))
+    write_prepared(data, output, lower=not cased, log=say, **options)
 
 
-def train_lm(corpus="wikitext-2-valid", language=None, preset="tutorial", output=None, set=(), **options):
+def train_lm(corpus="wikitext-2-valid", language=None, preset="tutorial", output=None, changes=(), **options):
     """Train a language model, then score it on the text's first test split.
 
     transformer-lib train-lm --corpus novel.txt --language en --set bptt=70 learning_rate=1.0
     """
-    changes = {name: options.pop(name) for name in ("epochs", "seed") if name in options}
-    recipe = dataclasses.replace(LANGUAGE_MODEL_RECIPES[preset], **{**changes, **dict(set)})
+    for name in _RECIPE_FIELDS & options.keys():
+        changes = [(name, options.pop(name)), *changes]
+    recipe = dataclasses.replace(LANGUAGE_MODEL_RECIPES[preset], **dict(changes))
     text = load_text(corpus, language)
     output = output or Path("runs") / f"{text.name}-{preset}-lm"
-    generator = train_language_model(text, preset, recipe, output, log=log, **options)
+    generator = train_language_model(text, preset, recipe, output, log=say, **options)
     if distributed.is_first():
         evaluate(output, [corpus], device=next(generator.model.parameters()).device)
         word = next((token for token in generator.tokenizer.vocab.itos if token.isalpha()), UNK)
@@ -120,24 +175,28 @@ def translate(sentences, model, input, scores=False, attention=None, device="aut
     """
     if attention and len(sentences) != 1:
         raise ValueError(f"--attention draws one sentence, but there are {len(sentences)}")
+    if sentences and input != _STANDARD_INPUT:
+        raise ValueError(f"--input is {input}, but there are sentences, too: expected one of both")
     translator = Translator.load(model, device=pick_device(device))
     done = unusable = 0
     for lines in [sentences] if sentences else _read(input):
-        texts = [line.strip() for line in lines]
-        for place, text in enumerate(texts):
+        texts = []
+        for line in lines:
+            done += 1
+            text = line.strip()
             try:
                 if text:
                     translator.source_tokens(text)
             except ValueError as error:
-                reason = "it is not UTF-8" if isinstance(error, UnicodeError) else error
-                print(one_line(f"line {done + place + 1}: {reason}"), file=sys.stderr)
-                texts[place], unusable = "", unusable + 1
+                complain(f"line {done}: {'it is not UTF-8' if isinstance(error, UnicodeError) else error}")
+                unusable += 1
+                text = ""
+            texts.append(text)
         translations = iter(translator.translate([text for text in texts if text], **search))
         for text in texts:
             translation = next(translations) if text else ""
             score = f"\t{translation.log_prob:.3f}" if text and scores else ""
             print(one_line(str(translation)) + score, flush=True)
-        done += len(texts)
     if unusable:
         raise ValueError(f"{unusable} of {done} lines could not be used, see above; their lines stay empty")
     if attention:
@@ -145,12 +204,15 @@ def translate(sentences, model, input, scores=False, attention=None, device="aut
 
         (translation,) = translator.translate(sentences, **search, attention=True)
         attention.parent.mkdir(parents=True, exist_ok=True)
-        plots.attention_heads(translation).savefig(attention)
+        with replacing(attention) as temporary:
+            plots.attention_heads(translation).savefig(temporary, format=attention.suffix[1:] or "png")
 
 
 def _read(path: Path) -> Iterator[list[str]]:
     """Yield the lines of a file, or of the standard input (``-``), some at a time; what is typed, at once."""
-    with sys.stdin.buffer if path == Path("-") else open(path, "rb") as file:
+    if path == _STANDARD_INPUT and sys.stdin is None:
+        raise ValueError("the standard input is closed, expected sentences there, as arguments or by --input")
+    with sys.stdin.buffer if path == _STANDARD_INPUT else open(path, "rb") as file:
         while lines := list(itertools.islice(file, 1 if file.isatty() else 1000)):
             yield [line.decode("utf-8-sig", "surrogateescape") for line in lines]  # translators refuse what is no UTF-8
 
@@ -163,34 +225,16 @@ def generate(prompt, model, device="auto", **sampling):
 
 def evaluate(model, corpus=(), split=None, device="auto", **search):
     """Measure perplexity, and a translator's BLEU, on a split that the model was not trained on."""
-    device = pick_device(str(device))
-    saved = load_model(model, device=device)
-    source = corpus or _trained_on(saved.notes)
-    if tokenizer := saved.tokenizers.get("text"):
-        if len(source) > 1:
-            raise ValueError(f"corpus is {' '.join(map(str, source))}, expected one text for a language model")
-        data = load_text(source[0], tokenizer.language)
-        split = split or data.splits[:3][-1]
-        stream = TextDataset(data[split], tokenizer)
-        size = len(stream.tokens)
-        batches = BPTTBatches(stream, max(1, min(20, size // 2)), saved.model.config.max_len, device)
-        unknown = sum(token not in tokenizer.vocab or token == UNK for token in stream.tokens) / size
-        perplexity = loop.perplexity(loop.evaluate(saved.model, batches))
-        log(f"{data.name} {split}: {size:,} tokens, {unknown:.1%} of them {UNK}, perplexity {perplexity:.2f}")
+    saved = load_model(model, device=pick_device(str(device)))
+    sources = list(corpus) or _trained_on(saved.notes)
+    if "text" not in saved.tokenizers:
+        _evaluate_translator(Translator.from_saved(saved), sources, split, search)
         return
-    translator = Translator.from_saved(saved)
-    vars(translator).update(search)  # beam_size and length_penalty, if they are given
-    tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
-    data = load_corpus(source, *(tokenizer.language for tokenizer in tokenizers))
-    split = split or data.splits[:3][-1]
-    dataset = make_dataset(data[split], *tokenizers, translator.model.config.max_len, log)
-    loss = loop.evaluate(translator.model, BucketBatches(dataset, 128, device=device))
-    log(f"{data.name} {split}: {len(dataset):,} pairs, perplexity {loop.perplexity(loss):.3f}")
-    translations = translator.translate([pair.src for pair in dataset.pairs])
-    references = [pair.tgt for pair in dataset.pairs]
-    search = f"beam {translator.beam_size}, length penalty {translator.length_penalty}"
-    for score in bleu.score(translations, references, translator.tgt_tokenizer):
-        log(f"BLEU, {search}: {score}")
+    if search:
+        raise ValueError(f"{min(search)} is given, but the model is a language model, which does not translate")
+    if len(sources) > 1:
+        raise ValueError(f"corpus is {' '.join(map(str, sources))}, expected one text for a language model")
+    _evaluate_language_model(TextGenerator.from_saved(saved), sources[0], split)
 
 
 def _trained_on(notes: dict[str, Any]) -> list[str]:
@@ -204,16 +248,52 @@ def _trained_on(notes: dict[str, Any]) -> list[str]:
     return noted
 
 
-def export(model, file, to="safetensors", quantization="float32"):
+def _evaluate_language_model(generator, source, split):
+    tokenizer = generator.tokenizer
+    text = load_text(source, tokenizer.language)
+    split = split or text.splits[:3][-1]
+    stream = TextDataset(text[split], tokenizer)
+    size = len(stream.tokens)
+    device = next(generator.model.parameters()).device
+    batches = BPTTBatches(stream, max(1, min(20, size // 2)), generator.model.config.max_len, device)
+    unknown = sum(token not in tokenizer.vocab or token == UNK for token in stream.tokens) / size
+    perplexity = loop.perplexity(loop.evaluate(generator.model, batches))
+    log(f"{text.name} {split}: {size:,} tokens, {unknown:.1%} of them {UNK}, perplexity {perplexity:.2f}")
+
+
+def _evaluate_translator(translator, sources, split, search):
+    for name, value in search.items():
+        setattr(translator, name, value)
+    tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
+    corpus = load_corpus(sources, *_languages(sources, *(tokenizer.language for tokenizer in tokenizers)))
+    split = split or corpus.splits[:3][-1]
+    dataset = make_dataset(corpus[split], *tokenizers, translator.model.config.max_len, log)
+    device = next(translator.model.parameters()).device
+    perplexity = loop.perplexity(loop.evaluate(translator.model, BucketBatches(dataset, 128, device=device)))
+    log(f"{corpus.name} {split}: {len(dataset):,} pairs, perplexity {perplexity:.3f}")
+    translations = translator.translate([pair.src for pair in dataset.pairs])
+    references = [pair.tgt for pair in dataset.pairs]
+    for score in bleu.score(translations, references, translator.tgt_tokenizer):
+        log(f"BLEU, beam {translator.beam_size}, length penalty {translator.length_penalty}: {score}")
+
+
+def export(model, file, to="safetensors", quantization=None):
     """Write a model for others to use: in half precision for this library, or for CTranslate2."""
     if file.exists() and (to == "safetensors" or not file.is_dir()):  # perhaps a model whose copy was to be named, too
         raise FileExistsError(f"{file} exists: name a new file, or remove it first (usage: export MODEL FILE)")
+    if quantization and to != "ctranslate2":
+        raise ValueError(f"quantization is {quantization!r}, which is for --to ctranslate2 alone")
     saved = load_model(model)
     if to == "ctranslate2":
-        to_ctranslate2(Translator.from_saved(saved), file, quantization)
+        to_ctranslate2(Translator.from_saved(saved), file, quantization or "float32")
     else:
         saved.notes.pop("corpus", None)  # which may say where your files are
-        save_model(file, saved.model.half(), saved.tokenizers, saved.notes)
+        largest = largest_weight(saved.model)
+        if largest <= LARGEST_HALF:
+            saved.model.half()
+        else:
+            log(f"kept in float32: a weight of {largest:,.0f} would be infinite in half precision")
+        save_model(file, saved.model, saved.tokenizers, saved.notes)
     log(f"{file}: {model}, for {to}")
 
 
@@ -225,24 +305,24 @@ def download(corpus):
     log(f"in {cache_folder()}")
 
 
-def _typed(text: str) -> str:
-    """Return what was typed, also where Python took its UTF-8 for something else: where LC_ALL is C, for one."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return os.fsencode(text).decode("utf-8", "surrogateescape")
-    return text
-
-
-def _change(text: str) -> tuple[str, Any]:
+def _change(text: str, fields: set[str]) -> tuple[str, Any]:
     """Read ``FIELD=VALUE``; a value that is not a Python literal stays a string."""
     name, _, value = text.partition("=")
-    if name not in {field.name for kind in (TransformerConfig, Recipe) for field in dataclasses.fields(kind)}:
-        raise argparse.ArgumentTypeError(f"{name!r} is no field of TransformerConfig or Recipe")
+    if name not in fields:
+        raise argparse.ArgumentTypeError(f"{name!r} is none of the fields {', '.join(sorted(fields))}")
     try:
         return name, ast.literal_eval(value)
     except (SyntaxError, ValueError):
         return name, value
+
+
+def _words(argument: str) -> str:
+    """Return what was typed as the UTF-8 that it is, although Python may expect ASCII where the locale is called C."""
+    try:
+        argument.encode()
+        return argument
+    except UnicodeEncodeError:
+        return os.fsencode(argument).decode("utf-8", "surrogateescape")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -251,9 +331,11 @@ def parser() -> argparse.ArgumentParser:
     version = f"transformer-lib {transformer_lib.__version__}, torch {torch.__version__}, Python "
     version += f"{platform.python_version()} on {platform.platform()}; downloads are kept in {cache_folder()}"
     whole.add_argument("--version", action="version", version=version)
-    commands, parsers = whole.add_subparsers(required=True, metavar="command"), {}
+    commands = whole.add_subparsers(required=True, metavar="command")
+    parsers = {}
     for command in (train, prepare, translate, train_lm, generate, evaluate, export, download):
-        name, text = command.__name__.replace("_", "-"), inspect.getdoc(command) or ""
+        name = command.__name__.replace("_", "-")
+        text = inspect.getdoc(command) or ""
         raw = {"formatter_class": argparse.RawDescriptionHelpFormatter, "argument_default": argparse.SUPPRESS}
         parsers[command] = commands.add_parser(name, help=text.split("\n")[0], description=text, **raw)
         parsers[command].set_defaults(command=command)
@@ -262,10 +344,18 @@ def parser() -> argparse.ArgumentParser:
         for command in commands:
             parsers[command].add_argument(name, **settings)
 
+    _add_options(add)
+    return whole
+
+
+def _add_options(add: Callable) -> None:
     shipped = {"type": Path, "default": SHIPPED_MODEL, "help": "folder or file (the model of this library)"}
-    fields = "of TransformerConfig (not train-lm) or Recipe, such as d_model=128 or learning_rate=1e-3"
-    add("sentences", translate, type=_typed, nargs="*", default=[], metavar="sentence", help="a sentence to translate")
-    add("prompt", generate, type=_typed, help="how the text begins")
+    change = {"dest": "changes", "nargs": "+", "action": "extend", "metavar": "FIELD=VALUE"}
+    any_field = functools.partial(_change, fields=_MODEL_FIELDS | _RECIPE_FIELDS)
+    recipe_field = functools.partial(_change, fields=_RECIPE_FIELDS)
+    sentence = {"metavar": "sentence", "help": "a sentence to translate"}
+    add("sentences", translate, type=_words, nargs="*", default=[], **sentence)
+    add("prompt", generate, type=_words, help="how the text begins")
     add("model", evaluate, export, nargs="?", **shipped)
     add("file", export, type=Path, help="what to write: a new file, or a new folder for ctranslate2")
     add("corpus", download, choices=["multi30k", "wikitext-2"])
@@ -274,8 +364,8 @@ def parser() -> argparse.ArgumentParser:
     add("--corpus", train_lm, help=f"{', '.join(TEXTS)}, or a text file or folder of your own (wikitext-2-valid)")
     add("--split", evaluate, help="which part of the corpus (the first test split)")
     add("--language", train_lm, help="of your own text, for spaCy (none: split at spaces); of sample, multi30k (en)")
-    add("--src", train, prepare, help="language to translate from (de)")
-    add("--tgt", train, prepare, help="language to translate to (en)")
+    add("--src", train, prepare, help="language to translate from (what the first file's name ends in, else de)")
+    add("--tgt", train, prepare, help="language to translate to (what the second file's name ends in, else en)")
     add("--cased", train, prepare, action="store_true", help="keep capitals, as German nouns need them (lower-cased)")
     add("--preset", train, choices=[name.replace("_", "-") for name in RECIPES], help="model and recipe (small)")
     add("--preset", train_lm, choices=sorted(LANGUAGE_MODEL_RECIPES), help="how to train (tutorial)")
@@ -286,9 +376,10 @@ def parser() -> argparse.ArgumentParser:
     add("--resume", train, train_lm, action="store_true", help="continue the training run in the output folder")
     add("--epochs", train, train_lm, type=float, help="passes over the training split (the preset's)")
     add("--min-freq", train, train_lm, type=int, help="rarer words become <unk>; no subwords (2; train-lm: 1)")
-    add("--set", train, train_lm, type=_change, nargs="+", action="extend", metavar="FIELD=VALUE", help=fields)
+    add("--set", train, type=any_field, **change, help="of TransformerConfig or Recipe, such as d_model=128")
+    add("--set", train_lm, type=recipe_field, **change, help="of Recipe, such as learning_rate=1e-3")
     add("--seed", train, train_lm, generate, type=int, help="makes a run repeatable")
-    add("--input", translate, type=Path, default=Path("-"), help="file with lines to translate (the standard input)")
+    add("--input", translate, type=Path, default=_STANDARD_INPUT, help="file with lines (the standard input)")
     add("--model", translate, **shipped)
     add("--model", generate, type=Path, required=True, help="folder or file that train-lm wrote")
     add("--scores", translate, action="store_true", help="add, after a tab, the log-probability of the whole sentence")
@@ -302,4 +393,3 @@ def parser() -> argparse.ArgumentParser:
     add("--top-k", generate, type=int, metavar="K", help="choose among the K likeliest words only")
     add("--to", export, choices=["safetensors", "ctranslate2"], help="for this library or CTranslate2 (safetensors)")
     add("--quantization", export, help="how CTranslate2 stores weights, such as int8 (float32)")
-    return whole

@@ -4,16 +4,19 @@ import gzip
 import hashlib
 import json
 import os
+import warnings
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pooch
-
 from transformer_lib.data.text import normalize
 from transformer_lib.files import IS_INSTALLED, one_line, shipped
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", "IProgress not found")  # notebooks without ipywidgets get a bar of text
+    import pooch
 
 CORPORA = ("sample", "multi30k")
 PREPARED_FILE = "train.safetensors"  # what ``prepare`` writes in place of a training split

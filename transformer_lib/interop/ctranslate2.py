@@ -66,7 +66,9 @@ def to_ctranslate2(translator: Translator, folder: str | Path, quantization: str
 
     spec.register_source_vocabulary(translator.src_tokenizer.vocab.itos)
     spec.register_target_vocabulary(translator.tgt_tokenizer.vocab.itos)
-    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, SOS, EOS
+    spec.config.unk_token = UNK
+    spec.config.bos_token = SOS
+    spec.config.eos_token = EOS
     spec.config.decoder_start_token = SOS
     spec.config.add_source_bos = spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = model.encoder.layers[0].norm1.eps

@@ -35,9 +35,8 @@ def to_hugging_face(translator: Translator, folder: str | Path) -> None:
     config = translator.model.config
     tokenizer = translator.src_tokenizer
     check_parts(translator.model)
-    their_config, architecture = MarianConfig, "MarianMTModel"
-    if config.norm_first:
-        their_config, architecture = PegasusConfig, "PegasusForConditionalGeneration"
+    their_config = PegasusConfig if config.norm_first else MarianConfig
+    architecture = "PegasusForConditionalGeneration" if config.norm_first else "MarianMTModel"
     for name, value in needed(config).items():
         raise ValueError(f"the model has {name}={getattr(config, name)!r}, expected {value!r}, as in {architecture}")
     if tokenizer.vocab.itos != translator.tgt_tokenizer.vocab.itos:
@@ -74,7 +73,8 @@ def _their_weights(model: Transformer) -> dict[str, torch.Tensor]:
     weights = {"final_logits_bias": model.output.bias[None], "model.shared.weight": table[:, order]}
     weights |= {f"model.{side}.embed_positions.weight": positions[:, order] for side in _NORM2}
     for name, weight in model.state_dict().items():
-        if (side := name.split(".")[0]) in _NORM2:
+        side = name.split(".")[0]
+        if side in _NORM2:
             if any(part in name for part in ("norm", "out_proj", "linear2")):  # its rows are entries of the vectors
                 weight = weight[order]
             elif weight.dim() == 2:  # its columns are
@@ -96,7 +96,8 @@ def _their_tokenizer(tokenizer: WordTokenizer, max_len: int):
         pairs = ((piece[:cut], piece[cut:]) for piece in pieces for cut in range(1, len(piece)))
         merges = [(left, right) for left, right in pairs if left in stoi and right in stoi]  # the most frequent first
         theirs = Tokenizer(models.BPE(stoi, merges, unk_token=UNK, fuse_unk=True))
-        theirs.pre_tokenizer, theirs.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+        theirs.pre_tokenizer = pre_tokenizers.Metaspace()
+        theirs.decoder = decoders.Metaspace()
     else:
         theirs = Tokenizer(models.WordLevel(stoi, unk_token=UNK))
         theirs.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -44,13 +44,16 @@ def to_torch(ours: nn.Module) -> nn.Module:
             theirs = nn.TransformerEncoder(layers[0], num_layers=0, enable_nested_tensor=False)
         else:
             theirs = nn.TransformerDecoder(layers[0], num_layers=0)
-        theirs.layers, theirs.num_layers = layers, len(layers)
+        theirs.layers = layers
+        theirs.num_layers = len(layers)
         theirs.norm = None if isinstance(ours.norm, nn.Identity) else to_torch(ours.norm)
     elif kind is Transformer:
-        sizes, nothing = (ours.config.d_model, ours.config.num_heads), nn.Identity()
+        sizes = ours.config.d_model, ours.config.num_heads
+        nothing = nn.Identity()
         # it draws new weights for whatever it is built of, so ours come after that
         theirs = nn.Transformer(*sizes, custom_encoder=nothing, custom_decoder=nothing, batch_first=True)
-        theirs.encoder, theirs.decoder = to_torch(ours.encoder), to_torch(ours.decoder)
+        theirs.encoder = to_torch(ours.encoder)
+        theirs.decoder = to_torch(ours.decoder)
     else:
         raise TypeError(f"ours has a {kind.__module__}.{kind.__name__}, expected this library's own classes throughout")
     return theirs.train(ours.training).requires_grad_(True)
@@ -98,12 +101,14 @@ def _attention_to_torch(ours: MultiHeadAttention) -> nn.MultiheadAttention:
 @torch.no_grad()
 def _attention_from_torch(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
     """Split the packed projection into those of queries, keys and values."""
-    weight, bias = theirs.in_proj_weight, theirs.in_proj_bias  # None with kdim or vdim, and with bias=False
+    weight = theirs.in_proj_weight  # None with kdim or vdim
+    bias = theirs.in_proj_bias  # None with bias=False
     if weight is None or bias is None or theirs.bias_k is not None or theirs.add_zero_attn:
         raise ValueError("theirs has bias=False, kdim, vdim, add_bias_kv or add_zero_attn, expected none of these")
     ours = MultiHeadAttention(theirs.embed_dim, theirs.num_heads, theirs.dropout).to(weight)
-    for projection, w, b in zip((ours.q_proj, ours.k_proj, ours.v_proj), weight.chunk(3), bias.chunk(3), strict=True):
-        projection.load_state_dict({"weight": w, "bias": b})  # [d_model, d_model] and [d_model]
+    projections = ours.q_proj, ours.k_proj, ours.v_proj
+    for projection, its_weight, its_bias in zip(projections, weight.chunk(3), bias.chunk(3), strict=True):
+        projection.load_state_dict({"weight": its_weight, "bias": its_bias})  # [d_model, d_model] and [d_model]
     ours.out_proj.load_state_dict(theirs.out_proj.state_dict())
     return ours
 
@@ -111,7 +116,8 @@ def _attention_from_torch(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
 def _layer_to_torch(ours: EncoderLayer | DecoderLayer, counterpart: type, names: dict[str, str]) -> nn.Module:
     if type(ours.feed_forward) is not PositionwiseFeedForward:
         raise TypeError(f"ours has a {type(ours.feed_forward).__name__} as its feed_forward, expected this library's")
-    linear1, activation = ours.feed_forward.linear1, ACTIVATIONS[ours.feed_forward.activation]
+    linear1 = ours.feed_forward.linear1
+    activation = ACTIVATIONS[ours.feed_forward.activation]
     sizes = (linear1.in_features, ours.self_attn.num_heads, linear1.out_features)
     theirs = counterpart(*sizes, ours.dropout.p, activation, batch_first=True, norm_first=ours.norm_first)
     for our_name, their_name in names.items():

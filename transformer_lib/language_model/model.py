@@ -111,8 +111,6 @@ class TransformerLanguageModel(nn.Module):
         if top_k is not None and top_k < 1:
             raise ValueError(f"top_k is {top_k}, expected 1 or more")
         choices = self.config.vocab_size - len({*excluded})
-        if choices < 1:
-            raise ValueError(f"excluded has all {self.config.vocab_size} ids, expected at least one to be left")
         candidates = 1 if temperature == 0 else min(top_k or choices, choices)
         # by less, differences of float32 cannot be divided: the likeliest is certain long before that
         temperature = max(temperature, torch.finfo(torch.float32).tiny)

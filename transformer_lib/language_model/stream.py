@@ -88,7 +88,9 @@ class BPTTBatches:
     ):
         if len(dataset) < 2 * batch_size:
             raise ValueError(f"dataset has {len(dataset)} tokens, expected at least two for each of {batch_size} rows")
-        self.dataset, self.bptt, self.device = dataset, bptt, torch.device(device)
+        self.dataset = dataset
+        self.bptt = bptt
+        self.device = torch.device(device)
         pad_id = dataset.tokenizers["text"].pad_id
         rows = F.pad(dataset.ids(), (0, -len(dataset) % batch_size), value=pad_id).view(batch_size, -1)
         rank, processes = share

@@ -130,8 +130,8 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
     signs = ["", *between, *[""] * len(panels)]
     shown = [_Panel(title, matrix, sign) for (title, matrix), sign in zip(panels.items(), signs, strict=False)]
     depth = _ROW * max(len(panel.texts) for panel in shown)  # inches
-    headed = [panel for panel in shown if panel.texts.shape[1] == len(columns)]
-    slanted = _width(*columns) > min((panel.pitch for panel in headed), default=math.inf)
+    headed = [panel.pitch for panel in shown if panel.texts.shape[1] == len(columns)]
+    slanted = _width(*columns) > min(headed, default=math.inf)
     above = 0.03  # inches over the matrices, for the labels of their columns
     if headed:
         above = 0.87 * _width(*columns) + 0.15 if slanted else 0.25
@@ -140,16 +140,12 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
 
     figure, axes = new_axes(1, 1, grid=False)
     for panel in shown:
-        _draw_title_and_sign(axes, panel, depth)
-        if panel in headed:
-            _draw_column_labels(axes, panel, columns, slanted)
-        labelled = panel.begins_line and len(panel.texts) == len(rows)
-        _draw_numbers(axes, panel, rows if labelled else (), (panel.largest if between else largest) or 1)
+        _draw(axes, panel, rows, columns, slanted, (panel.largest if between else largest) or 1)
 
     right = max(panel.middle + panel.width / 2 for panel in shown) + 0.15
     if slanted:
         right += 0.5 * _width(*columns)  # the last label leans over the edge
-    bottom = shown[-1].line + depth
+    bottom = shown[-1].bottom
     axes.set(xlim=(0, right), ylim=(bottom + 0.05, -above - 0.3))
     axes.set_axis_off()
     figure.set_size_inches(right, bottom + above + 0.35)
@@ -159,12 +155,6 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
 
 class _Panel:
     """A matrix that ``matrices`` draws. Lengths are in inches; y is 0 where the first line begins, and grows down."""
-
-    begins_line: bool
-    middle: float  # x
-    line: float  # y of where the highest matrices of its line begin
-    top: float  # y
-    title_y: float
 
     def __init__(self, title: str, matrix: Tensor, sign: str):
         numbers = matrix.detach().cpu().double().numpy()
@@ -183,56 +173,48 @@ class _Panel:
 
 def _place(panels: Sequence[_Panel], indent: float, depth: float, above: float) -> None:
     """Put panels beside each other, and on another line what no telephone would show beside those before it."""
-    x, line = indent, 0.0
+    x = indent
+    line = 0.0  # y of where the highest matrices begin
     for panel in panels:
-        wraps = x > indent and x + panel.width > WIDTH
-        if wraps:
-            x, line = indent, line + depth + above + 0.35
+        if x > indent and x + panel.width > WIDTH:
+            x = indent
+            line += depth + above + 0.35
             panel.width = max(panel.width, panel.title_width + 0.6)  # the sign stands beside the title
         panel.begins_line = x == indent
         panel.middle = x + panel.width / 2
-        panel.line = line
-        panel.top = line + (depth - _ROW * len(panel.texts)) / 2
+        panel.top = line + (depth - _ROW * len(panel.texts)) / 2  # of the matrix
+        panel.bottom = line + depth  # of the line
         panel.title_y = line - above - 0.15
+        panel.sign_xy = x - 0.2, line + depth / 2
+        if panel.begins_line:
+            panel.sign_xy = panel.middle - panel.title_width / 2 - 0.15, panel.title_y
+            panel.sign = panel.sign.replace("→", "↳")  # which leads down from the line above
         x += panel.width + 0.4
 
 
-def _draw_title_and_sign(axes: Any, panel: _Panel, depth: float) -> None:
-    """Write a title above a panel, and its sign to the left of the panel; where a line begins, beside the title."""
-    if panel.begins_line:
-        sign = panel.sign.replace("→", "↳")  # which leads down from the line above
-        x, y = panel.middle - panel.title_width / 2 - 0.15, panel.title_y
-    else:
-        sign = panel.sign
-        x, y = panel.middle - panel.width / 2 - 0.2, panel.line + depth / 2
-    if sign:
-        _write(axes, x, y, sign, fontsize=14, weight="bold")
-    _write(axes, panel.middle, panel.title_y, panel.title, weight="bold")
+def _draw(axes: Any, panel: _Panel, rows: Labels, columns: Labels, slanted: bool, limit: float) -> None:
+    """Draw a panel: sign and title, labels, and coloured cells with a number in each; ``limit`` is the darkest."""
 
+    def write(x: float, y: float, text: str, **look: Any) -> None:
+        axes.text(x, y, text, **{"ha": "center", "va": "center", "rotation_mode": "anchor", **look})
 
-def _draw_column_labels(axes: Any, panel: _Panel, labels: Labels, slanted: bool) -> None:
-    look = {"rotation": 60, "ha": "left"} if slanted else {}
-    for column, label in enumerate(labels):
-        x = panel.middle + panel.pitch * (column + 0.5 - len(labels) / 2)
-        _write(axes, x, panel.top - 0.13, label, **look)
-
-
-def _draw_numbers(axes: Any, panel: _Panel, labels: Labels, limit: float) -> None:
-    """Draw coloured cells with a number in each, and beside each row its label; ``limit`` has the darkest colour."""
     num_rows, num_columns = panel.texts.shape
     x = panel.middle + panel.pitch * (np.arange(num_columns + 1) - num_columns / 2)
     y = panel.top + _ROW * np.arange(num_rows + 1)
     axes.pcolormesh(x, y, panel.numbers, cmap=_SIGNS, vmin=-limit, vmax=limit, edgecolors="white", linewidth=1.5)
+    if panel.sign:
+        write(*panel.sign_xy, panel.sign, fontsize=14, weight="bold")
+    write(panel.middle, panel.title_y, panel.title, weight="bold")
+    if num_columns == len(columns):
+        for left, label in zip(x, columns, strict=False):
+            write(
+                left + panel.pitch / 2, panel.top - 0.13, label, **({"rotation": 60, "ha": "left"} if slanted else {})
+            )
     for row, texts in enumerate(panel.texts):
-        middle = y[row] + _ROW / 2
-        if labels:
-            _write(axes, x[0] - 0.07, middle, labels[row], ha="right")
-        for column, text in enumerate(texts):
-            _write(axes, x[column] + panel.pitch / 2, middle, text)
-
-
-def _write(axes: Any, x: float, y: float, text: str, **look: Any) -> None:
-    axes.text(x, y, text, **{"ha": "center", "va": "center", "rotation_mode": "anchor", **look})
+        if panel.begins_line and num_rows == len(rows):
+            write(x[0] - 0.07, y[row] + _ROW / 2, rows[row], ha="right")
+        for left, text in zip(x, texts, strict=False):
+            write(left + panel.pitch / 2, y[row] + _ROW / 2, text)
 
 
 @_styled
