@@ -43,7 +43,7 @@ def test_links_of_the_pages_lead_to_files():
             assert "://" in target or (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_the_readme_is_short_and_leads_to_colab_and_to_the_book_where_they_can_be_found():
+def test_the_readme_leads_to_colab_and_to_the_book_where_they_can_be_found():
     readme = set_repository.with_address((ROOT / "README.md").read_text(encoding="utf-8"), "")
     on_github = set_repository.with_address(readme, "https://github.com/some-one/the.transformer")
     elsewhere = set_repository.with_address(on_github, "https://codeberg.org/another/one")
@@ -55,4 +55,3 @@ def test_the_readme_is_short_and_leads_to_colab_and_to_the_book_where_they_can_b
     }
     assert links[2] == links[0] and elsewhere.count("https://codeberg.org/another/one") == 2
     assert set_repository.with_address(elsewhere, "") == readme
-    assert max(len(text.split()) for text in (readme, on_github, elsewhere)) <= 900
