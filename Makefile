@@ -154,8 +154,8 @@ outputs: $(READY)
 	@for notebook in $(ALL:notebooks/%=%); do cp "build/outputs/$$notebook" "notebooks/$$notebook" || exit; done
 	@echo "stored in notebooks/: see what changed with git diff --stat, then make test"
 
-repository: $(READY)
-	@$(BIN)/python tools/set_repository.py "$$URL"
+repository:
+	@$(PYTHON) tools/set_repository.py "$$URL"
 
 clean:
 	rm -rf build .venv

@@ -140,7 +140,7 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
     const label = (name, i) => (stack === "encoder" ? name : `${name} → ${words.target[i]}`);
     fill(".panel .title", box.dataset.title);
     const menus = { layer: at.all.layers.map((_, l) => l + 1), head: at.maps?.map((_, h) => h + 1), word: at.names.map(label) };
-    const isOfOne = { layer: part, head: at.maps && kind === "attention", word: !box.matches(".of-all") };
+    const isOfOne = { layer: at.all.layers[0][part], head: at.maps && kind === "attention", word: !box.matches(".of-all") };
     for (const name in menus) {
       const menu = find(`.panel [name=${name}]`), option = (label, value) => element("option", { value }, label);
       menu.replaceChildren(...(menus[name] ?? []).map(option));

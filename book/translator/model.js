@@ -2,7 +2,7 @@
 // is only asked about its newest position, as in kv_cache.py, there is no causal mask either: nothing to hide.
 // A matrix [rows, columns] is a Float32Array, row after row. A weight is [outputs, inputs], as in PyTorch.
 
-/** Read what write_weights.py packed into an ArrayBuffer: {config, search, pieces, charsmap, weights}. */
+/** Read what write_weights.py packed into an ArrayBuffer: {config, search, pieces, specials, charsmap, weights}. */
 function unpack(buffer) {
   let at = 4 + new Uint32Array(buffer, 0, 1)[0];
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, at - 4)));
@@ -14,7 +14,7 @@ function unpack(buffer) {
     path.reduce((inner, key) => (inner[key] ??= {}), weights)[last] = fromHalf(new Uint16Array(buffer, at, size));
     at += 2 * size;
   }
-  return { ...header, charsmap, weights };
+  return { ...header, specials: specialsOf(header.pieces), charsmap, weights };
 }
 
 /** Half precision has a sign, 5 bits of exponent and 10 of fraction; single precision has 8 and 23. */
@@ -110,8 +110,9 @@ class Transformer {
    * changes: what readers take away to see what it is for: the causal `mask`, the `scale` 1 / √d_k, or the `positions`,
    * each false, and the heads in `silenced`, such as "cross 3.4": encoder, decoder or cross, layer and head from 1.
    */
-  constructor({ config, weights }, changes = {}) {
+  constructor({ config, specials, weights }, changes = {}) {
     this.config = config;
+    this.specials = specials;
     this.weights = weights;
     const { mask, scale, positions, silenced } = (this.changes = { ...UNCHANGED, ...changes });
     this.isChanged = !(mask && scale && positions) || silenced.length > 0;

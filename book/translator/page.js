@@ -11,11 +11,14 @@
     ["decoder", "Decoder self-attention", "Target word read", "Words it looks at", "inputs", "inputs"],
     ["cross", "Cross-attention", "Target word being written", "Source words looked at", "target", "source"],
   ];
+  const HEADER = 40; // pixels at the top of the window, which the book's own bar may cover
+  const STALE = "What stands below is of the sentence before. Translate brings the new one.";
   const SWITCHES = document.querySelectorAll("#translator .without input");
   let worker, newest = 0; // the number of the newest request
   let loaded = 0, loading, begun; // parts of the weights, a promise while they come, when the translation began
   let asked, begins; // the text that the results belong to, and the ids that its translation had to begin with
   let shown, words, chosen, viewer; // a result of the worker, its tokens, a place in its translation, its maps on show
+  let isWanted; // whether the reader waits to see the translation
 
   function element(tag, properties = {}, ...children) {
     const made = Object.assign(document.createElement(tag), properties);
@@ -111,7 +114,27 @@
 
   /** Nobody can pick a word of another sentence than the one in the field. */
   function match() {
-    find(".results").inert = find("textarea").value !== asked;
+    const isOld = find("textarea").value !== asked, said = isOld && !find(".results").hidden ? STALE : "";
+    find(".results").inert = isOld;
+    if (!isWorking() && find(".status").textContent !== said) fill(".status", said); // or it would be read out at each key
+  }
+
+  /** Put a sentence into the field as if it were typed, so that Ctrl+Z brings back what stood there. */
+  function put(sentence) {
+    const field = find("textarea"), { activeElement: before, body } = document;
+    if (field.value === sentence) return;
+    asked = sentence; // or what was pressed could not have the focus again, being of another sentence
+    field.focus({ preventScroll: true });
+    field.select();
+    if (!document.execCommand("insertText", false, sentence)) field.value = sentence; // nothing else can be undone
+    if (before === body) field.blur();
+    else before.focus({ preventScroll: true });
+  }
+
+  /** Bring the translation into sight, if it is not: on a phone, it comes below the window. */
+  function bring() {
+    const { top, bottom } = find(".translation").getBoundingClientRect();
+    if (top < HEADER || bottom > window.innerHeight) find(".results").scrollIntoView();
   }
 
   /** End the work. What has been written so far stays. */
@@ -145,11 +168,13 @@
   }
 
   function show(result) {
-    const { tokens, hypotheses, steps, prefix, plain, changes, isChanged } = (shown = result);
+    const { tokens, hypotheses, steps, prefix, plain, changes, isChanged, unsure } = (shown = result);
     const name = (what) => steps.map((step) => readable(step[what].token));
     words = { source: tokens.map(readable), target: name("chosen"), inputs: name("input") };
     end();
+    match();
     fill(".translation", ...marked(hypotheses[0].text, plain));
+    if (unsure && !find(".remark").textContent) fill(".remark", unsure);
     find(".was").hidden = !isChanged;
     fill(".plain", ...marked(plain, hypotheses[0].text));
     fill(".same", plain === hypotheses[0].text ? "(the same)" : "");
@@ -167,11 +192,13 @@
     fill(".picked", words.target[chosen]);
     find(".again").hidden = !prefix.length;
     if (prefix.length) find(".target").children[chosen].focus({ preventScroll: true });
+    if (isWanted) bring();
+    isWanted = false;
   }
 
-  /** A text in pieces; words that the other text has not, or elsewhere, are marked. */
+  /** A text in pieces, words with the space before them; words that the other text has not, or elsewhere, are marked. */
   function marked(text, other) {
-    const [words, others] = [text, other].map((all) => all.match(/ ?[\p{L}\p{N}'’-]+|./gu) ?? []); // with the space before
+    const [words, others] = [text, other].map((all) => all.match(/ ?[\p{L}\p{M}\p{N}'’-]+|./gu) ?? []);
     const common = words.map(() => []).concat([[]]); // how many words the rests from i and j on share
     const from = (i, j) => common[i]?.[j] ?? 0;
     for (let i = words.length - 1; i >= 0; i--) {
@@ -180,11 +207,11 @@
       }
     }
     let j = 0;
-    return words.map((word, i) => {
+    return words.flatMap((word, i) => {
       while (j < others.length && word !== others[j] && from(i, j + 1) === from(i, j)) j++;
       const isCommon = word === others[j] && from(i, j) > from(i + 1, j);
       if (isCommon) j++;
-      return isCommon ? word : element("mark", {}, word);
+      return isCommon ? word : [word.startsWith(" ") ? " " : "", element("mark", {}, word.trim())];
     });
   }
 
@@ -287,7 +314,8 @@
 
   const submit = (event) => {
     event.preventDefault();
-    if (event.submitter?.name) find("textarea").value = event.submitter.textContent; // an example
+    if (event.submitter?.name) put(event.submitter.textContent); // an example
+    isWanted = true;
     send();
   };
   find("form").onsubmit = submit;
@@ -298,8 +326,16 @@
   document.addEventListener("keydown", ({ key, isComposing }) => { if (key === "Escape" && !isComposing) stop(); });
   find("textarea").oninput = match;
   find(".stop").onclick = stop;
-  find(".searches").onchange = () => shown && send();
-  find(".without").onchange = () => send(begins);
+  find(".searches").onchange = () => {
+    isWanted = true;
+    if (shown) send();
+  };
+  find(".without").onchange = ({ target }) => { // begins with a sentence that changes, where the reader wrote none
+    const examples = [...document.querySelectorAll("#translator [name=example]")].map(({ textContent }) => textContent);
+    const { checked, dataset: { sentence } } = target, stays = !checked || asked === sentence || !examples.includes(asked);
+    if (!stays) put(sentence);
+    send(stays ? begins : []);
+  };
   find(".all-back").onclick = () => {
     SWITCHES.forEach((one) => (one.checked = false));
     silenced.clear();

@@ -1,8 +1,8 @@
 // Beam search, as in transformer_lib/inference/search.py. With a beam of 1 it is greedy search.
 
 /** Natural logarithms of the probabilities. <pad> and <sos> are ruled out: no training target ever was one. */
-const logSoftmax = (logits) =>
-  softmax(logits.map((logit, id) => (id === PAD_ID || id === SOS_ID ? -Infinity : logit))).map((p) => Math.log(p));
+const logSoftmax = (logits, { pad, sos }) =>
+  softmax(logits.map((logit, id) => (id === pad || id === sos ? -Infinity : logit))).map((p) => Math.log(p));
 
 /** The places of the largest values, the largest first. */
 function largest(values, count) {
@@ -23,14 +23,14 @@ function largest(values, count) {
  * the last of all that ended so far, best score first.
  */
 function* beamSearch(model, memory, beamSize, lengthPenalty, prefix = []) {
-  const { d_model, max_len } = model.config;
+  const { config: { d_model, max_len }, specials } = model;
   const limit = Math.min(memory.length / d_model + 50, max_len); // as the paper has it; the model has max_len positions
   let open = [{ ids: [], logProb: 0, cache: model.startCache(memory), steps: [] }], finished = [];
   for (let length = 1; ; length++) {
-    const read = model.step(open.map(({ ids }) => ids.at(-1) ?? SOS_ID), open.map(({ cache }) => cache));
+    const read = model.step(open.map(({ ids }) => ids.at(-1) ?? specials.sos), open.map(({ cache }) => cache));
     const factor = ((5 + length) / 6) ** lengthPenalty; // GNMT's lp, which keeps beams from being terse
     const candidates = open.flatMap((beginning, row) => {
-      const { cache, ...step } = read[row], logProbs = logSoftmax(step.logits);
+      const { cache, ...step } = read[row], logProbs = logSoftmax(step.logits, specials);
       const steps = [...beginning.steps, { ...step, logProbs }];
       // twice the beam: even if half of them end here, the other half fills it again
       const next = length <= prefix.length ? [prefix[length - 1]] : largest(logProbs, 2 * beamSize);
@@ -40,7 +40,7 @@ function* beamSearch(model, memory, beamSize, lengthPenalty, prefix = []) {
       });
     });
     candidates.sort((a, b) => b.logProb - a.logProb);
-    const ends = ({ ids }) => ids.at(-1) === EOS_ID || length === limit;
+    const ends = ({ ids }) => ids.at(-1) === specials.eos || length === limit;
     const ended = candidates.slice(0, beamSize).filter(ends);
     open = candidates.filter((one) => !ends(one)).slice(0, beamSize);
     finished = [...finished, ...ended].sort((a, b) => b.score - a.score);

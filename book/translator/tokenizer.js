@@ -1,17 +1,26 @@
 // Text → subwords → ids, and back: what sentencepiece does inside transformer_lib/data/subwords.py.
 
-const [UNK_ID, PAD_ID, SOS_ID, EOS_ID] = [0, 1, 2, 3];
+/** The ids of the special tokens, by name: {unk, pad, sos, eos}. Where they stand differs from vocabulary to vocabulary. */
+function specialsOf(pieces) {
+  const ids = Object.fromEntries(["unk", "pad", "sos", "eos"].map((name) => [name, pieces.indexOf(`<${name}>`)]));
+  const missing = Object.keys(ids).filter((name) => ids[name] < 0).map((name) => `<${name}>`);
+  if (missing.length) throw new Error(`The model's vocabulary has no ${missing.join(", ")}.`);
+  return ids;
+}
 
 class SubwordTokenizer {
   /**
-   * pieces: the vocabulary; after four specials, in the order in which byte-pair encoding learned them.
+   * pieces: the vocabulary; but for four specials, in the order in which byte-pair encoding learned them.
+   * specials: the ids of these.
    * charsmap: bytes that say which letters are written as which others, such as "ﬁ" as "fi": the length of a trie in
    * four bytes, the trie, and the replacements, each of which ends in a zero.
    */
-  constructor({ pieces, charsmap }) {
+  constructor({ pieces, specials, charsmap }) {
     this.pieces = pieces;
-    this.longest = Math.max(...pieces.map((piece) => piece.length));
-    this.ids = new Map(pieces.map((piece, id) => [piece, id]).slice(EOS_ID + 1)); // nobody can type a special
+    this.specials = specials;
+    this.longest = pieces.reduce((longest, { length }) => Math.max(longest, length), 0);
+    this.ids = new Map(pieces.map((piece, id) => [piece, id]));
+    for (const id of Object.values(specials)) this.ids.delete(pieces[id]); // nobody can type a special
     const size = new Uint32Array(charsmap, 0, 1)[0];
     this.trie = new Uint32Array(charsmap, 4, size / 4);
     this.replacements = new Uint8Array(charsmap, 4 + size);
@@ -30,14 +39,14 @@ class SubwordTokenizer {
     }
     tokens = tokens.map((token) => token.toLowerCase()); // the table makes "H" of "𝗛"
     if (!tokens.length) throw new Error("Please write at least one word.");
-    const ids = tokens.map((token) => this.ids.get(token) ?? UNK_ID);
-    return { tokens: ["<sos>", ...tokens, "<eos>"], ids: [SOS_ID, ...ids, EOS_ID] };
+    const { unk, sos, eos } = this.specials, ids = tokens.map((token) => this.ids.get(token) ?? unk);
+    return { tokens: ["<sos>", ...tokens, "<eos>"], ids: [sos, ...ids, eos] };
   }
 
   /** Put ids together to a sentence. */
   decode(ids) {
-    const written = ids.filter((id) => ![PAD_ID, SOS_ID, EOS_ID].includes(id));
-    const text = written.map((id) => (id === UNK_ID ? " ⁇ " : this.pieces[id])).join("");
+    const { unk, pad, sos, eos } = this.specials, written = ids.filter((id) => ![pad, sos, eos].includes(id));
+    const text = written.map((id) => (id === unk ? " ⁇ " : this.pieces[id])).join("");
     return text.replace(/^▁+/, "").replaceAll("▁", " ");
   }
 
@@ -56,7 +65,10 @@ class SubwordTokenizer {
       i = end ?? i + 1;
     }
     const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(new Uint8Array(written));
-    return `▁${text.replace(/ +/g, " ").replace(/^ /, "").replaceAll(" ", "▁")}`.replace(/▁+$/, "");
+    const spaced = `▁${text.replace(/ +/g, " ").replace(/^ /, "").replaceAll(" ", "▁")}`;
+    let end = spaced.length; // an expression for ▁ at the end would look again from each ▁
+    while (spaced[end - 1] === "▁") end--;
+    return spaced.slice(0, end);
   }
 
   /** Walk the trie along the bytes: [where the longest key that begins at `i` ends, where its replacement begins]. */

@@ -2,6 +2,7 @@
 // functions: a page that was opened from a disk may start no worker from a file.
 
 const LONGEST_CAPTION = 60; // subwords, of those that the model learned from: Multi30k's training split
+const UNSURE = 0.38; // the mean probability of what it writes: one caption in a hundred has less (beam of 4, Multi30k's test)
 const CHARACTERS_A_SUBWORD = 4.4, WRITTEN_A_READ = 1.1; // German ones, and English subwords for each German one, or so
 const WORDS = { // frequent in one language, and hardly to be met in the other
   english: "a the is are of with on to at and his two people while by",
@@ -9,13 +10,13 @@ const WORDS = { // frequent in one language, and hardly to be met in the other
 };
 
 /** What is unusual about a text for this model, in words, or "": not German, or longer than what it learned from. */
-function remark(text, { tokens, ids }) {
-  const words = text.toLowerCase().match(/\p{L}+/gu) ?? [];
+function remark(written, { tokens, ids }, { unk }) {
+  const text = written.normalize("NFC"), words = text.toLowerCase().match(/[\p{L}\p{M}]+/gu) ?? []; // "ä" is one letter
   const [english, german] = [WORDS.english, WORDS.german].map((list) => {
     const known = new Set(list.split(" "));
     return words.filter((word) => known.has(word)).length;
   });
-  const lost = tokens.filter((_, i) => ids[i] === UNK_ID).join("").length / tokens.slice(1, -1).join("").length;
+  const lost = tokens.filter((_, i) => ids[i] === unk).join("").length / tokens.slice(1, -1).join("").length;
   const isLong = ids.length > LONGEST_CAPTION, stops = text.match(/\p{Ll}{3}[.!?]+\s+\p{Lu}/gu)?.length ?? 0;
   return [
     english > german && "This looks like English. The translator reads German.",
@@ -24,6 +25,13 @@ function remark(text, { tokens, ids }) {
       + `These are ${ids.length}: it may repeat itself. One sentence at a time goes better.`,
     !isLong && stops > 1 && "The model learned from single sentences, and may leave some of these out. One at a time goes better.",
   ].filter(Boolean).join(" ");
+}
+
+/** How unsure the model is of what it has written, in words, or "". The mean is geometric, as in a perplexity. */
+function doubt({ ids, logProb }) {
+  const mean = Math.exp(logProb / ids.length);
+  return mean >= UNSURE ? "" : `The model is unsure of this: a word got ${Math.round(100 * mean)} % on average, where most captions `
+    + "get more than 60 %. It knows captions of photos: write what a picture could show.";
 }
 
 /**
@@ -51,7 +59,7 @@ function serve() {
 
   async function translate({ number, text, beamSize, prefix, changes }) {
     newest = number;
-    const [settings, tokenizer] = await started, { max_len } = settings.config;
+    const [settings, tokenizer] = await started, { max_len } = settings.config, { sos } = settings.specials;
     const penalty = beamSize > 1 ? settings.search.length_penalty : 0;
     if (newest !== number || text === undefined) return;
     const letters = [...text.replace(/\s+/g, " ")].length;
@@ -61,7 +69,7 @@ function serve() {
     }
     const { tokens, ids } = tokenizer.encode(text);
     if (ids.length > max_len) throw new Error(`These are ${ids.length} subwords. ${most}`);
-    postMessage({ kind: "read", number, tokens, remark: remark(text, { tokens, ids }) });
+    postMessage({ kind: "read", number, tokens, remark: remark(text, { tokens, ids }, settings.specials) });
     const about = ({ ids, logProb, score }) =>
       ({ ids, logProb, score, text: tokenizer.decode(ids), token: tokenizer.pieces[ids.at(-1)] });
 
@@ -94,15 +102,17 @@ function serve() {
     last = { number, model, tokenizer, ids, written };
     const steps = said.map(({ logits, logProbs }, i) => {
       const name = namer(tokenizer, logits, logProbs);
-      const [input, chosen] = [written[i - 1] ?? SOS_ID, written[i]].map(name);
+      const [input, chosen] = [written[i - 1] ?? sos, written[i]].map(name);
       const best = largest(logProbs, 6).map(name), rank = 1 + logProbs.filter((p) => p > chosen.logProb).length;
       return { input, chosen, rank, best };
     });
-    const lastRead = () => model.read("decoder", [SOS_ID, ...written.slice(0, -1)], found.memory).layers;
+    const lastRead = () => model.read("decoder", [sos, ...written.slice(0, -1)], found.memory).layers;
     const decoder = changes.mask ? gather(said, "own") : lastRead().map(({ self_attn }) => self_attn.maps);
     const maps = { encoder: found.maps, decoder, cross: gather(said, "source") };
     const { changes: all, isChanged } = model, asked = { number, prefix, beamSize, penalty, changes: all, isChanged };
-    postMessage({ kind: "done", ...asked, plain: plain.text, tokens, ids, beams: found.beams, hypotheses, steps, maps });
+    const isItsOwn = !isChanged && !prefix.length, unsure = isItsOwn ? doubt(found.finished[0]) : "";
+    const shown = { plain: plain.text, unsure, tokens, ids, beams: found.beams, hypotheses, steps, maps };
+    postMessage({ kind: "done", ...asked, ...shown });
   }
 }
 
@@ -112,9 +122,9 @@ const namer = ({ pieces }, logits, logProbs) =>
 
 /** All that the model computed for the token at a place of a translation; of the lens, the best 3 at each position. */
 function explain(place, { number, model, tokenizer, ids, written }) {
-  const { lens, ...computed } = model.trace(ids, [SOS_ID, ...written.slice(0, place)]);
+  const { lens, ...computed } = model.trace(ids, [model.specials.sos, ...written.slice(0, place)]);
   const rows = (logits) => split(logits, tokenizer.pieces.length).map((row) => {
-    const logProbs = logSoftmax(row);
+    const logProbs = logSoftmax(row, model.specials);
     return largest(logProbs, 3).map(namer(tokenizer, row, logProbs));
   });
   return { kind: "trace", number, place, ...computed, lens: lens.map(rows) };
