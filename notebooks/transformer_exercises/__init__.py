@@ -615,15 +615,15 @@ def expect_gradients(hint: str, answer: Callable[..., Any], right: Callable[...,
         given = [one.detach().clone().requires_grad_(one.is_floating_point()) for one in inputs]
         with torch.enable_grad():
             output = call(compute, *(one.clone() for one in given))
-        output = output[0] if isinstance(output, tuple) else output
-        if outputs:
-            expect_tensor(output, outputs[0].detach(), hint, 1e-3)
-            expect(output.requires_grad, f"the numbers are right, but no gradient comes back. {_CUT_OFF}")
+            output = output[0] if isinstance(output, tuple) else output
+            if outputs:
+                expect_tensor(output, outputs[0].detach(), hint, 1e-3)
+                expect(output.requires_grad, f"the numbers are right, but no gradient comes back. {_CUT_OFF}")
+            weights = torch.randn(output.shape, generator=torch.Generator().manual_seed(0))
+            leaves = [one for one in (*given, *parameters) if one.requires_grad]
+            if leaves:
+                gradients.append(torch.autograd.grad((output * weights).sum(), leaves, allow_unused=True))
         outputs.append(output)
-        leaves = [one for one in (*given, *parameters) if one.requires_grad]
-        weights = torch.randn(output.shape, generator=torch.Generator().manual_seed(0))
-        if leaves:
-            gradients.append(torch.autograd.grad((output * weights).sum(), leaves, allow_unused=True))
     found, expected = gradients[-1], gradients[0] if len(gradients) > 1 else ()
     same = all(close(one, other, 1e-3) for one, other in zip(found, expected, strict=False))
     lost = any(one is None for one in found)
