@@ -431,7 +431,7 @@ def _stopped(error: Exception) -> str:
     meanings = [
         meaning
         for (said, where), meaning in _MEANINGS.items()
-        if re.search(said, str(error)) and re.search(where, line)
+        if re.search(said, str(error)) and (not line or re.search(where, line))
     ]
     where = [f"That was in line {frames[-1].lineno}, `{line}`."] if line else []
     return " ".join([_sentence(f"your code stopped with {type(error).__name__}: {error}"), *where, *meanings])

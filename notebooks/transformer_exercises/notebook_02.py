@@ -248,9 +248,7 @@ def expect_any_size(attend: Callable[[Tensor, Tensor, Tensor], Any], axes: Seque
         expect_tensor(found, right, heads if len(in_front) > 1 else f"right for d_k = 16, but not for {d_k}.")
     found = call(attend, 300 * query, key.clone(), value.clone())
     expect(not isinstance(found, Tensor) or found.isfinite().all(), TAKES_THE_LARGEST_AWAY)
-    expect_gradients(
-        "other numbers if a gradient is wanted.", attend, F.scaled_dot_product_attention, query, key, value
-    )
+    expect_gradients(OTHER_WITH_GRADIENT, attend, F.scaled_dot_product_attention, query, key, value)
 
 
 @exercise("attention")
@@ -396,6 +394,7 @@ def words_and_others(d_model: int = 24, queries: int = 3, keys: int = 5) -> tupl
     return torch.randn(2, queries, d_model), torch.randn(2, keys, d_model), torch.randn(2, keys, d_model)
 
 
+OTHER_WITH_GRADIENT = "right, but where a gradient is wanted, other numbers come out."
 OTHER_IN_TRAINING = "right in evaluation mode, but without dropout, training mode should compute the same."
 
 

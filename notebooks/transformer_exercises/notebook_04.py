@@ -722,7 +722,7 @@ def expect_model_dropout(kind: type[nn.Module], config: TransformerConfig, weigh
 def expect_trained_model(
     kind: type[nn.Module], config: TransformerConfig, weights: dict[str, Tensor], src: Tensor, tgt: Tensor
 ) -> None:
-    """Raise ``Wrong`` unless a model without dropout computes in training what the library's does, with its gradient."""
+    """Raise ``Wrong`` unless a model without dropout is trained as the library's is: same logits, same gradient."""
     config = replace(config, dropout=0.0)
     model, reference = load(build(kind, config), weights).train(), library.Transformer(config)
     reference.load_state_dict(weights)
