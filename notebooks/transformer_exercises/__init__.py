@@ -25,7 +25,7 @@ import sys
 import sysconfig
 import textwrap
 import traceback
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -77,7 +77,7 @@ _MEANINGS = {  # what errors that beginners meet say, and the lines in which the
     ("Fan in and fan out", ""): (
         "Xavier's values are for parameters with more than one axis: biases and norms have one."
     ),
-    ("'float' object cannot be interpreted|type float|must be tuple of ints|not float|list of ints", "/"): (
+    ("'float' object cannot be interpreted|type float|must be tuple of ints|not float|list of ints", ""): (
         "A size is a whole number: `/` makes 6.0 of 24 and 4, `//` makes 6."
     ),
     ("mat1 and mat2 shapes|size mismatch, got input", ""): (
@@ -153,7 +153,7 @@ def check(name: str, *answer: Any) -> Verdict:
         message = str(reason) or "replace the dots by your answer, and run the cell again."
         return Verdict(name, "not solved yet", message)
     except Wrong as hint:
-        return Verdict(name, "not yet", _sentence(str(hint)))
+        return Verdict(name, "not yet", " ".join([_sentence(str(hint)), *_without_a_name(answer)]))
     except Exception as error:
         what = "the answer has another form than the exercise asks for"
         hint = f"{what}: the check stopped with {type(error).__name__}: {error}"
@@ -431,10 +431,40 @@ def _stopped(error: Exception) -> str:
     meanings = [
         meaning
         for (said, where), meaning in _MEANINGS.items()
-        if re.search(said, str(error)) and re.search(where, line)
+        if re.search(said, str(error)) and (not line or re.search(where, line))
     ]
     where = [f"That was in line {frames[-1].lineno}, `{line}`."] if line else []
     return " ".join([_sentence(f"your code stopped with {type(error).__name__}: {error}"), *where, *meanings])
+
+
+_NEW_TENSORS = {
+    "masked_fill",
+    "softmax",
+    "log_softmax",
+    "transpose",
+    "permute",
+    "view",
+    "reshape",
+    "flatten",
+    "unflatten",
+}
+_NEW_TENSORS |= {"relu", "clamp", "exp", "log", "tril", "triu", "squeeze", "unsqueeze", "float", "long", "bool"}
+
+
+def _without_a_name(answers: Iterable[Any]) -> Iterator[str]:
+    """Yield a hint if a line of a reader's makes a new tensor, and keeps it nowhere."""
+    for answer in answers:
+        parts = vars(answer).values() if inspect.isclass(answer) else [answer]
+        for function in (inspect.unwrap(part) for part in parts if inspect.isfunction(part)):
+            try:
+                tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+            except (OSError, TypeError, SyntaxError):
+                continue
+            for node in ast.walk(tree):
+                value = node.value if isinstance(node, ast.Expr) else None
+                if isinstance(value, ast.Call) and getattr(value.func, "attr", "") in _NEW_TENSORS:
+                    yield f"`{ast.unparse(value)}` makes a new tensor, and nothing keeps it: give it a name."
+                    return
 
 
 def _has_dots(function: Any) -> bool:
@@ -566,6 +596,38 @@ def expect_tensor(found: Any, expected: Tensor, hint: str, tolerance: float = 1e
         expect(not found.isnan().any(), f"there is nan in it. {hint}")
         expect(torch.allclose(found.double(), expected.double(), rtol=tolerance, atol=tolerance), hint)
     return found
+
+
+_CUT_OFF = "`detach`, `.data`, `.item()` and `torch.no_grad()` cut it off, and what lies before them is never trained."
+
+
+def expect_gradients(hint: str, answer: Callable[..., Any], right: Callable[..., Any], *inputs: Tensor) -> None:
+    """Raise ``Wrong`` unless an answer computes what is right, and hands back the same gradient.
+
+    Args:
+        hint: what to say of other numbers.
+        answer: a reader's function, or module without dropout: it returns a tensor, or several things and it first.
+        right: what computes the same.
+        inputs: of both. The gradient is that of the floats among them; each parameter of a module gets one, too.
+    """
+    outputs, gradients = [], []
+    for compute, parameters in ((right, []), (answer, [*answer.parameters()] if isinstance(answer, nn.Module) else [])):
+        given = [one.detach().clone().requires_grad_(one.is_floating_point()) for one in inputs]
+        with torch.enable_grad():
+            output = call(compute, *(one.clone() for one in given))
+            output = output[0] if isinstance(output, tuple) else output
+            if outputs:
+                expect_tensor(output, outputs[0].detach(), hint, 1e-3)
+                expect(output.requires_grad, f"the numbers are right, but no gradient comes back. {_CUT_OFF}")
+            weights = torch.randn(output.shape, generator=torch.Generator().manual_seed(0))
+            leaves = [one for one in (*given, *parameters) if one.requires_grad]
+            if leaves:
+                gradients.append(torch.autograd.grad((output * weights).sum(), leaves, allow_unused=True))
+        outputs.append(output)
+    found, expected = gradients[-1], gradients[0] if len(gradients) > 1 else ()
+    same = all(close(one, other, 1e-3) for one, other in zip(found, expected, strict=False))
+    lost = any(one is None for one in found)
+    expect(same and not lost, f"the numbers are right, but some of the gradient does not come back. {_CUT_OFF}")
 
 
 def expect_number(found: Any, expected: float, hint: str, tolerance: float = 1e-4) -> None:

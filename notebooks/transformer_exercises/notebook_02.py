@@ -3,7 +3,9 @@
 At the end is a patient of the clinic: what the notebook hides stands there in the open.
 """
 
+import copy
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -23,6 +25,7 @@ from transformer_exercises import (
     exercise,
     expect,
     expect_any_device,
+    expect_gradients,
     expect_number,
     expect_tensor,
     load,
@@ -73,6 +76,8 @@ def stable_softmax(my_softmax: Callable[[Tensor], Tensor]) -> str:
     small = torch.tensor([[2.0, 1.0, 0.0], [0.5, -1.0, 3.0]])
     found = call(my_softmax, small.clone())
     if isinstance(found, Tensor) and found.shape == small.shape:
+        hint = "small scores give nan: 1000 taken away, each power of theirs is 0. Take away each row's own largest."
+        expect(not found.isnan().any(), hint)
         expect(not close(found, small.softmax(0)), "the last axis is `dim=-1`; yours sum to one over the first.")
         whole = small.exp() / small.exp().sum()
         expect(not close(found, whole), "each row has a sum of its own: `sum(dim=-1, keepdim=True)`.")
@@ -86,6 +91,14 @@ def stable_softmax(my_softmax: Callable[[Tensor], Tensor]) -> str:
             "it is right for small scores, but not for 1000 or −1000: take the largest score of each row away first.",
         )
     expect_tensor(found, large.softmax(-1), "each row needs its own largest score taken away.")
+    far_apart = torch.tensor([[300.0, 0.0, 100.0], [-200.0, 200.0, 200.0], [0.0, -1000.0, 1.0]])
+    hint = (
+        "right as long as a row's scores lie together; 300 above the others, one overflows still. Which one of a row "
+    )
+    hint += "must be taken away, so that no power is above e⁰?"
+    found = call(my_softmax, far_apart.clone())
+    expect(not isinstance(found, Tensor) or found.detach().isfinite().all(), hint)
+    expect_tensor(found, far_apart.softmax(-1), hint)
     cube = torch.arange(24.0).reshape(2, 3, 4).sin()
     hint = "it is right for two axes, not for three: the last is `dim=-1`."
     expect_tensor(call(my_softmax, cube.clone()), cube.softmax(-1), hint)
@@ -174,6 +187,11 @@ def wrong_scores(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Tensor]
         "you have divided by d_k, not by its root.": scores / d_k,
         "divided, not multiplied, by √d_k.": scores * d_k**0.5,
         f"√2 is for keys of two numbers, as in section 3; these have {d_k}: `query.shape[-1]`.": scores / 2**0.5,
+        **(
+            {}
+            if d_k**0.5 == int(d_k**0.5)
+            else {"the root is no whole number: leave out `int`.": scores / int(d_k**0.5)}
+        ),
         **{
             f"√d_k is the root of the *length of a key*, {d_k} here, not of {size}, another size.": scores / size**0.5
             for size in other_sizes
@@ -198,10 +216,39 @@ def expect_pair(found: Any) -> tuple[Any, Any]:
 WHERE_QUERY_IS = "Say `device=query.device`."
 
 
-def queries_keys_and_values() -> tuple[Tensor, Tensor, Tensor]:
-    """Return what the three words of two sentences ask, and what five others offer and hand over; d_k 16, d_v 7."""
+def queries_keys_and_values(*axes: int, d_k: int = 16) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what three words ask, and what five others offer and hand over, d_v 7; of two sentences, if not said."""
     torch.manual_seed(0)
-    return 3 * torch.randn(2, 3, 16), 3 * torch.randn(2, 5, 16), torch.randn(2, 5, 7)
+    axes = axes or (2,)
+    return 3 * torch.randn(*axes, 3, d_k), 3 * torch.randn(*axes, 5, d_k), torch.randn(*axes, 5, 7)
+
+
+def expect_any_size(attend: Callable[[Tensor, Tensor, Tensor], Any], axes: Sequence[Sequence[int]] = ((2,),)) -> None:
+    """Raise ``Wrong`` unless attention, which is right for keys of 16 numbers, is so for others, and in training.
+
+    Args:
+        attend: returns the averages alone.
+        axes: that are tried in front of words and numbers.
+    """
+    for in_front, d_k in [*((one, 6) for one in axes), (axes[-1], 10)]:
+        query, key, value = queries_keys_and_values(*in_front, d_k=d_k)
+        heads = (
+            "right for a batch; heads are one more axis in front. `transpose(-2, -1)` and `dim=-1` count from the end."
+        )
+        try:
+            found = call(attend, query.clone(), key.clone(), value.clone())
+        except Wrong as stopped:
+            expect(len(in_front) == 1, f"{heads} {stopped}")
+            raise
+        for hint, scores in wrong_scores(query, key, value).items():
+            expect(not close(found, scores.softmax(-1) @ value), hint)
+        of_16 = f"4 is √d_k for keys of 16 numbers; these have {d_k}: `query.shape[-1]`."
+        expect(not close(found, (query @ key.mT / 4).softmax(-1) @ value), of_16)
+        right = F.scaled_dot_product_attention(query, key, value)
+        expect_tensor(found, right, heads if len(in_front) > 1 else f"right for d_k = 16, but not for {d_k}.")
+    found = call(attend, 300 * query, key.clone(), value.clone())
+    expect(not isinstance(found, Tensor) or found.isfinite().all(), TAKES_THE_LARGEST_AWAY)
+    expect_gradients(OTHER_WITH_GRADIENT, attend, F.scaled_dot_product_attention, query, key, value)
 
 
 @exercise("attention")
@@ -228,8 +275,28 @@ def three_lines(attention: Callable[..., tuple[Tensor, Tensor]]) -> str:
     right = F.scaled_dot_product_attention(queries, keys, values)
     hint = "right for one sentence, but not for a batch: `.T` turns all axes round, `transpose(-2, -1)` the last two."
     expect(close(several[0], right), hint)
+    expect_any_size(lambda *given: expect_pair(attention(*given))[0], axes=((2,), (2, 4)))
     expect_any_device(WHERE_QUERY_IS, attention, queries, keys, values)
     return "equal to PyTorch's `F.scaled_dot_product_attention`."
+
+
+COMPARE_WITH_A_LIST = "project, split, attend, join, project: compare with the heads in a list."
+TAKES_THE_LARGEST_AWAY = (
+    "large scores give nan: e to the power of 89 is too much. `softmax` takes the largest away first."
+)
+LOWEST = torch.finfo(torch.float32).min
+LOW_ENOUGH = "a score can be lower than that number: what is hidden gets the lowest there is, `torch.finfo(…).min`."
+DROPS_THE_OUTPUT = "dropout is for the weights, before they meet the values; yours drops what comes out."
+
+
+def first(found: Any) -> Any:
+    """Return the first of several things, such as vectors without the maps."""
+    return found[0] if isinstance(found, tuple) else found
+
+
+def masked_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """Return what comes out where what the mask hides gets the lowest number; each row may attend to something."""
+    return (query @ key.mT / query.shape[-1] ** 0.5).masked_fill(~mask, LOWEST).softmax(-1) @ value
 
 
 @exercise("scaled_dot_product_attention")
@@ -247,6 +314,7 @@ def mask_and_dropout(scaled_dot_product_attention: Callable[..., tuple[Tensor, T
     expect(not close(output, scaled.softmax(-2) @ value), "softmax goes over the keys, the last axis.")
     expect_tensor(output, scaled.softmax(-1) @ value, "without mask and dropout, it is what `attention` computes.")
     expect_tensor(weights, scaled.softmax(-1), "the weights are what comes out of the softmax.")
+    expect_any_size(lambda *given: expect_pair(scaled_dot_product_attention(*given))[0], axes=((2,), (2, 4)))
 
     mask = torch.rand(2, 3, 5) > 0.4
     mask[..., 0] = True  # every query may attend to something
@@ -262,25 +330,32 @@ def mask_and_dropout(scaled_dot_product_attention: Callable[..., tuple[Tensor, T
     expect(not close(output, after), "with a mask, the weights no longer sum to one: hide scores *before* the softmax.")
     right = F.scaled_dot_product_attention(query, key, value, mask)
     expect_tensor(output, right, "where the mask is False, the score becomes the lowest number that there is.")
+    low, high = -100 * query.abs(), key.abs()  # all scores are around -2000
+    found = first(call(scaled_dot_product_attention, low.clone(), high.clone(), value.clone(), mask.clone()))
+    expect_tensor(found, masked_attention(low, high, value, mask), LOW_ENOUGH)
 
     mask[1, 2] = False
-    nothing = run(mask)[0][1, 2]
+    output, weights = run(mask.clone())
+    nothing, right = output[1, 2], scaled.masked_fill(~mask, LOWEST).softmax(-1) * mask
     hint = "a row that may attend to nothing is nan: put the lowest *number* there, not minus infinity."
     expect(not nothing.isnan().any(), hint)
     expect(not nothing.any(), "a row that may attend to nothing collects something: hide again, after the softmax.")
+    expect_tensor(weights, right, "the weights are those that meet the values: 0 for all that is hidden.")
 
     one_row = torch.tensor([True, True, False, True, True])  # for all queries
-    trained = query.clone().requires_grad_()
     try:
+        trained = query.clone().requires_grad_()
         scaled_dot_product_attention(trained, key, value, one_row)[0].sum().backward()
     except (IndexError, RuntimeError):
         raise Wrong(
             "a mask may have fewer rows than the scores, and scores may not be changed in place: use `masked_fill`."
         ) from None
 
-    alike = torch.zeros(1, 100, 16)  # each weight is 1/100; with these values, the output is the weights
+    alike, ones = torch.zeros(1, 100, 16), torch.ones(1, 100, 7)  # each weight is 1/100, and what is kept is added up
+    output, _ = expect_pair(call(scaled_dot_product_attention, alike, alike, ones, None, 0.75))
+    expect(close(output, output[..., :1].expand_as(ones)), DROPS_THE_OUTPUT)
     output, _ = expect_pair(call(scaled_dot_product_attention, alike, alike, torch.eye(100), None, 0.75))
-    dropped = (output == 0).double().mean().item()
+    dropped = (output == 0).double().mean().item()  # with these values, the output is the weights
     expect(dropped, "dropout has no effect. This function always drops: who calls it says 0.0 outside training.")
     expect(0.7 < dropped < 0.8, "dropout is the share of the weights to set to zero, not the share to keep.")
     largest = torch.as_tensor(output).max()
@@ -311,12 +386,16 @@ def by_name(projections: dict[str, tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
     return weights | {f"{name}.bias": bias for name, (_, bias) in projections.items()}
 
 
-def words_and_others() -> tuple[Tensor, Tensor, Tensor]:
+def words_and_others(d_model: int = 24, queries: int = 3, keys: int = 5) -> tuple[Tensor, Tensor, Tensor]:
     """Return three words that look at five others: queries, keys and values, of two sentences and 24 numbers a word.
 
     No two sizes are alike, with four heads of 6 numbers each: what is exchanged shows.
     """
-    return torch.randn(2, 3, 24), torch.randn(2, 5, 24), torch.randn(2, 5, 24)
+    return torch.randn(2, queries, d_model), torch.randn(2, keys, d_model), torch.randn(2, keys, d_model)
+
+
+OTHER_WITH_GRADIENT = "right, but where a gradient is wanted, other numbers come out."
+OTHER_IN_TRAINING = "right in evaluation mode, but without dropout, training mode should compute the same."
 
 
 def expect_biases(module: nn.Module) -> None:
@@ -358,43 +437,76 @@ def one_head(Head: type[nn.Module]) -> str:
     for hint, (queries, keys, values) in mistakes.items():
         expect(not close(output, F.scaled_dot_product_attention(queries, keys, values)), hint)
     expect_tensor(output, F.scaled_dot_product_attention(q, k, v), "project with W_Q, W_K and W_V, then `attention`.")
-    expect_any_device(WHERE_QUERY_IS, module, query, key, value)
+    for d_model, d_k in ((24, 6), (10, 4)):
+        module = build(Head, d_model, d_k)
+        weights = {name: torch.randn(shape) for name, shape in _shapes_of_head(d_model, d_k).items()}
+        load(module, weights).train()
+
+        def right(*inputs: Tensor, weights: dict[str, Tensor] = weights) -> Tensor:
+            projected = (
+                F.linear(x, weights[f"W_{letter}.weight"], weights[f"W_{letter}.bias"])
+                for letter, x in zip("QKV", inputs, strict=True)
+            )
+            return F.scaled_dot_product_attention(*projected)
+
+        expect_gradients(OTHER_IN_TRAINING, module, right, *words_and_others(d_model))
+    expect_any_device(WHERE_QUERY_IS, module, *words_and_others(d_model))
     return "one head: three matrices, and your attention."
+
+
+def _shapes_of_head(d_model: int, d_k: int) -> dict[str, tuple[int, ...]]:
+    return {
+        f"W_{letter}.{of}": (d_k, d_model)[: 2 if of == "weight" else 1]
+        for letter in "QKV"
+        for of in ("weight", "bias")
+    }
 
 
 @exercise("HeadsInAList")
 def heads_in_a_list(HeadsInAList: type[nn.Module]) -> str:
     """Compute what ``nn.MultiheadAttention`` does, one head after the other."""
     torch.manual_seed(0)
-    theirs = with_other_weights(nn.MultiheadAttention(24, 4, batch_first=True))
-    module = build(HeadsInAList, 24, 4)
-    expect_biases(module)
+    for d_model, num_heads in ((24, 4), (10, 2)):
+        theirs = with_other_weights(nn.MultiheadAttention(d_model, num_heads, batch_first=True))
+        module = build(HeadsInAList, d_model, num_heads)
+        expect_biases(module)
+        expect_heads(module, d_model, num_heads)
+        projections = projections_of(theirs)
+        weights = {"W_O": projections.pop("out")}
+        for letter, (weight, bias) in projections.items():
+            for number, rows in enumerate(zip(weight.chunk(num_heads), bias.chunk(num_heads), strict=True)):
+                weights[f"heads.{number}.W_{letter.upper()}"] = rows
+        load(module, by_name(weights))
+        query, key, value = words_and_others(d_model)
+        with torch.no_grad():
+            output, right = call(module, query, key, value), theirs(query, key, value)[0]
+            expect(not isinstance(output, tuple), "return the output alone.")
+            split = each_head(theirs, query, key, value)
+            expect(
+                not close(output, split.transpose(1, 2).flatten(2)), "W_O is missing: it mixes what the heads found."
+            )
+            taking_turns = theirs.out_proj(split.permute(0, 2, 3, 1).flatten(2))
+            expect(
+                not close(output, taking_turns), "all of head 1, then all of head 2: `torch.cat`, not `torch.stack`."
+            )
+            expect(not close(output, theirs(query, query, query)[0]), "the heads need `key` and `value`, too.")
+        hint = "each head gets the same inputs; join their outputs along the last axis, then W_O."
+        expect_tensor(output, right, hint)
+        expect_gradients(OTHER_IN_TRAINING, module.train(), theirs, query, key, value)
+    expect_any_device(WHERE_QUERY_IS, module, query, key, value)
+    return "equal to `nn.MultiheadAttention`, one head after the other."
+
+
+def expect_heads(module: nn.Module, d_model: int, num_heads: int) -> None:
+    """Raise ``Wrong`` unless a module has so many heads, each of its own width and with weights of its own."""
     heads = getattr(module, "heads", None)
     expect(not isinstance(heads, list | tuple), "parameters() does not see the heads in a plain list: `nn.ModuleList`.")
     if isinstance(heads, nn.ModuleList):
-        expect(len(heads) == 4, "there are as many heads as num_heads says.")
+        expect(len(heads) == num_heads, "there are as many heads as num_heads says.")
         hint = "`[Head(…)] * num_heads` is one head, several times over: make each anew, `for _ in range(num_heads)`."
-        expect(len(set(heads)) == 4, hint)
+        expect(len(set(heads)) == num_heads, hint)
     widths = {len(weight) for name, weight in module.state_dict().items() if name.startswith("heads.0.W_Q")}
-    expect(widths != {24}, "each head works with d_k = d_model // num_heads entries, not with all d_model.")
-    projections = projections_of(theirs)
-    weights = {"W_O": projections.pop("out")}
-    for letter, (weight, bias) in projections.items():
-        for number, rows in enumerate(zip(weight.chunk(4), bias.chunk(4), strict=True)):
-            weights[f"heads.{number}.W_{letter.upper()}"] = rows
-    load(module, by_name(weights))
-    query, key, value = words_and_others()
-    with torch.no_grad():
-        output, right = call(module, query, key, value), theirs(query, key, value)[0]
-        expect(not isinstance(output, tuple), "return the output alone.")
-        split = each_head(theirs, query, key, value)
-        expect(not close(output, split.transpose(1, 2).flatten(2)), "W_O is missing: it mixes what the heads found.")
-        taking_turns = theirs.out_proj(split.permute(0, 2, 3, 1).flatten(2))
-        expect(not close(output, taking_turns), "all of head 1, then all of head 2: `torch.cat`, not `torch.stack`.")
-        expect(not close(output, theirs(query, query, query)[0]), "the heads need `key` and `value`, too.")
-    expect_tensor(output, right, "each head gets the same inputs; join their outputs along the last axis, then W_O.")
-    expect_any_device(WHERE_QUERY_IS, module, query, key, value)
-    return "equal to `nn.MultiheadAttention`, one head after the other."
+    expect(widths != {d_model}, "each head works with d_k = d_model // num_heads entries, not with all d_model.")
 
 
 def each_head(theirs: nn.MultiheadAttention, *inputs: Tensor) -> Tensor:
@@ -405,8 +517,8 @@ def each_head(theirs: nn.MultiheadAttention, *inputs: Tensor) -> Tensor:
 
 def multi_head_mistakes(theirs: nn.MultiheadAttention, *inputs: Tensor) -> dict[str, Tensor]:
     """Return what a ``MultiHeadAttention`` computes in which something is wrong, by hint."""
-    out, count = theirs.out_proj, theirs.num_heads
-    q, k, v = (F.linear(x, *projections_of(theirs)[letter]) for letter, x in zip("qkv", inputs, strict=True))
+    out, count, projected = theirs.out_proj, theirs.num_heads, projections_of(theirs)
+    q, k, v = (F.linear(x, *projected[letter]) for letter, x in zip("qkv", inputs, strict=True))
 
     def split(x: Tensor) -> Tensor:
         return x.unflatten(-1, (count, -1)).transpose(1, 2)
@@ -428,50 +540,71 @@ def multi_head_mistakes(theirs: nn.MultiheadAttention, *inputs: Tensor) -> dict[
 
     d_k = q.shape[-1] // count
     heads, scores = attend(split), split(q) @ split(k).mT / d_k**0.5
+    of_query = F.linear(inputs[0], *projected["k"])
     way_in = "words are scrambled on the way in: cut the last axis in two, then transpose heads and words."
     way_back = "words are scrambled on the way back: transpose heads and words, then flatten the last two axes."
-    return {
-        way_in: out(join(attend(view))),
-        f"{way_in} And as to the way back: transpose first, then flatten the last two axes.": out(
-            attend(view).reshape(inputs[0].shape)
-        ),
-        way_back: out(heads.reshape(inputs[0].shape)),
-        "a head's numbers lie side by side: (num_heads, -1), not (-1, num_heads).": out(
-            attend(take_turns).permute(0, 2, 3, 1).flatten(2)
-        ),
-        "heads and their width are exchanged: (num_heads, -1), not (-1, num_heads).": out(join(attend(exchange))),
-        "√d_k is the root of a head's width, d_model / num_heads, not of d_model.": (
-            out(join(attend(split, count**-0.5)))
-        ),
-        "√d_k is the root of a head's width, d_model / num_heads, not of the number of heads.": (
-            out(join(attend(split, (d_k / count) ** 0.5)))
-        ),
-        "the scores are not divided by √d_k.": out(join(attend(split, d_k**0.5))),
-        "softmax goes over the keys, the last axis.": out(join(scores.softmax(-2) @ split(v))),
-        "softmax goes over the keys, the last axis; axis 1 holds the heads.": out(join(scores.softmax(1) @ split(v))),
-        "out_proj is missing, the W^O that mixes what the heads found.": join(heads),
-        "this is a single head, as wide as all: split queries, keys and values.": out(
-            F.scaled_dot_product_attention(q, k, v)
-        ),
-        "values are made from `value` by v_proj.": out(
-            join(F.scaled_dot_product_attention(split(q), split(k), split(k)))
-        ),
-        "keys and values are made from `key` and `value`, which may be another sentence's.": (
-            theirs(inputs[0], inputs[0], inputs[0])[0]
-        ),
-    }
+    return (
+        {
+            way_in: out(join(attend(view))),
+            f"{way_in} And as to the way back: transpose first, then flatten the last two axes.": out(
+                attend(view).reshape(inputs[0].shape)
+            ),
+            way_back: out(heads.reshape(inputs[0].shape)),
+            "a head's numbers lie side by side: (num_heads, -1), not (-1, num_heads).": out(
+                attend(take_turns).permute(0, 2, 3, 1).flatten(2)
+            ),
+            "heads and their width are exchanged: (num_heads, -1), not (-1, num_heads).": out(join(attend(exchange))),
+            "√d_k is the root of a head's width, d_model / num_heads, not of d_model.": (
+                out(join(attend(split, count**-0.5)))
+            ),
+            "√d_k is the root of a head's width, d_model / num_heads, not of the number of heads.": (
+                out(join(attend(split, (d_k / count) ** 0.5)))
+            ),
+            "the scores are not divided by √d_k.": out(join(attend(split, d_k**0.5))),
+            "softmax goes over the keys, the last axis.": out(join(scores.softmax(-2) @ split(v))),
+            "softmax goes over the keys, the last axis; axis 1 holds the heads.": out(
+                join(scores.softmax(1) @ split(v))
+            ),
+            "out_proj is missing, the W^O that mixes what the heads found.": join(heads),
+            "this is a single head, as wide as all: split queries, keys and values.": out(
+                F.scaled_dot_product_attention(q, k, v)
+            ),
+            "values are made from `value` by v_proj.": out(
+                join(F.scaled_dot_product_attention(split(q), split(k), split(k)))
+            ),
+            "v_proj gets `value`, not `key`: what is handed over need not be what is compared.": out(
+                join(F.scaled_dot_product_attention(split(q), split(k), split(F.linear(inputs[1], *projected["v"]))))
+            ),
+        }
+        | (
+            {}
+            if of_query.shape != v.shape
+            else {  # with other lengths, this stops with an error
+                "k_proj gets `key`, not `query`.": out(
+                    join(F.scaled_dot_product_attention(split(q), split(of_query), split(v)))
+                ),
+            }
+        )
+        | {
+            "keys and values are made from `key` and `value`, which may be another sentence's.": (
+                theirs(inputs[0], inputs[0], inputs[0])[0]
+            ),
+        }
+    )
 
 
-def expect_multi_head(module: nn.Module) -> tuple[Tensor, Any, Tensor, Tensor]:
-    """Raise ``Wrong`` unless a module computes what ``nn.MultiheadAttention`` does with the same weights.
+def expect_multi_head(kind: type[nn.Module], d_model: int, num_heads: int, *more: float) -> tuple[Any, ...]:
+    """Raise ``Wrong`` unless a class computes what ``nn.MultiheadAttention`` does with the same weights.
 
     Returns:
         Under a mask, its output, and the weights if it returns them, and PyTorch's.
     """
+    module = build(kind, d_model, num_heads, *more)
     expect_biases(module)
-    theirs = with_other_weights(nn.MultiheadAttention(24, 4, batch_first=True))
-    load(module, by_name({f"{name}_proj": projection for name, projection in projections_of(theirs).items()}))
-    inputs = words_and_others()
+    theirs = with_other_weights(nn.MultiheadAttention(d_model, num_heads, batch_first=True))
+    weights = by_name({f"{name}_proj": projection for name, projection in projections_of(theirs).items()})
+    load(module, weights)
+    inputs = words_and_others(d_model)
 
     def run(*arguments: Tensor) -> tuple[Any, Any]:
         found = call(module, *arguments)
@@ -479,35 +612,90 @@ def expect_multi_head(module: nn.Module) -> tuple[Tensor, Any, Tensor, Tensor]:
 
     mask = torch.rand(2, 1, 3, 5) > 0.5
     mask[..., 0], mask[..., 1] = True, False  # so that upside down, too, each row may attend to something
-    hidden = ~mask.expand(2, 4, 3, 5).flatten(0, 1)  # for PyTorch, whose True means "ignore"
+    hidden = ~mask.expand(2, num_heads, 3, 5).flatten(0, 1)  # for PyTorch, whose True means "ignore"
     with torch.no_grad():
-        output, right = run(*inputs)[0], theirs(*inputs)[0]
+        try:
+            output = run(*inputs)[0]
+        except Wrong:
+            expect_no_mistake_that_stops(module, theirs)
+            raise
+        right = theirs(*inputs)[0]
         if output is ...:
             raise Unsolved
         again = run(*inputs)[0]
         expect(not isinstance(output, Tensor) or close(again, output), "dropout only where self.training is True.")
         for hint, wrong in multi_head_mistakes(theirs, *inputs).items():
             expect(not close(output, wrong), hint)
-        expect_tensor(output, right, "project, split, attend, join, project: compare with the heads in a list.")
-        output, weights = run(*inputs, mask)
+        sizes = f"right with d_model 24 and 4 heads, but not with {d_model} and {num_heads}: both are arguments."
+        expect_tensor(output, right, COMPARE_WITH_A_LIST if num_heads == 4 else sizes)
+        output, weights_of_all = run(*inputs, mask)
         expect(not close(output, right), "the mask does not reach the attention.")
         expect(not close(output, theirs(*inputs, attn_mask=~hidden)[0]), "True in a mask means *may attend*.")
         right, maps = theirs(*inputs, attn_mask=hidden, average_attn_weights=False)
         expect_tensor(output, right, "it is right without a mask, but not with one: hide scores before the softmax.")
-    return output, weights, right, maps
+
+        low = {**weights, "q_proj.weight": 0 * weights["q_proj.weight"], "k_proj.weight": 0 * weights["k_proj.weight"]}
+        low["q_proj.bias"], low["k_proj.bias"] = torch.full((d_model,), -40.0), torch.full((d_model,), 40.0)
+        load(module, low)
+        alike = copy.deepcopy(theirs)  # whose scores are all 0, as those far below -1000 are all alike
+        alike.in_proj_weight[: 2 * d_model], alike.in_proj_bias[: 2 * d_model] = 0, 0
+        found = run(*inputs, mask)[0]
+        expect(not isinstance(found, Tensor) or found.isfinite().all(), TAKES_THE_LARGEST_AWAY)
+        expect_tensor(found, alike(*inputs, attn_mask=hidden)[0], LOW_ENOUGH)
+    trained = load(build(kind, d_model, num_heads, *(0.0 for _ in more)), weights).train()
+    expect_gradients(OTHER_IN_TRAINING, trained, lambda q, k, v, _: theirs(q, k, v, attn_mask=hidden)[0], *inputs, mask)
+    return output, weights_of_all, right, maps
+
+
+def expect_no_mistake_that_stops(module: nn.Module, theirs: nn.MultiheadAttention) -> None:
+    """Raise ``Wrong`` if a module, which stops with an error, does not with as many keys as queries, and heads."""
+    inputs, wrong = words_and_others(theirs.embed_dim, queries=theirs.num_heads, keys=theirs.num_heads), []
+    with suppress(Wrong):
+        found = first(call(module, *inputs))
+        wrong = [hint for hint, one in multi_head_mistakes(theirs, *inputs).items() if close(found, one)]
+    expect(not wrong, "".join(wrong[:1]))
+
+
+def expect_dropout_of_weights(kind: type[nn.Module]) -> None:
+    """Raise ``Wrong`` unless a class drops its weights in training, by the share that it is told, and nothing else.
+
+    All of its 20 weights are alike, each value is 1, and what comes out is what the heads collect: so many of the 20.
+    """
+    for share in (0.5, 0.2):
+        module, ones, zeros = build(kind, 24, 4, share).train(), torch.ones(24), torch.zeros(24, 24)
+        weights = {f"{name}_proj.weight": zeros for name in "qkv"} | {"out_proj.weight": torch.eye(24)}
+        biases = {f"{name}_proj.bias": 0 * ones for name in ("q", "k", "out")} | {"v_proj.bias": ones}
+        module.load_state_dict(weights | biases)
+        with torch.no_grad():
+            heads = expect_pair(call(module, *[torch.randn(3, 20, 24)] * 3))[0].unflatten(-1, (4, 6))
+        expect(close(heads, heads[..., :1].expand_as(heads)), DROPS_THE_OUTPUT)
+        kept = heads * 20 * (1 - share)
+        expect(not close(heads, torch.ones_like(heads)), "in training mode, dropout is nowhere at work.")
+        expect(close(kept, kept.round(), 1e-3), "another share is dropped than `__init__` was told: `self.dropout`.")
+
+
+def expect_other_dropout(kind: type[nn.Module]) -> None:
+    """Raise ``Wrong`` if a class drops numbers before the weights are there."""
+    torch.manual_seed(0)
+    module, words = build(kind, 24, 4, 0.5), torch.randn(3, 20, 24)
+    with torch.no_grad():
+        before, after = (expect_pair(call(module.train(mode), words, words, words))[1] for mode in (False, True))
+    kept = torch.where(after == 0, 0.0, before)  # tutorials return the weights before dropout, which is right, too
+    hint = "in training, the weights are others, not only fewer: drop them after the softmax, and nothing before it."
+    expect(close(after, before) or close(after, 2 * kept), hint)
 
 
 @exercise("MultiHeadAttention")
 def all_heads_at_once(MultiHeadAttention: type[nn.Module]) -> str:
     """Compute what ``nn.MultiheadAttention`` does, all heads at once."""
     torch.manual_seed(0)
-    module = build(MultiHeadAttention, 24, 4, 0.5)
-    _, weights, _, maps = expect_multi_head(module)
-    expect(weights is not None, "two things are returned: the output, and the weights of all heads.")
-    expect_tensor(weights, maps, "the weights are what comes out of the softmax, for each head.")
-    words = torch.randn(3, 20, 24)
-    trained = expect_pair(call(module.train(), words, words, words))
-    expect((trained[1] == 0).any(), "in training mode, dropout is nowhere at work.")
+    for d_model, num_heads in ((24, 4), (20, 2)):
+        _, weights, _, maps = expect_multi_head(MultiHeadAttention, d_model, num_heads, 0.5)
+        expect(weights is not None, "two things are returned: the output, and the weights of all heads.")
+        expect_tensor(weights, maps, "the weights are what comes out of the softmax, for each head.")
+    expect_dropout_of_weights(MultiHeadAttention)
+    expect_other_dropout(MultiHeadAttention)
+    module, words = build(MultiHeadAttention, 24, 4, 0.5), torch.randn(3, 20, 24)
     expect_any_device(WHERE_QUERY_IS, module, words, words, words, torch.ones(20, 20).tril() > 0)
     return "equal to `nn.MultiheadAttention`: the same output, the same weights."
 
@@ -518,9 +706,9 @@ def from_memory(MyMultiHeadAttention: type[nn.Module]) -> str:
     if getattr(MyMultiHeadAttention, "__init__", None) is nn.Module.__init__:
         raise Unsolved  # the page is still blank
     torch.manual_seed(0)
-    module = build(MyMultiHeadAttention, 24, 4)
-    output, _, right, _ = expect_multi_head(module)
-    expect_any_device(WHERE_QUERY_IS, module, *words_and_others(), torch.ones(3, 5) > 0)
+    for d_model, num_heads in ((24, 4), (20, 2)):
+        output, _, right, _ = expect_multi_head(MyMultiHeadAttention, d_model, num_heads)
+    expect_any_device(WHERE_QUERY_IS, build(MyMultiHeadAttention, 24, 4), *words_and_others(), torch.ones(3, 5) > 0)
     difference = (output - right).abs().max().item()
     return (
         f"with the weights of an `nn.MultiheadAttention`, the outputs differ by at most {difference:.0e}, where a row "

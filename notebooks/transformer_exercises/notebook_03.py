@@ -24,7 +24,7 @@ from transformer_exercises import (
     expect_tensor,
     question,
 )
-from transformer_exercises.notebook_02 import wrong_scores
+from transformer_exercises.notebook_02 import LOW_ENOUGH, expect_any_size, masked_attention, wrong_scores
 from transformer_lib.model.attention import MultiHeadAttention
 
 question(
@@ -98,6 +98,10 @@ def attention_head(my_attention: Callable[[Tensor, Tensor, Tensor, Tensor], Tens
     expect_tensor(
         found, right, "go through equation 1 again: scores, root of d_k, mask, softmax, average of the values."
     )
+    expect_any_size(lambda q, k, v: my_attention(q, k, v, torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool)))
+    low, high = -100 * query.abs(), key.abs()  # all scores are around -2000
+    found = call(my_attention, low.clone(), high.clone(), value.clone(), mask.clone())
+    expect_tensor(found, masked_attention(low, high, value, mask), LOW_ENOUGH)
     return (
         "that is PyTorch's `F.scaled_dot_product_attention`, by hand, for rows that may attend to something; section 4 "
         "has the others."
@@ -133,6 +137,9 @@ def hide_padding(padding_mask: Callable[[Tensor, int], Tensor]) -> str:
     expect_tensor(found, words[:, None, None], "True at words, False at padding.")
     other = torch.tensor([[[[True, True, False]]]])
     expect_tensor(call(padding_mask, torch.tensor([[7, 1, 0]]), 0), other, HARD_CODED)
+    in_front = torch.tensor([[5, 5, 7, 1, 0]])
+    hint = "it counts the words; but they need not come first (exercise 03.2): compare each id with `pad_id`."
+    expect_tensor(call(padding_mask, in_front, 5), (in_front != 5)[:, None, None], hint)
     expect_any_device("Say `device=ids.device`.", padding_mask, ids, 1)
     return "one row for each sentence, whatever the head and the query."
 
@@ -148,7 +155,9 @@ def hide_what_comes_later(causal_mask: Callable[[int], Tensor]) -> str:
         expect(not found.equal(everything.tril(-1)), "a word may see itself; otherwise the first one sees nothing.")
         expect(not found.equal(everything.tril(1)), "each word sees one word that comes later: look at the first row.")
     expect_tensor(found, everything.tril(), "row i is True in columns 0 to i.")
-    expect_tensor(call(causal_mask, 6), rows_and_columns(6).tril(), "it is right for four positions, but not for six.")
+    for length in (6, 1, 120):
+        hint = f"it is right for four positions, but not for {length}."
+        expect_tensor(call(causal_mask, length), rows_and_columns(length).tril(), hint)
     return "a lower triangle, diagonal included; the same for all sentences and heads."
 
 
@@ -180,8 +189,10 @@ def hide_both(target_mask: Callable[[Tensor, int], Tensor]) -> str:
         }.items():
             expect(not found.equal(wrong), hint)
     expect_tensor(found, may, "compare the rows one by one: row i is what word i may see.")
-    hint = "it is right for four tokens, but not for six."
-    expect_tensor(call(target_mask, six, 1), rows_and_columns(6).tril()[None, None], hint)
+    for length in (6, 1, 120):
+        hint = f"it is right for four tokens, but not for {length}."
+        found = call(target_mask, torch.full((1, length), 7), 1)
+        expect_tensor(found, rows_and_columns(length).tril()[None, None], hint)
     other = torch.tensor([[[[True, False, False], [True, True, False], [True, True, False]]]])
     expect_tensor(call(target_mask, torch.tensor([[7, 1, 0]]), 0), other, HARD_CODED)
     expect_any_device("The causal mask? Send it `.to(ids.device)`.", target_mask, six, 1)

@@ -1,9 +1,9 @@
 """Checks of the exercises of notebook 04: every box of figure 1, shapes, parameters, a toy task."""
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +21,13 @@ from transformer_exercises import (
     exercise,
     expect,
     expect_any_device,
+    expect_gradients,
     expect_number,
     expect_tensor,
     load,
     question,
 )
+from transformer_exercises.notebook_02 import OTHER_IN_TRAINING, first
 from transformer_lib import TransformerConfig
 from transformer_lib.checkpoint import SHIPPED_MODEL, load_model
 
@@ -234,12 +236,8 @@ def expect_steady(module: nn.Module, *inputs: Tensor) -> None:
     expect(steady, "in evaluation mode, it computes something else each time: is dropout still on?")
 
 
+OTHER_SIZES = "right with d_model 24, 4 heads and d_ff 40, but not with 20, 2 and 12: all of them are arguments."
 ALL = 1 - 2**-24  # dropout that leaves nothing: what then comes out shows where it is. (1 - p must not be 0.)
-
-
-def first(found: Any) -> Any:
-    """Return the first of several things, such as vectors without the maps."""
-    return found[0] if isinstance(found, tuple) else found
 
 
 def expect_dropout(module: nn.Module, right: Tensor, hint: str, *inputs: Tensor) -> None:
@@ -275,13 +273,19 @@ def expect_layer_dropout(module: nn.Module, weights: dict[str, Tensor], right: T
 def token_embedding(TokenEmbedding: type[nn.Module]) -> str:
     """Look ids up in a table, times √d_model."""
     torch.manual_seed(0)
-    ids, table = torch.tensor([[3, 5, 3], [0, 6, 1]]), torch.randn(7, 16)
-    module = load(build(TokenEmbedding, 7, 16), {"table.weight": table})
-    found, right = call(module, ids), 4 * table[ids]
-    expect(not close(found, table[ids]), "that is the row of the table; it still has to be multiplied by √d_model.")
-    expect(not close(found, 16 * table[ids]), "multiplied by the square root of d_model, not by d_model.")
-    expect(not close(found, table[ids] / 4), "multiplied, not divided, by √d_model.")
-    expect_tensor(found, right, "each id's row of the table, times √d_model.")
+    ids = torch.tensor([[3, 5, 3], [0, 6, 1]])
+    for d_model in (16, 30, 2):
+        table, root = torch.randn(7, d_model), d_model**0.5
+        module = load(build(TokenEmbedding, 7, d_model), {"table.weight": table})
+        found, right = call(module, ids), root * table[ids]
+        expect(not close(found, table[ids]), "that is the row of the table; it still has to be multiplied by √d_model.")
+        expect(not close(found, d_model * table[ids]), "multiplied by the square root of d_model, not by d_model.")
+        expect(not close(found, table[ids] / root), "multiplied, not divided, by √d_model.")
+        expect(root == 4 or not close(found, 4 * table[ids]), f"4 is √d_model for 16 numbers; here are {d_model}.")
+        whole = "√d_model is rarely a whole number: leave out `int`, and `//`."
+        expect(root == 4 or not close(found, int(root) * table[ids]), whole)
+        expect_tensor(found, right, "each id's row of the table, times √d_model.")
+        expect_gradients(OTHER_IN_TRAINING, module.train(), lambda ids, right=right: right, ids)
     expect_any_device("Say `device=ids.device`.", module, ids)
     return "a row for each type: with 7,853 of them and d_model 256, two million numbers."
 
@@ -307,9 +311,15 @@ def sinusoidal_positions(SinusoidalPositionalEncoding: type[nn.Module]) -> str:
         expect(not close(found, swapped), "even dimensions are sines, and odd ones cosines.")
         hint = "the sine and the cosine of a pair have one frequency: the exponent is 2i / d_model for both."
         expect(not close(found, sinusoids(50, 12, lambda i: i)), hint)
+        hint = "`torch.arange(0, d_model, 2)` is 2i already: yours has 4i in the exponent."
+        expect(not close(found, sinusoids(50, 12, lambda i: i // 2 * 4)), hint)
         expect(not close(found[:-1], right[1:]), "the first position is 0, not 1: sin 0 = 0 and cos 0 = 1.")
     expect_tensor(found, right, "look at row 0 (0, 1, 0, 1 …) and row 1 first, then at how fast each column turns.")
     expect_tensor(call(module, 7), right[:7], "forward(7) returns the first 7 rows.")
+    for max_len, d_model in ((300, 20), (6, 2)):
+        other = call(build(SinusoidalPositionalEncoding, max_len, d_model), max_len)
+        hint = f"right for 50 positions and d_model 12, but not for {max_len} and {d_model}: both are arguments."
+        expect_tensor(other, sinusoids(max_len, d_model), hint, 1e-3)
     expect(
         found.dtype == torch.float32, f"the numbers are {found.dtype}, expected torch.float32, as vectors have them."
     )
@@ -340,6 +350,7 @@ def input_embedding(InputEmbedding: type[nn.Module]) -> str:
     weights = {"tokens.weight": tokens.weight, "positions.table": positions.table}
     weights = {name: weight.clone() for name, weight in weights.items()}
     module = load(build(InputEmbedding, tokens, positions, 0.5), weights)
+    trained = load(build(InputEmbedding, tokens, positions, 0.0), weights).train()
     with torch.no_grad():
         expect_steady(module, ids)
         found, right = call(module, ids), tokens(ids) + positions(5)
@@ -348,6 +359,7 @@ def input_embedding(InputEmbedding: type[nn.Module]) -> str:
         expect_tensor(found, right, "the token's vector plus its position's, in every sentence.")
         module = load(build(InputEmbedding, tokens, positions, ALL), weights)
         expect_dropout(module, 0 * right, "dropout comes last: it is for the sum of token and position.", ids)
+    expect_gradients(OTHER_IN_TRAINING, trained, lambda ids: tokens(ids) + positions(5), ids)
     expect_any_device("Say `device=ids.device`.", module, ids)
     return "what a token is, and where it is, in one vector of d_model numbers."
 
@@ -366,9 +378,13 @@ def feed_forward(PositionwiseFeedForward: type[nn.Module]) -> str:
         expect(not close(found, right.relu()), "the ReLU comes between the two layers, not after them.")
         expect(not close(found, x + right), "adding x is the wrapper's work: this is the box inside it.")
         expect_tensor(found, right, "widen with linear1, ReLU, narrow with linear2.")
+        large = theirs.linear2(theirs.linear1(100 * x).relu())
+        expect_tensor(call(module, 100 * x), large, "it is right for small numbers, but a ReLU has no upper end.", 1e-3)
+        trained = load(build(PositionwiseFeedForward, 24, 40, 0.0), weights).train()
         module = load(build(PositionwiseFeedForward, 24, 40, ALL), weights)
         hint = "dropout is for the hidden numbers: between the two layers."
         expect_dropout(module, weights["linear2.bias"].expand_as(x), hint, x)
+    expect_gradients(OTHER_IN_TRAINING, trained, lambda x: theirs.linear2(theirs.linear1(x).relu()), x)
     expect_any_device(WHERE_X_IS, module, x)
     return (
         "as in `nn.TransformerEncoderLayer`. With the paper's sizes, two thirds of an encoder layer's parameters are "
@@ -416,32 +432,41 @@ def encoder_variants(theirs: nn.TransformerEncoderLayer, x: Tensor, ignored: Ten
 def expect_encoder_layer(kind: type[nn.Module], norm_first: bool, *more: bool) -> None:
     """Raise ``Wrong`` unless a class computes what ``nn.TransformerEncoderLayer`` does, with the same weights."""
     torch.manual_seed(0)
-    x = torch.randn(2, 5, 24)
-    ignored = torch.tensor([[False] * 5, [False, False, False, True, True]])
-    theirs = nn.TransformerEncoderLayer(24, 4, 40, 0.0, batch_first=True, norm_first=norm_first)
-    weights = weights_of(theirs)
-    module = load(build(kind, 24, 4, 40, 0.5, *more), weights)
-    with torch.no_grad():
-        expect_steady(module, x)
-        found = call(module, x, ~ignored[:, None, None, :])
-        pair = isinstance(found, tuple) and len(found) == 2
-        expect(pair, "two things are returned: the new vectors, and the attention's weights.")
-        variants = encoder_variants(theirs, x, ignored)
-        names = ("post", "pre") if norm_first else ("pre", "post")
-        other, _ = (variants.pop(name) for name in names)
-        same = close(found[0], other)
-        expect(not same, f"norm_first={norm_first} asks for {names[1]}-LN, but this is {names[0]}-LN.")
-        for hint, wrong in variants.items():
-            expect(not close(found[0], wrong), hint)
-        right = theirs(x, src_key_padding_mask=ignored)
-        expect_tensor(found[0], right, f"{names[1]}-LN: attention, then feed-forward, each with its sum and its norm.")
-        shape = list(getattr(found[1], "shape", []))
-        expect(
-            shape == [2, 4, 5, 5], f"the weights have the shape {shape}, expected a map for each head: [2, 4, 5, 5]."
+    for d_model, num_heads, d_ff in ((24, 4, 40), (20, 2, 12)):
+        x = torch.randn(2, 5, d_model)
+        ignored = torch.tensor([[False] * 5, [False, False, False, True, True]])
+        mask = ~ignored[:, None, None, :]
+        theirs = nn.TransformerEncoderLayer(d_model, num_heads, d_ff, 0.0, batch_first=True, norm_first=norm_first)
+        weights = weights_of(theirs)
+        module, without, dropping = (
+            load(build(kind, d_model, num_heads, d_ff, dropout, *more), weights) for dropout in (0.5, 0.0, ALL)
         )
-        left = x if norm_first else theirs.norm2(theirs.norm1(x))
-        expect_layer_dropout(load(build(kind, 24, 4, 40, ALL, *more), weights), weights, left, x)
-    expect_any_device(WHERE_X_IS, module, x, ~ignored[:, None, None, :])
+        with torch.no_grad():
+            expect_steady(module, x)
+            found = call(module, x, mask)
+            pair = isinstance(found, tuple) and len(found) == 2
+            expect(pair, "two things are returned: the new vectors, and the attention's weights.")
+            variants = encoder_variants(theirs, x, ignored)
+            names = ("post", "pre") if norm_first else ("pre", "post")
+            other, _ = (variants.pop(name) for name in names)
+            same = close(found[0], other)
+            expect(not same, f"norm_first={norm_first} asks for {names[1]}-LN, but this is {names[0]}-LN.")
+            for hint, wrong in variants.items():
+                expect(not close(found[0], wrong), hint)
+            right = theirs(x, src_key_padding_mask=ignored)
+            hint = f"{names[1]}-LN: attention, then feed-forward, each with its sum and its norm."
+            expect_tensor(found[0], right, hint if num_heads == 4 else OTHER_SIZES)
+            shape = list(getattr(found[1], "shape", []))
+            hint = f"the weights have the shape {shape}, expected a map for each head: {[2, num_heads, 5, 5]}."
+            expect(shape == [2, num_heads, 5, 5], hint)
+            left = x if norm_first else theirs.norm2(theirs.norm1(x))
+            expect_layer_dropout(dropping, weights, left, x)
+
+        def right_of(x: Tensor, mask: Tensor, theirs: nn.Module = theirs) -> Tensor:
+            return theirs(x, src_key_padding_mask=~mask[:, 0, 0])
+
+        expect_gradients(OTHER_IN_TRAINING, without.train(), right_of, x, mask)
+    expect_any_device(WHERE_X_IS, module, x, mask)
 
 
 @exercise("PostLNEncoderLayer")
@@ -513,32 +538,42 @@ def decoder_variants(
 def decoder_layer(DecoderLayer: type[nn.Module]) -> str:
     """Compute what ``nn.TransformerDecoderLayer`` does, post-LN and pre-LN."""
     torch.manual_seed(0)
-    x, future = torch.randn(2, 3, 24), torch.ones(3, 3, dtype=torch.bool).triu(1)
-    memories = torch.randn(2, 3, 24), torch.randn(2, 5, 24)  # first as long as the target: nothing stops then
+    future = torch.ones(3, 3, dtype=torch.bool).triu(1)
     paddings = torch.zeros(2, 3, dtype=torch.bool), torch.tensor([[False] * 5, [False, False, False, True, True]])
-    for norm_first in (False, True):
-        theirs = nn.TransformerDecoderLayer(24, 4, 40, 0.0, batch_first=True, norm_first=norm_first)
+    for norm_first, (d_model, num_heads, d_ff) in itertools.product((False, True), ((24, 4, 40), (20, 2, 12))):
+        x = torch.randn(2, 3, d_model)
+        memories = torch.randn(2, 3, d_model), torch.randn(2, 5, d_model)  # as long as the target: nothing stops then
+        theirs = nn.TransformerDecoderLayer(d_model, num_heads, d_ff, 0.0, batch_first=True, norm_first=norm_first)
         weights = weights_of(theirs)
-        module = load(build(DecoderLayer, 24, 4, 40, 0.5, norm_first), weights)
+        module, without, dropping = (
+            load(build(DecoderLayer, d_model, num_heads, d_ff, dropout, norm_first), weights)
+            for dropout in (0.5, 0.0, ALL)
+        )
         where = "pre-LN: norm1, norm2 and norm3 before" if norm_first else "post-LN: norm1, norm2 and norm3 after"
         with torch.no_grad():
             expect_steady(module, x, memories[0])
             for memory, ignored in zip(memories, paddings, strict=True):
-                found = call(module, x, memory, ~future[None, None], ~ignored[:, None, None, :])
+                masks = ~future[None, None], ~ignored[:, None, None, :]
+                found = call(module, x, memory, *masks)
                 three = isinstance(found, tuple) and len(found) == 3
                 hint = "three things are returned: vectors, the weights of self-attention, and of cross-attention."
                 expect(three, hint)
                 right = theirs(x, memory, tgt_mask=future, memory_key_padding_mask=ignored)
                 for hint, wrong in decoder_variants(theirs, x, memory, future, ignored).items():
                     expect(close(wrong, right) or not close(found[0], wrong), hint)
-                expect_tensor(found[0], right, f"{where} self-attention, cross-attention and feed-forward.")
+                hint = f"{where} self-attention, cross-attention and feed-forward."
+                expect_tensor(found[0], right, hint if num_heads == 4 else OTHER_SIZES)
             shapes = [list(getattr(weights, "shape", [])) for weights in found[1:]]
-            wanted = [[2, 4, 3, 3], [2, 4, 3, 5]]  # self-attention's, cross-attention's
+            wanted = [[2, num_heads, 3, 3], [2, num_heads, 3, 5]]  # self-attention's, cross-attention's
             expect(shapes == wanted, f"the weights have the shapes {shapes}, expected {wanted}.")
             left = x if norm_first else theirs.norm3(theirs.norm2(theirs.norm1(x)))
-            module = load(build(DecoderLayer, 24, 4, 40, ALL, norm_first), weights)
-            expect_layer_dropout(module, weights, left, x, memory)
-        expect_any_device(WHERE_X_IS, module, x, memory, ~future[None, None], ~ignored[:, None, None, :])
+            expect_layer_dropout(dropping, weights, left, x, memory)
+
+        def right_of(x: Tensor, memory: Tensor, *masks: Tensor, theirs: nn.Module = theirs) -> Tensor:
+            return theirs(x, memory, tgt_mask=~masks[0][0, 0], memory_key_padding_mask=~masks[1][:, 0, 0])
+
+        expect_gradients(OTHER_IN_TRAINING, without.train(), right_of, x, memory, *masks)
+        expect_any_device(WHERE_X_IS, module, x, memory, *masks)
     return "equal to `nn.TransformerDecoderLayer`, post-LN and pre-LN. Cross-attention is the only door to the source."
 
 
@@ -550,14 +585,7 @@ def decoder(Decoder: type[nn.Module]) -> str:
     ignored = torch.tensor([[False] * 5, [False, False, False, True, True]])
     future = torch.ones(3, 3, dtype=torch.bool).triu(1)
     tgt_mask, memory_mask = ~future[None, None], ~ignored[:, None, None, :]
-    norm = nn.LayerNorm(24).requires_grad_(False)
-    norm.weight.uniform_(0.5, 2)
-    theirs = nn.TransformerDecoder(
-        nn.TransformerDecoderLayer(24, 4, 40, 0.0, batch_first=True, norm_first=True), 2, norm
-    ).eval()
-    layers = [course.own("DecoderLayer")(24, 4, 40, 0.0, norm_first=True) for _ in range(2)]
-    for layer, other in zip(layers, theirs.layers, strict=True):
-        layer.load_state_dict(weights_of(other))
+    theirs, layers, norm = stack_of(2)
     module = build(Decoder, layers, norm)
     found = len(list(module.parameters())) > len(list(norm.parameters()))
     expect(found, "parameters() finds no layers in a plain list, and nothing would train them: nn.ModuleList.")
@@ -588,37 +616,82 @@ def decoder(Decoder: type[nn.Module]) -> str:
         expect(
             shapes == [[2, 4, 3, 3], [2, 4, 3, 5]], "first the maps of self-attention, then those of cross-attention."
         )
+    theirs, layers, norm = stack_of(3)
+
+    def right_of(x: Tensor, memory: Tensor, *masks: Tensor) -> Tensor:
+        return theirs(x, memory, tgt_mask=~masks[0][0, 0], memory_key_padding_mask=~masks[1][:, 0, 0])
+
+    hint = "right for two layers in evaluation mode, but not for three, in training mode."
+    expect_gradients(hint, build(Decoder, layers, norm).train(), right_of, x, memory, tgt_mask, memory_mask)
     return "equal to `nn.TransformerDecoder`: every layer asks the same memory."
 
 
-def expect_encoder_decoder(model: nn.Module, reference: nn.Module, sizes: tuple[int, int]) -> None:
-    """Raise ``Wrong`` unless a model computes what the library's does, which has its weights."""
-    src = torch.randint(4, sizes[0], (2, 6))
-    src[1, 4:] = 1  # <pad>
-    tgt = torch.randint(4, sizes[1], (2, 5))
+def stack_of(count: int) -> tuple[nn.TransformerDecoder, list[nn.Module], nn.LayerNorm]:
+    """Return PyTorch's decoder of so many layers, without dropout, the course's with its weights, and its norm."""
+    norm = nn.LayerNorm(24).requires_grad_(False)
+    norm.weight.uniform_(0.5, 2)
+    layer = nn.TransformerDecoderLayer(24, 4, 40, 0.0, batch_first=True, norm_first=True)
+    theirs = nn.TransformerDecoder(layer, count, norm).eval()
+    layers = [course.own("DecoderLayer")(24, 4, 40, 0.0, norm_first=True) for _ in range(count)]
+    for one, other in zip(layers, theirs.layers, strict=True):
+        one.load_state_dict(weights_of(other))
+    return theirs, layers, norm
+
+
+HARD_CODED = "right as long as padding is 1; the model's is `config.pad_id`, which need not be."
+EACH_SIZE = "right with one configuration, but not with another: each size is `config`'s."
+
+
+def expect_its_padding(model: nn.Module, reference: nn.Module, src: Tensor, tgt: Tensor) -> None:
+    """Raise ``Wrong`` if a model takes 1 for padding, where that is a word like others."""
+    with_1, in_tgt = src.clone(), tgt.clone()
+    with_1[:, 1], in_tgt[:, 2] = 1, 1
+    right, *others = (
+        close(call(model, *ids), reference(*ids), 1e-3) for ids in ((src, tgt), (with_1, tgt), (src, in_tgt))
+    )
+    expect(not right or all(others), HARD_CODED)
+
+
+def expect_encoder_decoder(model: nn.Module, reference: nn.Module, config: TransformerConfig, otherwise: str) -> None:
+    """Raise ``Wrong`` unless a model computes what the library's does, which has its weights.
+
+    Args:
+        model: in evaluation mode.
+        reference: the library's.
+        config: of both.
+        otherwise: what to say of logits that are wrong in no known way.
+    """
+    src = torch.randint(4, config.src_vocab_size, (2, 6))
+    tgt = torch.randint(4, config.tgt_vocab_size, (2, 5))
     tgt[:, 0] = 2
     with torch.no_grad():
         found = call(model, src, tgt)
         expect(isinstance(found, Tensor), "forward returns the logits, a tensor.")
-        shapes = list(found.shape), [2, 5, sizes[1]]
+        shapes = list(found.shape), [2, 5, config.tgt_vocab_size]
         expect(shapes[0] == shapes[1], f"the logits have the shape {shapes[0]}, expected {shapes[1]}.")
-        right = reference(src, tgt)
+        if config.pad_id != 1:
+            expect_its_padding(model, reference, src, tgt)
+        src[1, 4:] = config.pad_id
+        found, right = call(model, src, tgt), reference(src, tgt)
         expect(not close(found, right.softmax(-1)), "softmax belongs to the loss and the search: return logits.")
         changed = tgt.clone()
-        changed[:, 3] = 4 + (tgt[:, 3] - 3) % (sizes[1] - 4)
+        changed[:, 3] = 4 + (tgt[:, 3] - 3) % (config.tgt_vocab_size - 4)
         before = call(model, src, changed)[:, :3]
         expect(close(before, found[:, :3]), "a later target word changes earlier logits: where is target_mask?")
-        longer = call(model, nn.functional.pad(src, (0, 2), value=1), tgt)
+        longer = call(model, nn.functional.pad(src, (0, 2), value=config.pad_id), tgt)
         expect(
             close(longer, found, 1e-3),
             "padding changes the logits: both encoder and cross-attention need its mask.",
         )
         other = call(model, src.flip(0), tgt)
         expect(not close(other, found), "the source plays no part: does the decoder get the memory?")
-        expect_tensor(found, right, "encode the source, decode the target, then the output layer.", 1e-3)
+        expect_tensor(found, right, otherwise, 1e-3)
+        longest = torch.randint(4, config.src_vocab_size, (1, config.max_len))
+        expect_tensor(call(model, longest, tgt[:1]), reference(longest, tgt[:1]), EACH_SIZE, 1e-3)
 
 
 SIZES = {"d_model": 32, "num_heads": 4, "d_ff": 64, "num_layers": 2, "dropout": 0.1, "max_len": 20}
+OTHERS = {"d_model": 20, "num_heads": 2, "d_ff": 28, "num_layers": 3, "dropout": 0.2, "max_len": 26, "pad_id": 0}
 
 
 def expect_stacks(model: nn.Module, d_model: int) -> None:
@@ -636,7 +709,7 @@ def expect_model_dropout(kind: type[nn.Module], config: TransformerConfig, weigh
     config = replace(config, dropout=ALL)
     model, right = load(build(kind, config), weights).train(), course.own("Transformer")(config).train()
     right.load_state_dict(weights)
-    ids, x = torch.tensor([[2, 8, 9, 3], [2, 7, 3, 1]]), torch.randn(2, 4, config.d_model)
+    ids, x = torch.tensor([[2, 8, 9, 3], [2, 7, 3, config.pad_id]]), torch.randn(2, 4, config.d_model)
     parts = {"src_embedding": (ids,), "tgt_embedding": (ids,), "encoder": (x,), "decoder": (x, x)}
     for name, inputs in {**parts, "encode": (ids,), "forward": (ids, ids)}.items():
         if hasattr(model, name):
@@ -646,7 +719,17 @@ def expect_model_dropout(kind: type[nn.Module], config: TransformerConfig, weigh
             expect(close(found, expected, 1e-3), f"{name} does not drop in training what it should: {hint}")
 
 
-def expect_whole_model(kind: type[nn.Module], config: TransformerConfig) -> None:
+def expect_trained_model(
+    kind: type[nn.Module], config: TransformerConfig, weights: dict[str, Tensor], src: Tensor, tgt: Tensor
+) -> None:
+    """Raise ``Wrong`` unless a model without dropout is trained as the library's is: same logits, same gradient."""
+    config = replace(config, dropout=0.0)
+    model, reference = load(build(kind, config), weights).train(), library.Transformer(config)
+    reference.load_state_dict(weights)
+    expect_gradients(OTHER_IN_TRAINING, model, reference.requires_grad_(False), src, tgt)
+
+
+def expect_whole_model(kind: type[nn.Module], config: TransformerConfig, otherwise: str = EACH_SIZE) -> None:
     """Raise ``Wrong`` unless a model of this configuration has the library's parts, and computes what it does."""
     model = build(kind, config)
     reference = library.Transformer(config).eval()
@@ -662,32 +745,42 @@ def expect_whole_model(kind: type[nn.Module], config: TransformerConfig) -> None
     expect(differing or config.tie_embeddings or tensors == expected, hint)
     load(model, weights)
     expect_stacks(model, config.d_model)
-    src, tgt = torch.tensor([[2, 8, 9, 3], [2, 7, 3, 1]]), torch.tensor([[2, 5, 6], [2, 9, 1]])
+    pad_id = config.pad_id
+    src, tgt = torch.tensor([[2, 8, 9, 3], [2, 7, 3, pad_id]]), torch.tensor([[2, 5, 6], [2, 9, pad_id]])
     with torch.no_grad():
         read = call(model.encode, src)
     pair = isinstance(read, tuple) and len(read) == 2 and isinstance(read[0], Tensor)
     expect(pair, "encode returns two things: the memory, one tensor without the encoder's maps, and its mask.")
-    expect_encoder_decoder(model, reference, (config.src_vocab_size, config.tgt_vocab_size))
+    expect_encoder_decoder(model, reference, config, otherwise)
     with torch.no_grad():
         expect_tensor(read[0], reference.encode(src)[0], "encode: embed the source, then the encoder.", 1e-3)
-        expect_tensor(read[1], src[:, None, None, :] != 1, "the memory's mask is the source's padding mask.")
+        expect_tensor(read[1], src[:, None, None, :] != pad_id, "the memory's mask is the source's padding mask.")
         logits, right = call(model.decode, tgt, *read), reference.decode(tgt, *reference.encode(src))
         expect(
-            getattr(logits, "shape", None) != (2, 3, 32), "decode ends with the output layer, from vectors to logits."
+            getattr(logits, "shape", None) != (2, 3, config.d_model),
+            "decode ends with the output layer, from vectors to logits.",
         )
         expect_tensor(logits, right, "decode: embed the target, the decoder with both masks, the output layer.", 1e-3)
     expect_model_dropout(kind, config, weights)
+    expect_trained_model(kind, config, weights, src, tgt)
     expect_any_device("Say `device=src.device`.", model, src, tgt)
+
+
+RIGHT_WAY = "encode the source, decode the target, then the output layer."
 
 
 @exercise("Wiring")
 def wiring(Wiring: type[nn.Module]) -> str:
     """Put the boxes together: post-LN with learned positions, and pre-LN with sinusoids; two tables each."""
-    for norm_first, positions in ((False, "learned"), (True, "sinusoidal")):
+    paper = TransformerConfig(30, 40, **SIZES, positions="learned")
+    for config, otherwise in (
+        (paper, RIGHT_WAY),
+        (TransformerConfig(33, 25, **OTHERS, norm_first=True, positions="sinusoidal"), EACH_SIZE),
+        (replace(paper, norm_first=True, positions="sinusoidal"), RIGHT_WAY),
+    ):
         torch.manual_seed(0)
-        config = TransformerConfig(30, 40, **SIZES, norm_first=norm_first, positions=positions)
         expect_methods(build(Wiring, config), config)
-        expect_whole_model(Wiring, config)
+        expect_whole_model(Wiring, config, otherwise)
     return "every box is in its place: the logits are those of the library, which notebook 10 compares with PyTorch's."
 
 
@@ -701,8 +794,8 @@ def expect_methods(model: nn.Module, config: TransformerConfig) -> None:
 @exercise("Transformer")
 def transformer(Transformer: type[nn.Module]) -> str:
     """Initial values, and one table for both sides and the output if ``tie_embeddings`` asks for that."""
-    untied = TransformerConfig(300, 40, **SIZES, positions="learned")
-    tied = TransformerConfig(300, 300, **SIZES, norm_first=True, tie_embeddings=True, positions="sinusoidal")
+    untied = TransformerConfig(300, 300, **SIZES, positions="learned")
+    tied = TransformerConfig(300, 300, **OTHERS, norm_first=True, tie_embeddings=True, positions="sinusoidal")
     model, wiring = build(Transformer, tied), Transformer.__mro__[1]
     if wiring is not nn.Module:
         torch.manual_seed(0)
@@ -715,8 +808,10 @@ def transformer(Transformer: type[nn.Module]) -> str:
         torch.manual_seed(0)
         model = build(Transformer, config)
         expect_methods(model, config)
+        tables = [weight for weight in model.parameters() if weight.shape == (300, config.d_model)]
+        expect(config.tie_embeddings or len(tables) == 3, "tables are shared only where `tie_embeddings` says so.")
         for name, parameter in model.named_parameters():
-            shared = config.tie_embeddings and parameter.shape == (300, 32)
+            shared = config.tie_embeddings and parameter.shape == (300, config.d_model)
             if parameter.dim() < 2 or shared:
                 continue
             bound = math.sqrt(6 / sum(parameter.shape))  # Xavier's values are uniform between -bound and bound
@@ -724,10 +819,9 @@ def transformer(Transformer: type[nn.Module]) -> str:
             hint = f"{name} reaches {largest:.2f}; xavier_uniform_ stays within {bound:.2f}, and nearly reaches it."
             expect(0.9 * bound < largest < 1.01 * bound, hint)
         if config.tie_embeddings:
-            tables = [weight for weight in model.parameters() if weight.shape == (300, 32)]
             expect(len(tables) == 1, f"with tie_embeddings there is one table, but here are {len(tables)}.")
             hint = "the table starts with N(0, 1 / d_model), that is std=d_model**-0.5, drawn after Xavier's values."
-            expect(0.9 < tables[0].std().item() * math.sqrt(32) < 1.1, hint)
+            expect(0.9 < tables[0].std().item() * math.sqrt(config.d_model) < 1.1, hint)
         expect_whole_model(Transformer, config)
     return "small initial values and, where it is asked for, one table in three places: ready to be trained."
 
@@ -745,8 +839,15 @@ def blank_page(MyTransformer: type[nn.Module]) -> str:
     hint = f"it has {count:,} parameters, expected {expected:,}"
     expect(count <= expected, f"{hint}: one table serves both embeddings and the output (`self.output.weight = …`).")
     expect(count >= expected, f"{hint}: has each layer weights of its own?")
-    expect_encoder_decoder(model, saved.model, (config.src_vocab_size, config.tgt_vocab_size))
+    expect_encoder_decoder(model, saved.model, config, RIGHT_WAY)
     expect_model_dropout(MyTransformer, config, weights)
+    sizes = {**OTHERS, "num_layers": 2}
+    other = TransformerConfig(30, 30, **sizes, norm_first=True, tie_embeddings=True, positions="sinusoidal")
+    reference = library.Transformer(other).eval()
+    small = load(build(MyTransformer, other), reference.state_dict())
+    expect_encoder_decoder(small, reference, other, EACH_SIZE)
+    src = torch.tensor([[2, 8, 9, 3], [2, 7, 3, 0]])
+    expect_trained_model(MyTransformer, other, reference.state_dict(), src, src)
     src = torch.tensor([german.encode("Ein Hund läuft durch den Schnee.")])
     tgt = torch.tensor([[english.sos_id]])
     with torch.no_grad():

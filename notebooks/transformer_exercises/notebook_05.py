@@ -7,6 +7,7 @@ import copy
 import math
 import traceback
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -28,10 +29,12 @@ from transformer_exercises import (
     exercise,
     expect,
     expect_any_device,
+    expect_gradients,
     expect_number,
     expect_tensor,
     question,
 )
+from transformer_exercises.notebook_02 import OTHER_WITH_GRADIENT
 from transformer_lib.data.batches import Batch, BucketBatches, build_vocabularies, make_dataset
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.data.tokenizers import WordTokenizer
@@ -414,6 +417,9 @@ def other_direction(my_translator: Callable[[list[str]], Sequence[str]]) -> str:
     return "nothing in the model knows a language: only the data, the tokenisers and their vocabularies do."
 
 
+ANY_PADDING = "right as long as padding is 1; it is an argument, `pad_id`, and need not be."
+
+
 @exercise("token_loss")
 def mean_surprise(token_loss: Callable[[Tensor, Tensor, int, float], Tensor]) -> str:
     """``token_loss(logits, targets, pad_id, label_smoothing=0.0)``: the mean over all real tokens."""
@@ -447,8 +453,41 @@ def mean_surprise(token_loss: Callable[[Tensor, Tensor, int, float], Tensor]) ->
     smoothed = call(token_loss, logits, targets, 1, 0.1)
     smooth = 0.9 * right + 0.1 * logits.log_softmax(-1).mean(-1).neg()[real].mean()
     expect_number(smoothed, smooth.item(), "label_smoothing does not arrive in `cross_entropy`.")
+    for pad_id in (0, 5):
+        others = torch.where(real, targets, pad_id)
+        expected = _cross_entropy(logits, others, pad_id, 0.1)
+        expect_number(call(token_loss, logits.clone(), others.clone(), pad_id, 0.1), expected.item(), ANY_PADDING)
+    far = torch.tensor([[[300.0, 0.0, -300.0]]])
+    hint = "large logits give inf or nan: `log_softmax` is safe, log of a softmax is not."
+    expect_tensor(torch.as_tensor(call(token_loss, far, torch.tensor([[2]]), 1)).reshape(()), torch.tensor(600.0), hint)
+
+    def loss(logits: Tensor, targets: Tensor) -> Tensor:
+        return token_loss(logits, targets, 1, 0.1).reshape(())
+
+    def by_hand(logits: Tensor, targets: Tensor) -> Tensor:
+        options = {"ignore_index": 1, "label_smoothing": 0.1}
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), **options)
+
+    expect_gradients(OTHER_WITH_GRADIENT, loss, by_hand, logits, targets)
     expect_any_device("Say `device=logits.device`.", token_loss, logits, targets, 1, 0.1)
     return "`cross_entropy` does softmax, logarithm, choice and mean in one go."
+
+
+class _Thing:
+    """Something that a weak reference may lead to."""
+
+
+class _Traced(torch.autograd.Function):
+    """Does nothing, and keeps a thing as long as somebody keeps the graph that leads here."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, thing: Any) -> Tensor:
+        context.thing = thing
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient, None
 
 
 class Bilinear(nn.Module):
@@ -459,16 +498,38 @@ class Bilinear(nn.Module):
         self.table, self.source, self.drop = nn.Embedding(9, 9), nn.Embedding(9, 9), nn.Dropout(0.0)
         self.calls: list[SimpleNamespace] = []
 
+    def __deepcopy__(self, memo: dict) -> "Bilinear":
+        """Return one with the same weights, which has not been called."""
+        other = Bilinear()
+        other.load_state_dict(self.state_dict())
+        return other
+
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """Return logits, ``[batch, tgt_len, 9]``."""
         state = {"src_len": src.shape[1], "training": self.training, "learns": torch.is_grad_enabled()}
         state["half"] = torch.is_autocast_enabled(src.device.type)
+        state["kept"] = sum(one.graph() is not None for one in self.calls)  # of the batches before
+        thing = _Thing()
+        state["graph"] = weakref.ref(thing)
         self.calls.append(SimpleNamespace(**state, given=tgt.clone(), table=self.table.weight.detach().clone()))
-        return 3 * (self.table(tgt) + self.source(src[:, :1]))
+        return _Traced.apply(3 * (self.table(tgt) + self.source(src[:, :1])), thing)
+
+
+def _share(taken: int) -> float:
+    return 1 / (taken + 1)
 
 
 def _rate(taken: int) -> float:
-    return 0.5 / (taken + 1)
+    return 0.5 * _share(taken)
+
+
+def _expect_no_graph_kept(model: Bilinear) -> None:
+    """Raise ``Wrong`` if, in the third batch, the graph of the first is still there: the second's goes only then."""
+    kept = any(one.kept > 1 for one in model.calls)
+    hint = (
+        "the sum of losses keeps the graph of every batch, and memory grows: add up `loss.item()` or `loss.detach()`."
+    )
+    expect(not kept, hint)
 
 
 class _Batches(list[Batch]):
@@ -478,12 +539,13 @@ class _Batches(list[Batch]):
         """Do nothing: in a check, each epoch has the same order."""
 
 
-def _batches(*sizes: tuple[int, int], src_len: int = 3) -> _Batches:
+def _batches(*sizes: tuple[int, int], src_len: int = 3, pad_id: int = 1) -> _Batches:
     """Return random batches of so many sentences and so many target tokens, with padding in the first sentence."""
     batches = _Batches()
     for size, length in sizes:
         src, tgt = torch.randint(2, 9, (size, src_len)), torch.randint(2, 9, (size, length))
-        tgt[0, -2:] = 1
+        tgt[tgt == pad_id] = 1  # a word like others, where it is no padding
+        tgt[0, -2:] = pad_id
         batches.append(Batch(src, tgt))
     return batches
 
@@ -550,7 +612,7 @@ def loop(train_one_epoch: Callable[..., float]) -> str:
     def trained(*options: Any) -> tuple[Bilinear, Any, Any]:
         model = copy.deepcopy(first)
         optimizer = SGD(model.parameters(), lr=0.5)
-        schedule = LambdaLR(optimizer, lambda taken: 1 / (taken + 1))
+        schedule = LambdaLR(optimizer, _share)
         found = _trained(train_one_epoch, model.eval(), batches, optimizer, schedule, 1, *options)
         return model, schedule, found
 
@@ -567,6 +629,7 @@ def loop(train_one_epoch: Callable[..., float]) -> str:
     )
     expect_tensor(model.table.weight, right.table.weight, "the weights are others than gradient descent's.", 1e-5)
     expect_number(loss, right_loss, "returned is the mean loss over all *tokens*, as a number.", 1e-5)
+    _expect_no_graph_kept(model)
     expect(
         not isinstance(found, Tensor),
         "what is returned is right, but a tensor, which on a GPU no picture can draw: `.item()` makes it a number.",
@@ -585,6 +648,13 @@ def loop(train_one_epoch: Callable[..., float]) -> str:
     expect_number(
         smoothed_loss, right_loss, "returned is the loss that you take the gradient of, smoothed or not.", 1e-5
     )
+    others = _batches((3, 6), (2, 5), pad_id=5)
+    other, right = copy.deepcopy(first), copy.deepcopy(first)
+    optimizer = SGD(other.parameters(), lr=0.5)
+    found = _trained(train_one_epoch, other, others, optimizer, LambdaLR(optimizer, _share), 5)
+    right_loss = _mean(_epoch(right, others, ignored=5))
+    expect_tensor(other.table.weight, right.table.weight, ANY_PADDING, 1e-5)
+    expect_number(found, right_loss, ANY_PADDING, 1e-5)
     expect(
         all(one.half for one in in_half.calls) and not any(one.half for one in model.calls),
         "the model is to be called under `torch.autocast` if `half` is true, and only then: keep the `with` line.",
@@ -662,7 +732,8 @@ def _expect_no_wrong_way(table: Tensor, first: nn.Module, batches: list) -> None
     Raises:
         Wrong: they are the same.
     """
-    for hint, way in _WRONG_WAYS.items():
+    pairs = [(hint, way | other) for hint, way in _WRONG_WAYS.items() for other in _WRONG_WAYS.values()]
+    for hint, way in [*_WRONG_WAYS.items(), *pairs]:  # alone, or two at once
         other = copy.deepcopy(first)
         _epoch(other, batches, **way)
         expect(not close(table, other.table.weight, 1e-5), hint)
@@ -685,7 +756,7 @@ def blank_page(my_training: Callable[..., Any]) -> str:
     val[0][1][1:, 1:4] = 8  # which is never wanted in training, so that the first epoch is the best
     model, right = copy.deepcopy(first), copy.deepcopy(first)
     optimizer = SGD(model.parameters(), lr=0.5)
-    schedule = LambdaLR(optimizer, lambda taken: 1 / (taken + 1))
+    schedule = LambdaLR(optimizer, _share)
     found = _trained(my_training, model.eval(), train, val, optimizer, schedule, epochs, 1)
     tables, losses, unshifted = [], [], []
     for epoch in range(epochs):
@@ -750,7 +821,21 @@ def blank_page(my_training: Callable[..., Any]) -> str:
         "alone is no copy: it goes on changing.)",
     )
     expect_tensor(model.table.weight, tables[best], f"the model should end with the weights of epoch {best + 1}.")
+    _expect_no_graph_kept(model)
+    _expect_any_padding(my_training, first)
     return _learn_by_heart(my_training)
+
+
+def _expect_any_padding(my_training: Callable[..., Any], first: Bilinear) -> None:
+    """Raise ``Wrong`` unless a training, which is right with 1 for padding, is so with another id."""
+    train, val = _batches((3, 6), (2, 5), pad_id=5), _batches((2, 7), src_len=4, pad_id=5)
+    model, right = copy.deepcopy(first), copy.deepcopy(first)
+    optimizer = SGD(model.parameters(), lr=0.5)
+    found = _trained(my_training, model, train, val, optimizer, LambdaLR(optimizer, _share), 1, 5)
+    train_loss = _mean(_epoch(right, train, ignored=5))
+    val_loss = _mean([(loss.item(), tokens) for loss, tokens in _losses(right, val, ignored=5)])
+    for number, expected in zip(as_list(found), (train_loss, val_loss), strict=True):
+        expect_number(as_list(number)[0], expected, ANY_PADDING)
 
 
 def _learn_by_heart(my_training: Callable[..., Any]) -> str:

@@ -235,10 +235,10 @@ def greedy_search_of_many(greedy_batch: Callable[..., list[list[int]]]) -> str:
     return "translations of one batch never influence each other, and nobody pays for a neighbour that is longer."
 
 
-def _tiny(seed: int, sentences: int, sos_id: int = 2, eos_id: int = 3) -> tuple[Transformer, Tensor]:
+def _tiny(seed: int, sentences: int, sos_id: int = 2, eos_id: int = 3, pad_id: int = 1) -> tuple[Transformer, Tensor]:
     """Return a model that has learned nothing, but has strong opinions, and ids of sentences of different lengths."""
     torch.manual_seed(seed)
-    config = TransformerConfig(9, 9, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_len=24)
+    config = TransformerConfig(9, 9, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_len=24, pad_id=pad_id)
     model = Transformer(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -366,6 +366,16 @@ def _toy(tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
     return (answers / answers.sum(dim=1, keepdim=True)).log()
 
 
+SCORE = "a score: log-probability of all tokens, `<eos>` included, by `lp(length)`."
+
+
+def _log_prob(model: Transformer, src: Tensor, ids: list[int], sos_id: int) -> float:
+    """Return the log-probability of a translation, where ``<pad>`` and ``<sos>`` are impossible."""
+    logits = model(src, torch.tensor([[sos_id, *ids[:-1]]]))[0]
+    logits[:, [model.config.pad_id, sos_id]] = -math.inf
+    return logits.log_softmax(-1).gather(1, torch.tensor(ids)[:, None]).sum().item()
+
+
 @exercise("beam")
 def beam_search_of_many(beam: Callable[..., list[list[tuple[float, list[int]]]]]) -> str:
     """``beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len, lp)``: pairs of score and ids."""
@@ -382,6 +392,11 @@ def beam_search_of_many(beam: Callable[..., list[list[tuple[float, list[int]]]]]
         right = [[(one.score, one.ids) for one in many] for many in hypotheses]
         expect(len(found) == len(right), f"there are {len(right)} sentences, but you return {len(found)}.")
         found_ids, right_ids = ([[ids for _, ids in pairs] for pairs in some] for some in (found, right))
+        greedy = [one.ids for one in greedy_search(model, src, sos_id, eos_id, max_len)]
+        one_by_one = all(many and all(ids == one for ids in many) for many, one in zip(found_ids, greedy, strict=True))
+        expect(
+            not one_by_one, f"that is greedy search: the beam goes on with the best {beam_size} prefixes, not with one."
+        )
         ended = [[ids for ids in many if ids[-1] == eos_id] for many in right_ids]
         expect(
             found_ids != ended or found_ids == right_ids,
@@ -411,16 +426,17 @@ def beam_search_of_many(beam: Callable[..., list[list[tuple[float, list[int]]]]]
                 [[ids for _, ids in pairs] for pairs in alone] != right_ids,
                 "each sentence alone is right; in a batch, they get mixed up: which rows belong to which sentence?",
             )
+            for row, many in zip(src.split(1), found, strict=True):
+                for score, ids in many:
+                    log_prob, penalty = _log_prob(model, row, ids, sos_id), ((5 + len(ids)) / 6) ** alpha
+                    expect(abs(score - log_prob) > 1e-3 or abs(log_prob / penalty - log_prob) < 1e-3, SCORE)
             raise Wrong(
                 "others are better: each new token continues the prefix of its row, `tgt[rows]`, and its memory."
             )
         scores, right_scores = (
             torch.tensor([[score for score, _ in pairs] for pairs in some]) for some in (found, right)
         )
-        expect(
-            close(scores, right_scores, 1e-3),
-            "a score: log-probability of all tokens, `<eos>` included, by `lp(length)`.",
-        )
+        expect(close(scores, right_scores, 1e-3), SCORE)
         _, needed = _beams(course.own("beam"), model, src, sos_id, eos_id, *settings)
         expect(
             computed <= needed,
@@ -544,15 +560,15 @@ class _OnAnyDevice:
 @exercise("my_cached_beam")
 def blank_page_with_a_cache(my_cached_beam: Callable[..., list[list[int]]]) -> str:
     """``my_cached_beam(decoder, pad_id, sos_id, eos_id, beam_size, max_len)``: the best ids of each sentence."""
-    for seed, sos_id, eos_id, beam_size, max_len in (
-        (2, 2, 3, 1, 12),
-        (2, 2, 3, 3, 12),
-        (7, 2, 3, 2, 9),
-        (29, 4, 5, 4, 12),
+    for seed, sos_id, eos_id, beam_size, max_len, pad_id in (
+        (2, 2, 3, 1, 12, 1),
+        (2, 2, 3, 3, 12, 1),
+        (7, 2, 3, 2, 9, 0),
+        (29, 4, 5, 4, 12, 0),
     ):
-        model, src = _tiny(seed, 5, sos_id, eos_id)
+        model, src = _tiny(seed, 5, sos_id, eos_id, pad_id)
         model.output.bias[eos_id] -= 3  # long translations: two tokens would forgive a cache that has lost its rows
-        pad_id = model.config.pad_id
+        model.output.bias[[pad_id, sos_id]] += 4  # whoever does not rule them out writes them
 
         def answer(src: Tensor, settings: tuple = (pad_id, sos_id, eos_id, beam_size, max_len), model: Any = model):
             return _lists(_returned(my_cached_beam, _Watched(model, *model.encode(src)), *settings))

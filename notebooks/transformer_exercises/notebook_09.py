@@ -20,11 +20,13 @@ from transformer_exercises import (
     exercise,
     expect,
     expect_any_device,
+    expect_gradients,
     expect_number,
     expect_tensor,
     load,
 )
-from transformer_exercises.notebook_04 import ALL, SIZES, expect_steady, sinusoids, weights_of
+from transformer_exercises.notebook_02 import LOW_ENOUGH, OTHER_IN_TRAINING
+from transformer_exercises.notebook_04 import ALL, EACH_SIZE, OTHERS, SIZES, expect_steady, sinusoids, weights_of
 from transformer_lib import TransformerConfig
 
 
@@ -108,18 +110,22 @@ def sharing(my_millions: float, my_vocabulary: int) -> str:
     return "60 % more, all of it in word vectors. Multilingual models have 250,000 types: mostly a dictionary, then."
 
 
-def _reference() -> tuple[nn.Transformer, Tensor, dict[str, Tensor]]:
+def _reference(sizes: dict[str, Any]) -> tuple[nn.Transformer, Tensor, dict[str, Tensor]]:
     """Return an ``nn.Transformer`` without the norms that PyTorch puts behind its stacks, a table, and its weights."""
-    d_model, heads, layers, d_ff = (SIZES[name] for name in ("d_model", "num_heads", "num_layers", "d_ff"))
+    d_model, heads, layers, d_ff = (sizes[name] for name in ("d_model", "num_heads", "num_layers", "d_ff"))
     theirs = nn.Transformer(d_model, heads, layers, layers, d_ff, batch_first=True).eval()
     theirs.encoder.norm = theirs.decoder.norm = None
-    weights = {
+    return theirs, torch.randn(30, d_model) / 4, _weights_of(theirs)
+
+
+def _weights_of(theirs: nn.Transformer) -> dict[str, Tensor]:
+    """Give its weights some noise, and return them by the names of notebook 09."""
+    return {
         f"{side}.{number}.{name.removeprefix('feed_forward.')}": weight
         for side in ("encoder", "decoder")
         for number, layer in enumerate(getattr(theirs, side).layers)
         for name, weight in weights_of(layer).items()
     }
-    return theirs, torch.randn(30, d_model) / 4, weights
 
 
 def _lend(module: nn.Module, table: Tensor, weights: dict[str, Tensor]) -> nn.Module:
@@ -140,13 +146,42 @@ def _lend(module: nn.Module, table: Tensor, weights: dict[str, Tensor]) -> nn.Mo
     return load(module, lent)
 
 
+def _expect_other_model(kind: type[nn.Module]) -> None:
+    """Raise ``Wrong`` unless a model is right with other sizes, another padding, and scores far from 0; and trained."""
+    config = TransformerConfig(30, 30, **{**OTHERS, "dropout": 0.0}, positions="sinusoidal", tie_embeddings=True)
+    theirs, table, weights = _reference(OTHERS)
+    src, tgt = torch.randint(4, 30, (2, 6)), torch.randint(4, 30, (2, 5))
+    src[0, 1], tgt[0, 1], src[1, 4:] = 1, 1, config.pad_id  # 1 is a word like others here
+    padding, future = src == config.pad_id, torch.ones(5, 5, dtype=torch.bool).triu(1)
+
+    def run(src: Tensor, tgt: Tensor) -> Tensor:
+        masks = {"tgt_mask": future, "src_key_padding_mask": padding, "memory_key_padding_mask": padding}
+        source, target = (
+            config.d_model**0.5 * table[ids] + sinusoids(ids.shape[1], config.d_model) for ids in (src, tgt)
+        )
+        return theirs(source, target, **masks) @ table.T
+
+    with torch.no_grad():
+        module = _lend(build(kind, config), table, weights)
+        expect_tensor(call(module, src, tgt), run(src, tgt), f"{EACH_SIZE} So is `pad_id`.", 1e-3)
+    expect_gradients(OTHER_IN_TRAINING, module.train(), run, src, tgt)
+    with torch.no_grad():
+        for layer in (*theirs.encoder.layers, *theirs.decoder.layers):  # scores around -1000, all alike
+            for attention in (layer.self_attn, getattr(layer, "multihead_attn", layer.self_attn)):
+                both = 2 * config.d_model
+                attention.in_proj_weight[:both], attention.in_proj_bias[:both] = 0, 40
+                attention.in_proj_bias[: config.d_model] = -40
+        module = _lend(build(kind, config), table, _weights_of(theirs))
+        expect_tensor(call(module, src, tgt), run(src, tgt), LOW_ENOUGH, 1e-3)
+
+
 @exercise("PaperTransformer")
 def the_papers_model(PaperTransformer: type[nn.Module]) -> str:
     """Compute what an ``nn.Transformer`` does between embeddings and output: post-LN, with sinusoids and one table."""
     torch.manual_seed(0)
     config = TransformerConfig(30, 30, **SIZES, positions="sinusoidal", tie_embeddings=True)
     module = build(PaperTransformer, config)
-    theirs, table, weights = _reference()
+    theirs, table, weights = _reference(SIZES)
     _lend(module, table, weights)
     src, tgt = torch.randint(4, 30, (2, 6)), torch.randint(4, 30, (2, 5))
     src[1, 4:] = config.pad_id
@@ -198,6 +233,7 @@ def the_papers_model(PaperTransformer: type[nn.Module]) -> str:
             x = layer.norm3(layer.norm2(layer.norm1(x)))  # all that is left
         hint = "in training, drop of the sums of embedding and position, and of what each sub-layer returns (5.4)."
         expect(close(call(dropped, src, tgt), x @ table.T, 1e-3), hint)
+    _expect_other_model(PaperTransformer)
     expect_any_device("Say `device=src.device`.", module, src, tgt)
     return (
         f"with the weights of an `nn.Transformer`, the logits differ by at most {difference:.0e}. (PyTorch puts a norm "

@@ -67,9 +67,9 @@ def hide(scores, mask):
     return scores.masked_fill(~mask, LOWEST)
 
 
-def masked(before=hide, after=torch.mul, drop=F.dropout, root=4, dim=-1):
+def masked(before=hide, after=torch.mul, drop=F.dropout, root=None, dim=-1):
     def attend(query, key, value, mask=None, dropout=0.0):
-        scores = query @ key.mT / root
+        scores = query @ key.mT / (root or math.sqrt(query.shape[-1]))
         scores = scores if mask is None else before(scores, mask)
         weights = scores.softmax(dim)
         weights = weights if mask is None else after(weights, mask)

@@ -105,11 +105,12 @@ class OfEarlierBoxes(nn.Module):
         self.encoder, self.decoder = boxes.Encoder(encoder, nn.Identity()), boxes.Decoder(decoder, nn.Identity())
         self.output = nn.Linear(config.d_model, config.src_vocab_size)
         self.output.weight = tokens.table.weight
+        self.pad_id = config.pad_id
 
     def forward(self, src, tgt):
-        mask = boxes.padding_mask(src, 1)
+        mask = boxes.padding_mask(src, self.pad_id)
         memory = self.encoder(self.embedding(src), mask)[0]
-        return self.output(self.decoder(self.embedding(tgt), memory, boxes.target_mask(tgt, 1), mask)[0])
+        return self.output(self.decoder(self.embedding(tgt), memory, boxes.target_mask(tgt, self.pad_id), mask)[0])
 
 
 class LastNorms(boxes.Transformer):
