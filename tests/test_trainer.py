@@ -177,6 +177,20 @@ def test_a_run_resumes_in_the_middle_of_an_epoch_to_the_same_numbers(dataset, ti
             assert getattr(history, losses) == getattr(straight_history, losses), f"killed after save {saves}"
 
 
+def test_whoever_translates_between_two_steps_does_not_switch_dropout_off(dataset, tiny_config):
+    def translate(history, model):
+        model.eval()  # as ``Translator`` does
+
+    recipe = dataclasses.replace(RECIPE, epochs=2, batch_size=1, validate_every=1)
+    config = dataclasses.replace(tiny_config, dropout=0.5)
+    losses = []
+    for on_epoch in (None, translate):
+        torch.manual_seed(0)
+        history = fit(Transformer(config), dataset, dataset, recipe, on_epoch=on_epoch, log=lambda line: None)
+        losses.append(history.train_loss)
+    assert losses[0] == losses[1]
+
+
 def test_a_run_validates_when_the_recipe_says_so(dataset, tiny_config):
     lines, steps = [], []
     fit(

@@ -19,8 +19,6 @@ from transformer_lib.checkpoint import load_model
 from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset, tensors_of
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.data.tokenizers import WordTokenizer
-from transformer_lib.fast.attention import fused_attention_is_right
-from transformer_lib.fast.precision import fast_dtype
 from transformer_lib.inference.translator import Translator
 from transformer_lib.language_model.generator import TextGenerator
 from transformer_lib.language_model.stream import StreamTokenizer
@@ -147,7 +145,6 @@ def test_a_check_gives_random_numbers_back(monkeypatch):
 
 
 def test_where_fused_attention_is_wrong_the_translations_are_right(monkeypatch):
-    assert fused_attention_is_right(SEEN) == (KIND != "mps")
     here, translations = Translator.load()(SENTENCES), Translator.load(device=SEEN)
     assert translations(SENTENCES) == here
     if KIND == "mps":
@@ -167,13 +164,6 @@ def test_attention_leaves_cudnns_kernel_alone_which_plans_for_each_new_shape(mon
     Translator.load(device=SEEN)(SENTENCES[:1])
     assert may and not any(may)
     assert torch.backends.cuda.cudnn_sdp_enabled()  # elsewhere
-
-
-@pytest.mark.skipif(KIND == "mps", reason="its kernel is wrong, with or without")
-def test_the_fused_kernel_is_tried_in_float32_inside_autocast_too():
-    fused_attention_is_right.cache_clear()
-    with torch.autocast(SEEN.type, fast_dtype(SEEN)):
-        assert fused_attention_is_right(SEEN)
 
 
 # What makes the host wait. A wait costs some 20 µs and, worse, lets the GPU run out of work.

@@ -84,6 +84,7 @@ class Run:
                 validates = self._is_due(recipe.validate_every)
                 if validates or self._is_due(recipe.save_every):
                     yield Stop(self.epoch, validates)
+                    self.model.train()  # whoever translated in between has switched dropout off
                     self._seed(self.epoch, self.step)  # as a run that resumes here does
             if self.is_over:
                 break

@@ -94,11 +94,7 @@ def train_translator(
         history = fit(model, train_set, val_set, recipe, folder, resume, notes, log=log)
         translator = Translator(model, *tokenizers)
         if recipe.beam_size > 1:
-            scores = tune_length_penalty(translator, val_set.pairs, recipe.beam_size)
-            tried = ", ".join(f"{length_penalty} {value:.2f}" for length_penalty, value in scores.items())
-            log(f"beam {recipe.beam_size}, BLEU on val by length penalty: {tried}")
-            search = {"beam_size": translator.beam_size, "length_penalty": translator.length_penalty}
-            folder.notes["search"] = search
+            folder.notes["search"] = _tune_search(translator, val_set.pairs, recipe.beam_size, log)
             folder.save_best(model, history)
     return translator
 
@@ -129,6 +125,16 @@ def _check_preparation(train_set: PreparedDataset, corpus: Corpus, wanted: dict[
     for name, value in prepared.items():
         if wanted.get(name) not in (None, value):
             raise ValueError(f"{name} is {wanted[name]}, but {corpus.source[0]} was prepared with {value}")
+
+
+def _tune_search(
+    translator: Translator, pairs: Sequence[Pair], beam_size: int, log: Callable[[str], None]
+) -> dict[str, Any]:
+    """Let a translator search with what validates best, say what was tried, and return it for the model's notes."""
+    scores = tune_length_penalty(translator, pairs, beam_size)
+    tried = ", ".join(f"{length_penalty} {value:.2f}" for length_penalty, value in scores.items())
+    log(f"beam {beam_size}, BLEU on val by length penalty: {tried}")
+    return {"beam_size": translator.beam_size, "length_penalty": translator.length_penalty}
 
 
 def tune_length_penalty(
