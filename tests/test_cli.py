@@ -306,6 +306,7 @@ def test_an_export_for_ctranslate2_is_quantized_if_asked_for(trained_once, tmp_p
     sizes = []
     for more in ([], ["--quantization", "int8"]):
         output = tmp_path / f"exported{len(more)}"
+        (output / ".unfinished").mkdir(parents=True)  # an earlier call was killed
         assert str(output) in printed_by("export", trained_once[0], output, "--to", "ctranslate2", *more).out
         sizes.append((output / "model.bin").stat().st_size)
         theirs = ctranslate2.Translator(str(output), intra_threads=1)
@@ -342,6 +343,15 @@ def test_a_model_finds_its_corpus_again_also_if_version_0_2_0_wrote_it(trained, 
 
 
 # mistakes, and the terminal
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform == "win32", reason="arguments are Unicode there")
+def test_a_sentence_is_utf_8_whatever_the_locale_says(trained_folder):
+    command = [sys.executable, "-m", "transformer_lib", "translate", "--model", trained_folder, "Ein Hund schläft."]
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    result = subprocess.run(command, env=environment, capture_output=True)
+    assert (result.returncode, result.stdout.decode().strip()) == (0, "a dog is sleeping."), result.stderr
 
 
 def test_a_mistake_is_one_line_without_a_traceback(printed_by, tmp_path, monkeypatch):

@@ -19,7 +19,10 @@ from conftest import as_guest
 from downloader import load_val
 
 from transformer_lib.data import corpora
+from transformer_lib.data.batches import make_dataset
 from transformer_lib.data.corpora import CorpusError, Pair, load_corpus, read_text
+from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
+from transformer_lib.data.tokenizers import WordTokenizer, spacy_tokenizer
 from transformer_lib.language_model.texts import load_text
 
 SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
@@ -248,6 +251,8 @@ def test_a_text_that_cannot_be_read_is_named(tmp_path):
     for name, content in {
         "latin1": "eins\ngr\xfcn\n".encode("latin1"),
         "utf-16": "eins\n".encode("utf-16"),
+        "utf-16-le": "eins\nzwei\n".encode("utf-16-le"),
+        "utf-16-be": "eins\nzwei\n".encode("utf-16-be"),
         "not.gz": b"not gzip",
         "cut_off.gz": packed[:-20],
         "missing": None,
@@ -360,6 +365,38 @@ def test_a_held_out_sentence_is_not_in_train_in_another_spelling():
     parts = parts_of(load_corpus([*pairs, *((spell(src), tgt) for spell in spelled for src, tgt in pairs)]))
     targets = [{tgt for _, tgt in part} for part in parts.values()]
     assert [len(part) for part in targets] == [90, 5, 5] and len(set().union(*targets)) == 100
+
+
+def test_a_held_out_sentence_is_not_in_train_as_tokens_between_spaces_either():
+    """What a model reads of a test sentence, in words or in subwords, it has not read in training."""
+    raw = load_corpus("sample")["train"][:2000]
+    corpus = load_corpus([*raw, *((" ".join(spacy_tokenizer("de")(pair.src)), pair.tgt) for pair in raw)])
+    subwords = SubwordTokenizer("de", train_subwords(raw, 500))
+    for tokenizer in (WordTokenizer("de"), subwords):
+        read = {split: {tuple(tokenizer.tokenize(pair.src)) for pair in corpus[split]} for split in corpus.splits}
+        assert not read["train"] & (read["val"] | read["test"]) and not read["val"] & read["test"]
+
+
+def test_what_version_0_2_0_held_out_is_held_out():
+    """Or else a model of then would be scored on what it was trained on."""
+    parts = parts_of(load_corpus(numbered(60)))
+    assert [[pair[1].split()[2] for pair in parts[split]] for split in ("val", "test")] == [
+        ["6", "11", "13"],
+        ["19", "27", "45"],
+    ]
+
+
+def test_half_a_pair_of_surrogates_costs_its_pair_and_no_other():
+    """Python makes such strings of bytes that are no UTF-8, and JSON of what some other program cut in two."""
+    pairs = [*numbered(60), ("kaputt \ud800", "broken"), ("kaputt", "broken \udc80")]
+    corpus = load_corpus(pairs)
+    assert sum(len(corpus[split]) for split in corpus.splits) == 62
+    lines = []
+    tokenizers = WordTokenizer(None), WordTokenizer(None)
+    for split in corpus.splits:
+        make_dataset(corpus[split], *tokenizers, log=lines.append)
+    assert sum(line.count("surrogates") for line in lines) == 2 and all(line.isprintable() for line in lines)
+    assert train_subwords(pairs, 40) == train_subwords([*pairs[:60], ("broken", "kaputt")], 40)
 
 
 def test_only_what_is_missing_is_held_out(tmp_path):

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,8 +16,10 @@ from transformer_lib import Transformer, TransformerConfig, cli, load_corpus
 from transformer_lib.cli import main
 from transformer_lib.data import prepared
 from transformer_lib.data.batches import BucketBatches, make_dataset
-from transformer_lib.data.corpora import PREPARED_FILE, CorpusError
+from transformer_lib.data.corpora import PREPARED_FILE, CorpusError, Pair
 from transformer_lib.data.prepared import PreparedDataset, prepare
+from transformer_lib.data.subwords import train_subwords
+from transformer_lib.data.tokenizers import UNK
 from transformer_lib.files import STATE_FILE
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.train_translator import train_translator
@@ -37,9 +41,7 @@ def lines():
 
 @pytest.fixture(scope="module")
 def folder(corpus, lines, tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prepared, "ProcessPoolExecutor", ThreadPoolExecutor)  # which is there sooner
-        return prepare(corpus, tmp_path_factory.mktemp("prepared") / "new", processes=1, log=lines.append)
+    return prepare(corpus, tmp_path_factory.mktemp("prepared") / "new", processes=1, log=lines.append)
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +51,9 @@ def plain(corpus, folder):
     return make_dataset(corpus["train"], *tokenizers, log=lambda line: None)
 
 
-@pytest.mark.parametrize("how", [{"batch_size": 7}, {"max_tokens": 60}, {"batch_size": 7, "train": True}], ids=str)
-def test_its_batches_are_those_of_the_text(folder, plain, how):
-    pairs = zip(BucketBatches(PreparedDataset(folder), **how), BucketBatches(plain, **how), strict=True)
+@pytest.mark.parametrize("sizes", [{"batch_size": 7}, {"max_tokens": 60}, {"batch_size": 7, "train": True}], ids=str)
+def test_its_batches_are_those_of_the_text(folder, plain, sizes):
+    pairs = zip(BucketBatches(PreparedDataset(folder), **sizes), BucketBatches(plain, **sizes), strict=True)
     assert all(ours.src.equal(theirs.src) and ours.tgt.equal(theirs.tgt) for ours, theirs in pairs)
 
 
@@ -100,7 +102,6 @@ def test_it_is_not_taken_the_other_way_round(folder):
 
 
 def test_a_chunk_without_a_usable_pair_is_left_out_like_any_other(corpus, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepared, "ProcessPoolExecutor", ThreadPoolExecutor)
     monkeypatch.setattr(prepared, "_CHUNK", 1)
     again = PreparedDataset(prepare(corpus, tmp_path / "new", processes=1, log=len))
     assert (again.lengths == PreparedDataset(folder).lengths).all()
@@ -115,7 +116,6 @@ def test_it_is_written_whole_or_not_at_all(corpus, folder, tmp_path, monkeypatch
     def full(*arguments):
         raise OSError("no space left")
 
-    monkeypatch.setattr(prepared, "ProcessPoolExecutor", ThreadPoolExecutor)
     monkeypatch.setattr(prepared, "save_file", full)
     with pytest.raises(OSError, match="no space"):
         prepare(corpus, tmp_path / "new", processes=1, log=len)
@@ -159,11 +159,55 @@ def test_what_is_no_prepared_corpus_is_refused(tmp_path, content):
         PreparedDataset(tmp_path)
 
 
-@pytest.mark.parametrize("asked", [{"lower": False}, {"subwords": 77}, {"min_freq": 3}], ids=str)
-def test_what_it_was_not_prepared_with_is_refused(folder, asked):
-    (name,) = asked
+@pytest.mark.parametrize("wish", [{"lower": False}, {"subwords": 77}, {"min_freq": 3}], ids=str)
+def test_what_it_was_not_prepared_with_is_refused(folder, wish):
+    (name,) = wish
     with pytest.raises(ValueError, match=name):
-        train_translator(load_corpus(folder), log=len, **TINY, **asked)
+        train_translator(load_corpus(folder), log=len, **TINY, **wish)
+
+
+def test_characters_that_no_subword_writes_are_counted(tmp_path, monkeypatch):
+    """Subwords are learned from a part of a large corpus: here, from one that lacks a letter."""
+    corpus = load_corpus(SENTENCES)
+    known = corpus["train"]
+    corpus.pairs["train"] = [*known, *[Pair("Ein Ж schläft.", "A dog sleeps.")] * 3]
+    monkeypatch.setattr(prepared, "train_subwords", lambda sample, *options: train_subwords(known, *options))
+    monkeypatch.setattr(prepared, "_CHUNK", 50)
+    lines = []
+    prepare(corpus, tmp_path / "new", processes=1, log=lines.append)
+    assert [line.split()[:2] for line in lines if UNK in line] == [["src:", "3"]]
+
+
+def test_what_is_no_text_is_left_out_and_counted(tmp_path):
+    corpus = load_corpus(SENTENCES)
+    usable = len(corpus["train"]), len(corpus["val"])
+    for split in corpus.splits:
+        corpus.pairs[split] = [Pair("kaputt \ud800", "broken"), *corpus[split]]
+    lines = []
+    opened = load_corpus(prepare(corpus, tmp_path / "new", processes=1, log=lines.append))
+    assert (len(PreparedDataset(tmp_path / "new")), len(opened["val"])) == usable
+    assert sum("pairs left out" in line for line in lines) == 3
+
+
+UNGUARDED = """
+import sys
+from transformer_lib import load_corpus
+from transformer_lib.data.prepared import prepare
+prepare(load_corpus("sample"), sys.argv[1], processes=2)
+"""
+
+
+@pytest.mark.processes
+def test_a_script_without_a_guard_ends_and_is_told_so(tmp_path):
+    """Each process imports the script, which would start processes again: it once waited for them for ever."""
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED)
+    command = [sys.executable, str(script), str(tmp_path / "new")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 1 and "__main__" in result.stderr.splitlines()[-1]
+    assert not (tmp_path / "new").exists()
+    script.write_text(UNGUARDED.replace("processes=2", "processes=1"))
+    assert subprocess.run(command, capture_output=True, timeout=300).returncode == 0
 
 
 def test_the_command_line_prepares_trains_and_goes_on(tmp_path, capsys):

@@ -7,7 +7,6 @@ import pytest
 from transformer_lib import TransformerConfig
 from transformer_lib.data.batches import build_vocabularies, make_dataset
 from transformer_lib.data.corpora import Pair
-from transformer_lib.data.text import detokenize
 from transformer_lib.data.tokenizers import (
     EOS,
     PAD,
@@ -150,18 +149,6 @@ def test_a_tokeniser_of_your_own_splits_sentences_in_another_way():
     assert tokenizer.decode(tokenizer.encode("eine katze, ein zebra")) == ["eine katze", UNK]
     for again in (pickle.loads(pickle.dumps(tokenizer)), CommaTokenizer.from_dict(tokenizer.to_dict())):
         assert again.encode("ein hund, x") == tokenizer.encode("ein hund, x")
-
-
-def test_detokenize_undoes_the_tokeniser():
-    for sentence in (
-        "A man in a T-shirt, two dogs (brown) and a cat!",
-        "The boy's dog doesn't like it; they're sad.",
-        'A sign says "stop here" to everyone.',
-        "Zwei Männer – einer groß, einer klein – warten.",
-        "Is it 50% off? Yes: $5.",
-        "He cannot stop.",
-    ):
-        assert detokenize(spacy_tokenizer("en")(sentence)) == sentence
 
 
 @pytest.mark.parametrize(

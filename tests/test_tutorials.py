@@ -435,6 +435,7 @@ def test_what_does_not_fit_is_named():
         (WRONG_SHAPE, r"tgt_embedding\.positions\.table.*\[7, 16\].*\[20, 16\]"),
         (WRONG_TABLE, r"positional_encoding\.pos_embedding.* sines and cosines of the paper"),
         (SEQ2SEQ | {"step": 3}, r"Unexpected.*step"),
+        (SEQ2SEQ | {"emb" * 10_000: torch.ones(3)}, "500 characters"),  # or it would be looked at for minutes
     ):
         with pytest.raises((KeyError, RuntimeError, ValueError), match=f"(?s){message}"):
             from_tutorial(weights, num_heads=HEADS)

@@ -70,19 +70,12 @@ def replacing(path: str | Path) -> Iterator[Path]:
         yield temporary
         with open(temporary, "r+b") as file:
             os.fsync(file.fileno())  # on the disk before the name changes, even if the power fails
-        _set_mode(temporary, mode)
+        temporary.chmod(mode)  # safetensors makes a file that its owner alone can read
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
         raise OSError(f"{path} cannot be written ({error}); what was there before is unchanged") from error
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _set_mode(path: Path, mode: int) -> None:
-    """Give a file its permissions, where there are any: safetensors makes one that its owner alone can read."""
-    if stat.S_IMODE(path.stat().st_mode) != mode:
-        with contextlib.suppress(PermissionError):
-            path.chmod(mode)
 
 
 @contextlib.contextmanager
@@ -108,9 +101,8 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
         unfinished.mkdir()
         mode = stat.S_IMODE(unfinished.stat().st_mode) & 0o666  # that of any new file
         yield unfinished
-        for path in unfinished.rglob("*"):
-            if path.is_file():
-                _set_mode(path, mode)
+        for path in filter(Path.is_file, unfinished.rglob("*")):
+            path.chmod(mode)
         for path in unfinished.iterdir():
             path.rename(folder / path.name)
     finally:

@@ -1,12 +1,14 @@
 """Files from strangers: whatever is in them, no code runs, nothing crashes or hangs, and no memory is taken for it."""
 
 import ast
+import copy
 import dataclasses
 import io
 import json
 import math
 import multiprocessing
 import sys
+import time
 import traceback
 from collections import Counter
 from pathlib import Path
@@ -23,7 +25,7 @@ from transformer_lib import LanguageModelConfig, Transformer, TransformerLanguag
 from transformer_lib.checkpoint import load_model, save_model
 from transformer_lib.data.batches import make_dataset
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
-from transformer_lib.data.tokenizers import spacy_tokenizer
+from transformer_lib.data.tokenizers import Vocabulary, spacy_tokenizer
 from transformer_lib.files import STATE_FILE, CheckpointError
 from transformer_lib.inference.translator import Translator
 from transformer_lib.language_model.stream import StreamTokenizer
@@ -308,6 +310,20 @@ def test_a_vocabulary_whose_words_are_books_is_refused(word_model):
     rewritten(word_model, tokenizers=json.dumps(tokenizers))
     with pytest.raises(CheckpointError, match="more than 10,000 characters"):
         load_model(word_model)
+
+
+@pytest.mark.parametrize("opening", ["„ ", "“ ", "( ", "l' "])
+def test_a_vocabulary_of_opening_signs_takes_no_longer_than_any_other(tmp_path, trained, opening):
+    """What is written is put together in one pass: here, a million signs, of which none is ever closed."""
+    model, english = copy.deepcopy(trained.model), copy.deepcopy(trained.tgt_tokenizer)
+    english.vocab = Vocabulary([*english.vocab.itos[:-1], opening * (10_000 // len(opening))])
+    with torch.no_grad():
+        model.output.bias[-1] += 1000  # it writes nothing else, as long as it may
+    path = tmp_path / "hostile.safetensors"
+    save_model(path, model.half(), {"src": trained.src_tokenizer, "tgt": english})
+    began = time.process_time()
+    assert len(Translator.load(path)("Ein Hund schläft.")) >= 100_000
+    assert time.process_time() - began < 20  # within a second, or else hours
 
 
 @pytest.mark.parametrize("types", [["\ud800"], ["twice", "twice"]])

@@ -107,7 +107,9 @@ def make_dataset(
         if tokenizer.vocab is not None:
             counts = Counter(token for example in examples for token in getattr(example, side))
             unknown = Counter({token: count for token, count in counts.items() if token not in tokenizer.vocab})
-            log_unknown(log, side, tokenizer, unknown, counts.total())
+            if unknown.total() > (counts.total() / 5 if tokenizer.whole_words else 0):  # subwords write everything
+                frequent = ", ".join(f"{token!r} {count:,} times" for token, count in unknown.most_common(5))
+                log(f"{side}: the vocabulary lacks {unknown.total():,} of {counts.total():,} tokens: {frequent}")
     return dataset
 
 
@@ -129,15 +131,6 @@ def log_left_out(log: Callable[[str], None], left_out: int, pairs: int, why: str
         raise ValueError(f"most pairs cannot be used, {line}")
     if left_out:
         log(line)
-
-
-def log_unknown(
-    log: Callable[[str], None], side: str, tokenizer: WordTokenizer, unknown: Counter[str], tokens: int
-) -> None:
-    """Say which of a side's tokens a vocabulary lacks: more than a fifth of all words, or any subword."""
-    if unknown.total() > (tokens / 5 if tokenizer.whole_words else 0):  # subwords are meant to write everything
-        frequent = ", ".join(f"{token!r} {count:,} times" for token, count in unknown.most_common(5))
-        log(f"{side}: the vocabulary lacks {unknown.total():,} of {tokens:,} tokens: {frequent}")
 
 
 def build_vocabularies(dataset: PairDataset, min_freq: int = 2, joint: bool = False) -> None:

@@ -119,7 +119,9 @@ class Corpus:
 
 
 def load_corpus(source: str | Path | Iterable[Any] = "sample", src: str = "de", tgt: str = "en") -> Corpus:
-    """Open a corpus by name, or your own: text in UTF-8, plain or ``.gz``.
+    """Open a corpus by name, or your own: text in UTF-8, plain or ``.gz``, and taken as it is.
+
+    ``&amp;``, for example, stays ``&amp;``: Multi30k's captions have some, and a model trained on them writes it.
 
     Where your own has nothing held out, ``val`` and ``test`` are taken off its training pairs: the same ones each time,
     a twentieth of the source sentences each and at most 1,000.

@@ -6,12 +6,10 @@ import multiprocessing
 import os
 import random
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,10 +19,11 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
-from transformer_lib.data.batches import Batch, TranslationDataset, log_left_out, log_unknown
+from transformer_lib.data.batches import Batch, TranslationDataset, log_left_out
 from transformer_lib.data.corpora import PREPARED_FILE, Corpus, CorpusError, Pair
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
-from transformer_lib.data.text import is_text
+from transformer_lib.data.text import can_be_written
+from transformer_lib.data.tokenizers import UNK
 from transformer_lib.files import new_folder, say
 
 _SAMPLE = 500_000  # pairs from which subwords are learned
@@ -100,13 +99,17 @@ def prepare(
         pieces = train_subwords(sample, subwords, lower)
         tokenizers = [SubwordTokenizer(language, pieces, lower) for language in (corpus.src, corpus.tgt)]
         described = json.dumps([tokenizer.to_dict() for tokenizer in tokenizers])
-        parts = list(_encoded(pairs, described, processes or os.cpu_count() or 1))
-        tensors = {name: np.concatenate([part.tensors[name] for part in parts]) for name in parts[0].tensors}
+        chunks = [pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK)]
+        parts = _encoded(chunks, described, processes or os.cpu_count() or 1)
+        tensors = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         kept = len(tensors["src_lengths"])
         log_left_out(log, len(pairs) - kept, len(pairs), "a side is empty, or not text")
-        for side, tokenizer in zip(Batch._fields, tokenizers, strict=True):
-            unknown = sum((part.unknown[side] for part in parts), Counter())
-            log_unknown(log, side, tokenizer, unknown, len(tensors[side]))
+        for side in Batch._fields:
+            unknown = (tensors[side] == tokenizers[0].vocab[UNK]).sum()
+            if unknown:
+                log(
+                    f"{side}: {unknown:,} of {len(tensors[side]):,} tokens are {UNK}, for characters outside the sample"
+                )
         for split in corpus.splits[1:]:
             _write_text(corpus, split, folder, log)
         save_file(tensors, folder / PREPARED_FILE, {"tokenizers": described})
@@ -117,36 +120,27 @@ def prepare(
 def _write_text(corpus: Corpus, split: str, folder: Path, log: Callable[[str], None]) -> None:
     """Write both sides of a split; pairs that are no text are left out."""
     pairs = corpus[split]
-    usable = [pair for pair in pairs if all(map(is_text, pair))]
+    usable = [pair for pair in pairs if all(map(can_be_written, pair))]
     log_left_out(log, len(pairs) - len(usable), len(pairs), f"a side in {split} is not text")
     for side, language in enumerate((corpus.src, corpus.tgt)):
         lines = [" ".join(pair[side].split()) + "\n" for pair in usable]
         (folder / f"{split}.{language}").write_text("".join(lines), encoding="utf-8")
 
 
-class _Part(NamedTuple):
-    """What becomes of some pairs: ids and lengths of both sides, and how often a token was in no vocabulary."""
-
-    tensors: dict[str, np.ndarray]
-    unknown: dict[str, Counter[str]]
-
-
-def _encoded(pairs: Sequence[Pair], described: str, processes: int) -> Iterator[_Part]:
-    """Tokenise pairs, in order, some at a time."""
-    chunks = [pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK)]
+def _encoded(chunks: list[list[Pair]], described: str, processes: int) -> list[dict[str, np.ndarray]]:
+    """Tokenise pairs: what ``_encode`` returns for each chunk."""
     bar = {"desc": "tokenising", "total": len(chunks), "unit": f" x {_CHUNK:,} pairs"}
-    if processes == 1:
-        _begin(described)
-        yield from tqdm(map(_encode, chunks), **bar)
-        return
     with tempfile.TemporaryDirectory() as folder:
-        # a process that ends at its start would never take more than a little that is handed to it, nor this one go on
+        # by a file: if a process ended as it started, this one would wait for ever to hand over more than a little
         path = Path(folder) / "tokenizers.json"
         path.write_text(described, encoding="utf-8")
+        if processes == 1:
+            _begin(path)
+            return list(tqdm(map(_encode, chunks), **bar))
         context = multiprocessing.get_context("spawn")  # a copy of this process would share PyTorch's threads
         try:
-            with ProcessPoolExecutor(processes, context, _begin_from, (path,)) as pool:
-                yield from tqdm(pool.map(_encode, chunks), **bar)
+            with ProcessPoolExecutor(processes, context, _begin, (path,)) as pool:
+                return list(tqdm(pool.map(_encode, chunks), **bar))
         except BrokenProcessPool:
             raise ChildProcessError(
                 "the processes that tokenise could not start, or were killed: a script has to call prepare below "
@@ -154,33 +148,25 @@ def _encoded(pairs: Sequence[Pair], described: str, processes: int) -> Iterator[
             ) from None
 
 
-def _begin_from(path: Path) -> None:
-    """Build the tokenisers of a process of several."""
-    _begin(path.read_text(encoding="utf-8"))
-
-
-def _begin(described: str) -> None:
+def _begin(path: Path) -> None:
     """Build the tokenisers of a process."""
     global tokenizers
-    tokenizers = [SubwordTokenizer.from_dict(values) for values in json.loads(described)]
+    tokenizers = [SubwordTokenizer.from_dict(values) for values in json.loads(path.read_text(encoding="utf-8"))]
 
 
-def _encode(pairs: Sequence[Pair]) -> _Part:
-    """Return the ids of the pairs that can be used."""
-    kept: dict[str, list[list[int]]] = {side: [] for side in Batch._fields}
-    unknown: dict[str, Counter[str]] = {side: Counter() for side in Batch._fields}
+def _encode(pairs: Sequence[Pair]) -> dict[str, np.ndarray]:
+    """Return ids and lengths of both sides of the pairs that can be used."""
+    kept = []
     for pair in pairs:
         try:
-            tokens = [tokenizer.tokenize(sentence) for tokenizer, sentence in zip(tokenizers, pair, strict=True)]
+            ids = [t.ids(t.tokenize(sentence)) for t, sentence in zip(tokenizers, pair, strict=True)]
         except ValueError:
             continue
-        if all(tokens):
-            for side, tokenizer, of_side in zip(Batch._fields, tokenizers, tokens, strict=True):
-                kept[side].append(tokenizer.ids(of_side))
-                unknown[side].update(token for token in of_side if token not in tokenizer.vocab)
+        if all(ids):
+            kept.append(ids)
     dtype = np.int16 if len(tokenizers[0].vocab) <= 2**15 else np.int32
     tensors = {}
-    for side, ids in kept.items():
-        tensors[side] = np.fromiter(itertools.chain.from_iterable(ids), dtype)
-        tensors[f"{side}_lengths"] = np.array([len(sentence) for sentence in ids], np.int32)
-    return _Part(tensors, unknown)
+    for side, name in enumerate(Batch._fields):
+        tensors[name] = np.fromiter(itertools.chain.from_iterable(ids[side] for ids in kept), dtype)
+        tensors[f"{name}_lengths"] = np.array([len(ids[side]) for ids in kept], np.int32)
+    return tensors

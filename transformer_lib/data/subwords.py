@@ -10,7 +10,7 @@ from typing import Any
 import sentencepiece
 
 from transformer_lib.data.corpora import Pair
-from transformer_lib.data.text import is_text, normalize
+from transformer_lib.data.text import can_be_written, normalize
 from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, Vocabulary, WordTokenizer
 
 
@@ -70,7 +70,7 @@ def train_subwords(pairs: Iterable[Pair], size: int | None = None, lower: bool =
             and twice the square root of the text's length in characters, at most 32,000: some 4,000 for Multi30k.
         lower: make everything lower case, as ``SubwordTokenizer`` then has to, too.
     """
-    texts = filter(is_text, itertools.chain.from_iterable(pairs))
+    texts = filter(can_be_written, itertools.chain.from_iterable(pairs))
     sentences = [normalize(text.lower() if lower else text) for text in texts]
     default = 5 + len(set().union(*sentences)) + 2 * math.isqrt(sum(map(len, sentences)))  # 5: specials, ▁
     pieces = io.BytesIO()
