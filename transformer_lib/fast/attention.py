@@ -34,18 +34,18 @@ def fused_attention_is_right(device: torch.device) -> bool:
     """Compare the fused kernel with a CPU's, as translating and training use it; warn if they differ.
 
     Of two short sentences, one is padded, and one of its queries may attend to nothing. On Apple's GPUs, PyTorch 2.8 to
-    2.12 hides from all sentences what the first one's mask hides (pytorch#184180).
+    2.12 hides from all sentences what the first one's mask hides (pytorch#184180), if ``d_k`` is 64, for example.
     """
     padded = [[True, False, False], [True, False, False], [False, False, False]]
     generators = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(generators), torch.inference_mode(False), torch.autocast(device.type, enabled=False):
         mask = torch.tensor([[[True] * 3] * 3, padded], device="cpu")[:, None]
-        numbers = torch.arange(3 * 2 * 512 * 3 * 8, device="cpu").sin()
-        qkv = numbers.view(3, 2, 512, 3, 8)  # [3, batch, heads, length, d_k], with many heads, so that chance evens out
+        numbers = torch.arange(3 * 2 * 512 * 3 * 64, device="cpu").sin()
+        qkv = numbers.view(3, 2, 512, 3, 64)  # [3, batch, heads, length, d_k]: many heads, so that chance evens out
         expected = _try_kernel(qkv, mask)
         results = _try_kernel(qkv.to(device), mask.to(device))
     is_right = True
-    for result, reference, tolerance in zip(results, expected, (1e-3, 1e-2, 0.3, 0.3), strict=True):
+    for result, reference, tolerance in zip(results, expected, (1e-3, 1e-2, 0.4, 0.4), strict=True):
         is_right = is_right and torch.allclose(result.cpu(), reference, atol=tolerance)
     if not is_right:
         wrong = f"PyTorch {torch.__version__} computes masked attention wrongly on device {device.type!r}"
