@@ -1,11 +1,12 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017) in one file: from two texts to a translator.
 
-    python the_transformer.py train                             # on Multi30k: transformer-lib download multi30k
-    python the_transformer.py train --texts my.de my.en --test test.de test.en --epochs 5      # on texts of yours
+    python the_transformer.py train
+    python the_transformer.py train --texts my.de my.en --test test.de test.en --epochs 5
     python the_transformer.py translate "Zwei Hunde spielen im Schnee."
 
-Line n of my.en translates line n of my.de. All it needs is PyTorch. Numbers such as (3.2.1) are sections of the
-paper. Two things are younger: a norm stands before each sub-layer, and the learning rate falls to zero.
+The first learns from Multi30k (transformer-lib download multi30k), the second from texts of yours: line n of my.en
+translates line n of my.de. All it needs is PyTorch. Numbers such as (3.2.1) are sections of the paper. Two things are
+younger: a norm stands before each sub-layer, and the learning rate falls to zero.
 """
 
 import argparse
@@ -35,7 +36,7 @@ class Config:  # each setting is an option, such as --epochs 5; in brackets, the
     dropout: float = 0.1  # share of the numbers that training sets to zero (0.1)
     epochs: int = 8  # passes over the training text
     max_tokens: int = 1024  # positions in a batch, padding included, on its longer side (25,000)
-    learning_rate: float = 3e-3  # of the highest step; it rises to there for a tenth of the time (7e-4)
+    learning_rate: float = 3e-3  # at its peak, after a tenth of the steps (7e-4)
     label_smoothing: float = 0.1  # share of the probability that goes to all pieces alike (0.1)
     beam_size: int = 4  # beginnings of a translation that are followed at a time (4)
     length_penalty: float = 0.6  # how much long translations are favoured (0.6)
@@ -43,22 +44,23 @@ class Config:  # each setting is an option, such as --epochs 5; in brackets, the
 
 
 UNK, PAD, SOS, EOS = range(4)  # the first ids: unknown character, padding, start and end of a sentence
-MAX_LEN = 256  # ids in a sentence, from <sos> to <eos>; what is longer loses its end
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+SIGNS = r"[!-&(-+/:-@[-`{-~]|(?<![0-9])[.,]|[.,](?![0-9])|(?<=[0-9])-"  # are words for BLEU, as sacreBLEU's
+MAX_LEN = 256  # ids in a sentence, from <sos> to <eos>; a longer one loses its end
+DEVICE = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 # ---- From sentences to batches of ids, by byte-pair encoding (5.1) ----
-def words_of(text):  # "Ein Hund." -> ["▁ein", "▁hund."]; a word of over 100 characters comes in parts
+def words_of(text):  # "Ein Hund." -> ["▁ein", "▁hund."]; from 100 characters on, a word comes in parts
     words = re.findall("▁?[^▁]{1,100}", "▁" + "▁".join(text.replace("▁", " ").lower().split()))
     return [unicodedata.normalize("NFC", word) for word in words]  # an ä is one character
 
 
-def learn_pieces(texts, size):  # join the most frequent neighbours, again and again (Sennrich et al. 2016)
+def learn_pieces(texts, size):  # join the most frequent neighbours, again and again (Sennrich 2016)
     words = (word for text in texts for word in words_of(text))
-    counts = Counter(part for word in words for part in re.findall(r"▁?\w+|▁?\W", word))  # signs by themselves
+    counts = Counter(part for word in words for part in re.findall(r"▁?\w+|▁?\W", word))  # "." by itself
     pieces = dict.fromkeys(["<unk>", "<pad>", "<sos>", "<eos>", *sorted(set("".join(counts)))])
-    cuts = {word: f" {'  '.join(word)} " for word in counts}  # with a space on either side of each piece
-    pairs = Counter()
+    cuts = {word: f" {'  '.join(word)} " for word in counts}  # a space on either side of each piece
+    pairs = Counter()  # how often two pieces stand side by side
     changed = list(cuts)
     while True:
         for word in changed:
@@ -79,7 +81,7 @@ class Tokenizer:
     def __init__(self, pieces):
         self.pieces = pieces
         self.ids = {piece: i for i, piece in enumerate(pieces)}
-        self.cut = cache(self.cut)  # each word only once
+        self.cut = cache(self.cut)  # it remembers what it has cut
 
     def cut(self, word):  # "▁hund." -> ["▁hund", "."]
         pieces = list(word)
@@ -98,42 +100,42 @@ class Tokenizer:
         return "".join(self.pieces[i] for i in ids if i > EOS).replace("▁", " ").strip()
 
 
-def padded(sentences):  # lists of ids -> [batch, seq_len]
-    rows = [torch.tensor(ids) for ids in sentences]
-    return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD).to(DEVICE)
+def padded(rows):  # lists of ids -> [batch, seq_len]
+    return nn.utils.rnn.pad_sequence(list(map(torch.tensor, rows)), batch_first=True, padding_value=PAD).to(DEVICE)
 
 
-def make_batches(pairs, max_tokens):  # of sentences of similar length: little padding
+def make_batches(pairs, max_tokens):  # sentences of similar length need little padding
     pairs = [pairs[i] for i in torch.randperm(len(pairs))]
     pairs.sort(key=lambda pair: (max(map(len, pair)), len(pair[0])))
     batches = []
     while pairs:
         size = max(1, max_tokens // max(map(len, pairs[-1])))  # from the end, where the longest are
-        batches.append([padded(side) for side in zip(*pairs[-size:], strict=True)])  # [batch, src_len], [… tgt_len]
+        batches.append([padded(side) for side in zip(*pairs[-size:], strict=True)])  # [batch, src_len] and tgt_len
         del pairs[-size:]
     return [batches[i] for i in torch.randperm(len(batches))]
 
 
 # ---- The model (figure 1) ----
-def padding_mask(ids, pad_id):  # a mask is True where a query may look
+def padding_mask(ids, pad_id):  # True where a query may look: at no padding
     return (ids != pad_id)[:, None, None, :]  # [batch, 1, 1, seq_len]: for all heads and queries alike
 
 
-def target_mask(ids, pad_id):  # to no padding, and to no later position (3.2.3)
+def target_mask(ids, pad_id):  # at no padding, and at nothing later: row i is True from 0 to i (3.2.3)
     causal = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool, device=ids.device).tril()
-    return padding_mask(ids, pad_id) & causal  # [batch, 1, tgt_len, tgt_len]; causal's row i: True from 0 to i
+    return padding_mask(ids, pad_id) & causal  # [batch, 1, tgt_len, tgt_len]
 
 
-def scaled_dot_product_attention(query, key, value, mask):  # for each query, an average of the values (3.2.1)
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # [batch, heads, query_len, key_len]
+def scaled_dot_product_attention(query, key, value, mask):  # an average of values for each query (3.2.1)
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # [..., query_len, key_len]
     scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)  # e to the power of this is 0
     weights = scores.softmax(dim=-1)  # those of a query sum to 1
-    return weights @ value, weights  # [batch, heads, query_len, d_k]
+    return weights @ value, weights  # [..., query_len, d_k], and the map
 
 
 class MultiHeadAttention(nn.Module):  # several attentions, each in a smaller space of its own (3.2.2)
     def __init__(self, d_model, num_heads):
         super().__init__()
+        assert d_model % num_heads == 0, f"num_heads={num_heads} does not divide d_model={d_model}"
         self.num_heads = num_heads
         self.q_proj = nn.Linear(d_model, d_model)  # the W_Q of all heads, side by side
         self.k_proj = nn.Linear(d_model, d_model)  # W_K
@@ -141,8 +143,8 @@ class MultiHeadAttention(nn.Module):  # several attentions, each in a smaller sp
         self.out_proj = nn.Linear(d_model, d_model)  # W_O, which mixes what the heads have found
 
     def forward(self, query, key, value, mask):
-        projected = self.q_proj(query), self.k_proj(key), self.v_proj(value)  # each [batch, seq_len, d_model]
-        q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in projected)  # heads to the front
+        projected = self.q_proj(query), self.k_proj(key), self.v_proj(value)  # [batch, seq_len, d_model]
+        q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in projected)
         heads, weights = scaled_dot_product_attention(q, k, v, mask)  # [batch, heads, query_len, d_k]
         return self.out_proj(heads.transpose(1, 2).flatten(2)), weights  # [batch, query_len, d_model]
 
@@ -157,7 +159,7 @@ class PositionwiseFeedForward(nn.Module):  # max(0, x W₁ + b₁) W₂ + b₂, 
         return self.linear2(self.linear1(x).relu())
 
 
-class EncoderLayer(nn.Module):  # each position looks at its whole sentence, then thinks it over (3.1)
+class EncoderLayer(nn.Module):  # each position looks at its sentence, then is changed on its own (3.1)
     def __init__(self, d_model, num_heads, d_ff, dropout):
         super().__init__()
         self.self_attn = MultiHeadAttention(d_model, num_heads)
@@ -173,13 +175,13 @@ class EncoderLayer(nn.Module):  # each position looks at its whole sentence, the
         return x + self.dropout(self.feed_forward(self.norm2(x))), weights
 
 
-class DecoderLayer(EncoderLayer):  # in between, each position looks at the source, in the memory
+class DecoderLayer(EncoderLayer):  # in between, it looks at the source, in the encoder's memory
     def __init__(self, d_model, num_heads, d_ff, dropout):
         super().__init__(d_model, num_heads, d_ff, dropout)
         self.cross_attn = MultiHeadAttention(d_model, num_heads)
         self.norm3 = nn.LayerNorm(d_model)
 
-    def forward(self, x, memory, tgt_mask, memory_mask):  # [batch, tgt_len, d_model], [batch, src_len, d_model]
+    def forward(self, x, memory, tgt_mask, memory_mask):  # x and memory: [batch, seq_len, d_model]
         y = self.norm1(x)
         y, self_weights = self.self_attn(y, y, y, tgt_mask)
         x = x + self.dropout(y)
@@ -191,10 +193,10 @@ class DecoderLayer(EncoderLayer):  # in between, each position looks at the sour
 class SinusoidalPositionalEncoding(nn.Module):  # a vector for each position: sines and cosines (3.5)
     def __init__(self, max_len, d_model):
         super().__init__()
-        frequency = 10_000 ** (-torch.arange(0, d_model, 2) / d_model)  # [d_model / 2]
+        frequency = 10_000 ** (-torch.arange(0, d_model, 2).double() / d_model)  # [d_model / 2]
         angle = torch.arange(max_len)[:, None] * frequency  # [max_len, d_model / 2]
         table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)  # sin, cos, sin, cos …
-        self.register_buffer("table", table, persistent=False)  # moves with the model, is never trained
+        self.register_buffer("table", table.float(), persistent=False)  # moves with the model, is not trained
 
     def forward(self, length):  # -> [length, d_model]
         return self.table[:length]
@@ -210,7 +212,7 @@ class Transformer(nn.Module):  # the encoder reads the source, the decoder write
         decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(config.num_layers))
         self.encoder = nn.ModuleDict({"layers": encoder, "norm": nn.LayerNorm(config.d_model)})
         self.decoder = nn.ModuleDict({"layers": decoder, "norm": nn.LayerNorm(config.d_model)})
-        self.output = nn.Linear(config.d_model, config.vocab_size)  # its rows are also the pieces' vectors (3.4)
+        self.output = nn.Linear(config.d_model, config.vocab_size)  # rows: the pieces' vectors (3.4)
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
@@ -237,8 +239,8 @@ class Transformer(nn.Module):  # the encoder reads the source, the decoder write
         return self.decode(tgt, *self.encode(src))
 
 
-# ---- Training (5), search and BLEU (6.1) ----
-def token_loss(logits, targets, pad_id, label_smoothing=0.0):  # a mean over tokens, without padding (5.4)
+# ---- Training (5), search and its score (6.1), commands ----
+def token_loss(logits, targets, pad_id, label_smoothing=0.0):  # a mean over what is no padding (5.4)
     loss = nn.CrossEntropyLoss(ignore_index=pad_id, label_smoothing=label_smoothing)
     return loss(logits.flatten(0, 1), targets.flatten())
 
@@ -260,16 +262,16 @@ def train_one_epoch(model, batches, optimizer, schedule, pad_id, label_smoothing
     return (total_loss / total_tokens).item()
 
 
-def beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len, lp):
-    tgt = torch.full((len(memory), 1), sos_id, device=memory.device)  # [rows, length]: a beginning each
-    log_probs = torch.zeros(len(memory), 1, device=memory.device)  # [sentences, width]; then, [sentences, beam]
+def beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len, lp):  # lp divides scores
+    tgt = torch.full((len(memory), 1), sos_id, device=memory.device)  # [rows, length]: beginnings
+    log_probs = torch.zeros(len(memory), 1, device=memory.device)  # [sentences, 1], then beam_size
     finished = [[] for _ in memory]  # of each sentence: pairs of score and ids
     while log_probs.isfinite().any():
         length = tgt.shape[1]  # of what this step writes, without <sos>
-        step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)  # [sentences, width, vocab]
-        candidates = (log_probs[:, :, None] + step).flatten(1)  # [sentences, width · vocab]
+        step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)
+        candidates = (log_probs[:, :, None] + step).flatten(1)  # [sentences, width · vocab_size]
         best, index = candidates.topk(2 * beam_size)  # half of them may end here
-        first_row = torch.arange(0, len(tgt), log_probs.shape[1], device=tgt.device)[:, None]  # of each sentence
+        first_row = torch.arange(0, len(tgt), log_probs.shape[1], device=tgt.device)[:, None]
         rows, token = first_row + index // step.shape[2], index % step.shape[2]
         ends = (token == eos_id) | (length == max_len)
         for s, j in (ends & best.isfinite())[:, :beam_size].nonzero().tolist():
@@ -296,8 +298,9 @@ def translate(model, tokenizer, sentences, beam_size, length_penalty):  # a beam
     translations = []
     for start in range(0, len(sentences), 100):
         src = padded([tokenizer.encode(sentence) for sentence in sentences[start : start + 100]])
-        limits = beam_size, min(src.shape[1] + 50, MAX_LEN), lambda length: ((5 + length) / 6) ** length_penalty
-        found = beam(next_log_probs, *model.encode(src), SOS, EOS, *limits)
+        max_len = ((src != PAD).sum(dim=1, keepdim=True) + 50).clamp(max=MAX_LEN)  # [batch, 1]
+        settings = beam_size, max_len, lambda length: ((5 + length) / 6) ** length_penalty
+        found = beam(next_log_probs, *model.encode(src), SOS, EOS, *settings)
         translations += [tokenizer.decode(pairs[0][1]) for pairs in found]
     return translations
 
@@ -307,19 +310,18 @@ def corpus_bleu(hypotheses, references):  # of lists of words, from 0 to 100 (Pa
     for n in range(1, 5):
         pairs = zip(hypotheses, references, strict=True)
         ngrams = [[Counter(zip(*(words[i:] for i in range(n)))) for words in pair] for pair in pairs]
-        matches = sum((ours & theirs).total() for ours, theirs in ngrams)  # & takes the smaller count
+        matches = sum((ours & theirs).total() for ours, theirs in ngrams)  # & takes the lower count
         product *= matches / max(1, sum(ours.total() for ours, _ in ngrams))
     c, r = sum(map(len, hypotheses)), sum(map(len, references))
-    return 100 * min(1.0, math.exp(1 - r / max(1, c))) * product ** (1 / 4)  # too short: punished
+    return 100 * min(1.0, math.exp(1 - r / max(1, c))) * product ** (1 / 4)  # short texts pay
 
 
-# ---- Commands ----
 def read(*paths):  # two texts, line n of one the translation of line n of the other
     texts = []
     for path in paths:
         try:
-            with (gzip.open if path.endswith(".gz") else open)(path, "rt", -1, "utf-8-sig", newline="\n") as file:
-                texts.append([line.strip() for line in file] or [""])
+            with (gzip.open if path.endswith(".gz") else open)(path, "rt", encoding="utf-8-sig", newline="\n") as f:
+                texts.append([line.strip() for line in f] or [""])
         except Exception as error:
             sys.exit(f"{path} cannot be read as UTF-8 text ({error})")
     for number, lines in enumerate(zip_longest(*texts, fillvalue=""), start=1):
@@ -330,7 +332,7 @@ def read(*paths):  # two texts, line n of one the translation of line n of the o
 
 def load(path):  # -> the model, its tokenizer, and all that was saved
     try:
-        saved = torch.load(path, map_location=DEVICE, weights_only=True)
+        saved = torch.load(path, map_location="cpu", weights_only=True)
         model = Transformer(Config(**saved["config"])).to(DEVICE)
         model.load_state_dict(saved["weights"])
         return model, Tokenizer(saved["pieces"]), saved
@@ -345,38 +347,36 @@ def train(config, train_paths, test_paths, path):
     config.vocab_size = len(pieces)  # short texts have fewer
     tokenizer = Tokenizer(pieces)
     pairs = list(zip(map(tokenizer.encode, train_src), map(tokenizer.encode, train_tgt), strict=True))
-    torch.manual_seed(config.seed)
-    model = Transformer(config).to(DEVICE)
     run = {"config": asdict(config), "pieces": pieces}
-    saved = {**run, "epoch": 0}
-    if os.path.exists(path):
-        model, _, saved = load(path)
+    saved = load(path)[2] if os.path.exists(path) else {**run, "epoch": 0}
     if any(saved[name] != run[name] for name in run):
         sys.exit(f"{path} is of another run: rename it, or choose another name with --model")
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    torch.manual_seed(config.seed)
+    model = Transformer(config).to(DEVICE)
     print(f"{len(pairs):,} pairs, {sum(p.numel() for p in model.parameters()):,} parameters, on {DEVICE}")
     optimizer = torch.optim.Adam(model.parameters(), config.learning_rate, betas=(0.9, 0.98), eps=1e-9)
-    steps = config.epochs * len(make_batches(pairs, config.max_tokens))
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min(10 * (n + 1) / steps, 1 - n / steps))
+    steps = max(1, config.epochs * len(make_batches(pairs, config.max_tokens)))
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min(10 * n + 10, steps - n) / steps)
     parts = {"weights": model, "optimizer": optimizer, "schedule": schedule}
     for name in parts.keys() & saved.keys():
         parts[name].load_state_dict(saved[name])
     for epoch in range(saved["epoch"] + 1, config.epochs + 1):
-        torch.manual_seed(config.seed + epoch)  # all that is random in an epoch follows from its number
+        torch.manual_seed(1000 * config.seed + epoch)  # all that is random follows from these two numbers
         batches = make_batches(pairs, config.max_tokens)
         loss = train_one_epoch(model, batches, optimizer, schedule, PAD, config.label_smoothing)
         torch.save({**run, "epoch": epoch, **{name: part.state_dict() for name, part in parts.items()}}, path + ".new")
         os.replace(path + ".new", path)  # in one stroke: there is always a whole file
         print(f"\nepoch {epoch}: loss {loss:.3f}, saved in {path}")
         print(*translate(model, tokenizer, test_src[:5], 1, 0.0), sep="\n")
-    signs = r"([!-&(-+/:-@[-`{-~])|(?<![0-9])[.,]|[.,](?![0-9])|(?<=[0-9])-"  # sacreBLEU's rules
     for beam_size in (1, config.beam_size):
         sides = translate(model, tokenizer, test_src, beam_size, config.length_penalty), test_tgt
-        words = [[re.sub(signs, r" \g<0> ", text.lower()).split() for text in side] for side in sides]
+        words = [[re.sub(SIGNS, r" \g<0> ", text.lower()).split() for text in side] for side in sides]
         print(f"BLEU with a beam of {beam_size}: {corpus_bleu(*words):.2f}")
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, lambda *_: sys.exit("stopped: the same command goes on after the last epoch saved"))
+    signal.signal(signal.SIGINT, lambda *_: sys.exit("stopped: the same command goes on from what is saved"))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="the_transformer.pt", help="what train writes and translate reads")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -386,7 +386,7 @@ if __name__ == "__main__":
     for name, split in {"--texts": "train", "--test": "test_2016_flickr"}.items():
         training.add_argument(name, nargs=2, default=[f"{folder}/{split}.{side}.gz" for side in ("de", "en")])
     for field in fields(Config):
-        training.add_argument(f"--{field.name}", type=field.type, default=field.default)
+        training.add_argument(f"--{field.name}", type=field.type, default=field.default, help=f"{field.default}")
     args = parser.parse_args()
     if args.command == "train":
         config = Config(**{field.name: getattr(args, field.name) for field in fields(Config)})

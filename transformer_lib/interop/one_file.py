@@ -62,8 +62,8 @@ def to_one_file(translator: Translator, path: str | Path) -> None:
     for name, value in _ARCHITECTURE.items():
         if (actual := getattr(config, name)) != value:
             raise ValueError(f"the model has {name}={actual!r}, expected {value!r}, as in the_transformer.py")
-    alike = {**tokenizer.to_dict(), "language": other.language, "lower": True} == other.to_dict()
-    if not isinstance(tokenizer, SubwordTokenizer) or not alike:
+    alike = {**tokenizer.to_dict(), "language": other.language} == other.to_dict()
+    if not isinstance(tokenizer, SubwordTokenizer) or not tokenizer.lower or not alike:
         raise ValueError("src_tokenizer and tgt_tokenizer are not the same lower-cased subwords, expected those")
     pieces, scores = tokenizer.vocab.itos, map(tokenizer.processor.get_score, range(4, len(tokenizer.vocab)))
     if pieces[:4] != [UNK, PAD, SOS, EOS] or any(score != -i for i, score in enumerate(scores)):
