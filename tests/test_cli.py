@@ -431,12 +431,6 @@ def test_a_file_or_a_pipe_gets_utf_8_whatever_the_locale_and_a_terminal_what_it_
         assert expected in output.buffer.getvalue().decode()
 
 
-def test_a_terminals_locale_may_be_called_c(trained_once, printed_by):
-    """Python then expects ASCII, and hands over each byte of UTF-8 as half of a pair of surrogates."""
-    typed = "Das Kind schläft.".encode().decode("ascii", "surrogateescape")
-    assert printed_by("translate", "--model", trained_once[0], typed).out == "the child is sleeping.\n"
-
-
 def test_where_nobody_can_read_the_result_there_is_an_error(trained_once, monkeypatch, capsys):
     """A shell's ``>&-`` closes the output, ``<&-`` the input, ``2>&-`` what errors are written to."""
     translate = ["translate", "--model", str(trained_once[0])]

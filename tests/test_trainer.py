@@ -683,6 +683,7 @@ def test_whose_order_a_resumed_run_may_not_repeat_is_said_once(dataset, tiny_con
     recipe = dataclasses.replace(RECIPE, epochs=2)
     fit(Transformer(tiny_config), batches, dataset, recipe, tmp_path / "a", log=lines.append)
     assert [line for line in lines if "train_set is a list" in line] == lines[:1]
+    assert "generator" in lines[0] and "persistent workers" in lines[0]
     fit(Transformer(tiny_config), dataset, dataset, recipe, tmp_path / "b", log=lines.append)  # its order is known
     fit(Transformer(tiny_config), batches, dataset, recipe, log=lines.append)  # nothing to resume
     assert sum("train_set is" in line for line in lines) == 1

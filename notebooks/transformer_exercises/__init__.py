@@ -17,7 +17,6 @@ import importlib.util
 import inspect
 import io
 import itertools
-import linecache
 import os
 import random
 import re
@@ -39,7 +38,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 import transformer_lib
-from transformer_exercises import course
+from transformer_exercises import course, keeping
 
 _MOST_ENTRIES = 1_000_000
 NOTHING = {"text/html": "", "text/plain": ""}  # an output that takes no room
@@ -254,23 +253,14 @@ def write(written: Any) -> Any:
 def keep(folder: str | Path, *written: Any) -> None:
     """Write the source of functions and classes to ``written.py`` in a folder, where ``kept`` finds it.
 
-    What was kept before, under other names, stays.
+    With each come the imports, helpers and constants that it uses. What is written is read and checked before this says
+    that it is kept; what is no longer right there is left out, with the reason. All else in the file stays.
 
     Args:
         folder: it is made if there is none.
-        written: what ``write`` returned, each after what it uses. Nothing of the course's own is written down.
+        written: what ``write`` returned. Nothing of the course's own is written down.
     """
-    own = {item.__name__: _source(item) for item in written if not course.has(item)}
-    if not own:
-        print("Nothing is kept: all of it is the course's own.")
-        return
-    modules = [f"from {__name__}.course.{name} import *" for name in course.MODULES]  # what was not written
-    head = ["import math", "", "import torch", "import torch.nn.functional as F", "from torch import nn", "", *modules]
-    file = Path(folder) / "written.py"
-    before = {name: source for name, source in _definitions(file).items() if name not in own}
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("\n\n\n".join(["\n".join(head), *before.values(), *own.values()]) + "\n", encoding="utf-8")
-    print(f"{file.name} keeps what you wrote: {', '.join(own)}")
+    keeping.keep(folder, written, check)
 
 
 def kept(folder: str | Path, name: str) -> Any:
@@ -278,45 +268,7 @@ def kept(folder: str | Path, name: str) -> Any:
 
     A printed line says which of the two it is, and why it is not the reader's.
     """
-    written, why_not = None, "since you have kept none"
-    try:
-        written = getattr(_module(Path(folder) / "written.py"), name, None)
-        if written is not None and not course.has(written):
-            verdict = check(name, written)
-            why_not = "" if verdict else f"since yours is not right: {verdict.message}"
-    except FileNotFoundError:
-        pass
-    except Exception as error:  # it needs something that is not in it, for example
-        why_not = f"since what is kept cannot be run: {type(error).__name__}: {error}"
-    print(f"{name}: the course's own, {why_not}" if why_not else f"{name}: yours")
-    return course.own(name) if why_not else written
-
-
-def _module(file: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("written", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _definitions(file: Path) -> dict[str, str]:
-    """Return the functions and classes that ``keep`` wrote to a file: none if it is missing, or cannot be read."""
-    try:
-        text = file.read_text(encoding="utf-8")
-        nodes = ast.parse(text).body
-    except (OSError, SyntaxError, ValueError):
-        return {}
-    return {node.name: ast.get_source_segment(text, node) for node in nodes if hasattr(node, "name")}
-
-
-def _source(item: Any) -> str:
-    """Return the source of a function or a class; ``inspect`` does not find a class that was made in a notebook."""
-    methods = [item] if inspect.isfunction(item) else [part for part in vars(item).values() if inspect.isfunction(part)]
-    cell = "".join(linecache.getlines(methods[0].__code__.co_filename))
-    for node in ast.parse(cell).body:
-        if getattr(node, "name", "") == item.__name__:
-            return ast.get_source_segment(cell, node)
-    raise OSError(f"the source of {item.__name__} is not to be found")
+    return keeping.kept(folder, name, check)
 
 
 def _load_notebook(number: str) -> None:

@@ -206,10 +206,9 @@ def _draw(axes: Any, panel: _Panel, rows: Labels, columns: Labels, slanted: bool
         write(*panel.sign_xy, panel.sign, fontsize=14, weight="bold")
     write(panel.middle, panel.title_y, panel.title, weight="bold")
     if num_columns == len(columns):
+        slope: dict[str, Any] = {"rotation": 60, "ha": "left"} if slanted else {}
         for left, label in zip(x, columns, strict=False):
-            write(
-                left + panel.pitch / 2, panel.top - 0.13, label, **({"rotation": 60, "ha": "left"} if slanted else {})
-            )
+            write(left + panel.pitch / 2, panel.top - 0.13, label, **slope)
     for row, texts in enumerate(panel.texts):
         if panel.begins_line and num_rows == len(rows):
             write(x[0] - 0.07, y[row] + _ROW / 2, rows[row], ha="right")

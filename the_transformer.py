@@ -1,0 +1,400 @@
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017) in one file: from two texts to a translator.
+
+    python the_transformer.py train
+    python the_transformer.py train --texts my.de my.en --test test.de test.en --epochs 5
+    python the_transformer.py translate "Zwei Hunde spielen im Schnee."
+
+The first learns from Multi30k (transformer-lib download multi30k), the second from texts of yours: line n of my.en
+translates line n of my.de. All it needs is PyTorch. Numbers such as (3.2.1) are sections of the paper. Two things are
+younger: a norm stands before each sub-layer, and the learning rate falls to zero.
+"""
+
+import argparse
+import gzip
+import math
+import os
+import re
+import signal
+import sys
+import unicodedata
+from collections import Counter
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from itertools import pairwise, zip_longest
+
+import torch
+from torch import nn
+
+
+@dataclass
+class Config:  # each setting is an option, such as --epochs 5; in brackets, the paper's base model
+    vocab_size: int = 4000  # pieces of words, for both languages together (37,000)
+    d_model: int = 128  # numbers in each vector that flows through the model (512)
+    num_heads: int = 4  # in each attention; divides d_model (8)
+    d_ff: int = 512  # inner width of the feed-forward networks (2048)
+    num_layers: int = 3  # in the encoder, and in the decoder (6)
+    dropout: float = 0.1  # share of the numbers that training sets to zero (0.1)
+    epochs: int = 8  # passes over the training text
+    max_tokens: int = 1024  # positions in a batch, padding included, on its longer side (25,000)
+    learning_rate: float = 3e-3  # at its peak, after a tenth of the steps (7e-4)
+    label_smoothing: float = 0.1  # share of the probability that goes to all pieces alike (0.1)
+    beam_size: int = 4  # beginnings of a translation that are followed at a time (4)
+    length_penalty: float = 0.6  # how much long translations are favoured (0.6)
+    seed: int = 1  # of all random numbers
+
+
+UNK, PAD, SOS, EOS = range(4)  # the first ids: unknown character, padding, start and end of a sentence
+SIGNS = r"[!-&(-+/:-@[-`{-~]|(?<![0-9])[.,]|[.,](?![0-9])|(?<=[0-9])-"  # are words for BLEU, as sacreBLEU's
+MAX_LEN = 256  # ids in a sentence, from <sos> to <eos>; a longer one loses its end
+DEVICE = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+# ---- From sentences to batches of ids, by byte-pair encoding (5.1) ----
+def words_of(text):  # "Ein Hund." -> ["▁ein", "▁hund."]; from 100 characters on, a word comes in parts
+    words = re.findall("▁?[^▁]{1,100}", "▁" + "▁".join(text.replace("▁", " ").lower().split()))
+    return [unicodedata.normalize("NFC", word) for word in words]  # an ä is one character
+
+
+def learn_pieces(texts, size):  # join the most frequent neighbours, again and again (Sennrich 2016)
+    words = (word for text in texts for word in words_of(text))
+    counts = Counter(part for word in words for part in re.findall(r"▁?\w+|▁?\W", word))  # "." by itself
+    pieces = dict.fromkeys(["<unk>", "<pad>", "<sos>", "<eos>", *sorted(set("".join(counts)))])
+    cuts = {word: f" {'  '.join(word)} " for word in counts}  # a space on either side of each piece
+    pairs = Counter()  # how often two pieces stand side by side
+    changed = list(cuts)
+    while True:
+        for word in changed:
+            for pair in pairwise(cuts[word].split()):
+                pairs[pair] += counts[word]
+        left, right = max(pairs, key=pairs.get)
+        if len(pieces) >= size or pairs[left, right] < 2:
+            return list(pieces)
+        pieces[left + right] = None
+        changed = [word for word in cuts if left + right in word]
+        for word in changed:
+            for pair in pairwise(cuts[word].split()):
+                pairs[pair] -= counts[word]
+            cuts[word] = cuts[word].replace(f" {left}  {right} ", f" {left + right} ")
+
+
+class Tokenizer:
+    def __init__(self, pieces):
+        self.pieces = pieces
+        self.ids = {piece: i for i, piece in enumerate(pieces)}
+        self.cut = cache(self.cut)  # it remembers what it has cut
+
+    def cut(self, word):  # "▁hund." -> ["▁hund", "."]
+        pieces = list(word)
+        while True:
+            joins = [self.ids.get(left + right, math.inf) for left, right in pairwise(pieces)]
+            if min(joins, default=math.inf) == math.inf:
+                return pieces
+            i = joins.index(min(joins))  # what was learned first is joined first
+            pieces[i : i + 2] = [pieces[i] + pieces[i + 1]]
+
+    def encode(self, sentence):
+        ids = [self.ids.get(piece, UNK) for word in words_of(sentence) for piece in self.cut(word)]
+        return [SOS, *ids[: MAX_LEN - 2], EOS]
+
+    def decode(self, ids):
+        return "".join(self.pieces[i] for i in ids if i > EOS).replace("▁", " ").strip()
+
+
+def padded(rows):  # lists of ids -> [batch, seq_len]
+    return nn.utils.rnn.pad_sequence(list(map(torch.tensor, rows)), batch_first=True, padding_value=PAD).to(DEVICE)
+
+
+def make_batches(pairs, max_tokens):  # sentences of similar length need little padding
+    pairs = [pairs[i] for i in torch.randperm(len(pairs))]
+    pairs.sort(key=lambda pair: (max(map(len, pair)), len(pair[0])))
+    batches = []
+    while pairs:
+        size = max(1, max_tokens // max(map(len, pairs[-1])))  # from the end, where the longest are
+        batches.append([padded(side) for side in zip(*pairs[-size:], strict=True)])  # [batch, src_len] and tgt_len
+        del pairs[-size:]
+    return [batches[i] for i in torch.randperm(len(batches))]
+
+
+# ---- The model (figure 1) ----
+def padding_mask(ids, pad_id):  # True where a query may look: at no padding
+    return (ids != pad_id)[:, None, None, :]  # [batch, 1, 1, seq_len]: for all heads and queries alike
+
+
+def target_mask(ids, pad_id):  # at no padding, and at nothing later: row i is True from 0 to i (3.2.3)
+    causal = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool, device=ids.device).tril()
+    return padding_mask(ids, pad_id) & causal  # [batch, 1, tgt_len, tgt_len]
+
+
+def scaled_dot_product_attention(query, key, value, mask):  # an average of values for each query (3.2.1)
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # [..., query_len, key_len]
+    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)  # e to the power of this is 0
+    weights = scores.softmax(dim=-1)  # those of a query sum to 1
+    return weights @ value, weights  # [..., query_len, d_k], and the map
+
+
+class MultiHeadAttention(nn.Module):  # several attentions, each in a smaller space of its own (3.2.2)
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        assert d_model % num_heads == 0, f"num_heads={num_heads} does not divide d_model={d_model}"
+        self.num_heads = num_heads
+        self.q_proj = nn.Linear(d_model, d_model)  # the W_Q of all heads, side by side
+        self.k_proj = nn.Linear(d_model, d_model)  # W_K
+        self.v_proj = nn.Linear(d_model, d_model)  # W_V
+        self.out_proj = nn.Linear(d_model, d_model)  # W_O, which mixes what the heads have found
+
+    def forward(self, query, key, value, mask):
+        projected = self.q_proj(query), self.k_proj(key), self.v_proj(value)  # [batch, seq_len, d_model]
+        q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in projected)
+        heads, weights = scaled_dot_product_attention(q, k, v, mask)  # [batch, heads, query_len, d_k]
+        return self.out_proj(heads.transpose(1, 2).flatten(2)), weights  # [batch, query_len, d_model]
+
+
+class PositionwiseFeedForward(nn.Module):  # max(0, x W₁ + b₁) W₂ + b₂, at each position alike (3.3)
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.linear2 = nn.Linear(d_ff, d_model)
+
+    def forward(self, x):  # [batch, seq_len, d_model]
+        return self.linear2(self.linear1(x).relu())
+
+
+class EncoderLayer(nn.Module):  # each position looks at its sentence, then is changed on its own (3.1)
+    def __init__(self, d_model, num_heads, d_ff, dropout):
+        super().__init__()
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.feed_forward = PositionwiseFeedForward(d_model, d_ff)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x, mask):  # [batch, src_len, d_model]
+        y = self.norm1(x)  # the norm is on the branch …
+        y, weights = self.self_attn(y, y, y, mask)
+        x = x + self.dropout(y)  # … and x itself goes on as it came
+        return x + self.dropout(self.feed_forward(self.norm2(x))), weights
+
+
+class DecoderLayer(EncoderLayer):  # in between, it looks at the source, in the encoder's memory
+    def __init__(self, d_model, num_heads, d_ff, dropout):
+        super().__init__(d_model, num_heads, d_ff, dropout)
+        self.cross_attn = MultiHeadAttention(d_model, num_heads)
+        self.norm3 = nn.LayerNorm(d_model)
+
+    def forward(self, x, memory, tgt_mask, memory_mask):  # x and memory: [batch, seq_len, d_model]
+        y = self.norm1(x)
+        y, self_weights = self.self_attn(y, y, y, tgt_mask)
+        x = x + self.dropout(y)
+        y, cross_weights = self.cross_attn(self.norm2(x), memory, memory, memory_mask)
+        x = x + self.dropout(y)
+        return x + self.dropout(self.feed_forward(self.norm3(x))), self_weights, cross_weights
+
+
+class SinusoidalPositionalEncoding(nn.Module):  # a vector for each position: sines and cosines (3.5)
+    def __init__(self, max_len, d_model):
+        super().__init__()
+        frequency = 10_000 ** (-torch.arange(0, d_model, 2).double() / d_model)  # [d_model / 2]
+        angle = torch.arange(max_len)[:, None] * frequency  # [max_len, d_model / 2]
+        table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)  # sin, cos, sin, cos …
+        self.register_buffer("table", table.float(), persistent=False)  # moves with the model, is not trained
+
+    def forward(self, length):  # -> [length, d_model]
+        return self.table[:length]
+
+
+class Transformer(nn.Module):  # the encoder reads the source, the decoder writes the target (3)
+    def __init__(self, config):
+        super().__init__()
+        self.positions = SinusoidalPositionalEncoding(MAX_LEN, config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        sizes = config.d_model, config.num_heads, config.d_ff, config.dropout
+        encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(config.num_layers))
+        decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(config.num_layers))
+        self.encoder = nn.ModuleDict({"layers": encoder, "norm": nn.LayerNorm(config.d_model)})
+        self.decoder = nn.ModuleDict({"layers": decoder, "norm": nn.LayerNorm(config.d_model)})
+        self.output = nn.Linear(config.d_model, config.vocab_size)  # rows: the pieces' vectors (3.4)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+
+    def embed(self, ids):  # [batch, seq_len] -> [batch, seq_len, d_model]
+        vectors = nn.functional.embedding(ids, self.output.weight) * math.sqrt(self.output.in_features)
+        return self.dropout(vectors + self.positions(ids.shape[1]))
+
+    def encode(self, src):  # [batch, src_len] -> the memory, [batch, src_len, d_model], and its mask
+        x = self.embed(src)
+        mask = padding_mask(src, PAD)
+        for layer in self.encoder.layers:
+            x, _ = layer(x, mask)
+        return self.encoder.norm(x), mask
+
+    def decode(self, tgt, memory, memory_mask):  # [batch, tgt_len] -> logits, [batch, tgt_len, vocab_size]
+        x = self.embed(tgt)
+        mask = target_mask(tgt, PAD)
+        for layer in self.decoder.layers:
+            x, _, _ = layer(x, memory, mask, memory_mask)
+        return self.output(self.decoder.norm(x))
+
+    def forward(self, src, tgt):
+        return self.decode(tgt, *self.encode(src))
+
+
+# ---- Training (5), search and its score (6.1), commands ----
+def token_loss(logits, targets, pad_id, label_smoothing=0.0):  # a mean over what is no padding (5.4)
+    loss = nn.CrossEntropyLoss(ignore_index=pad_id, label_smoothing=label_smoothing)
+    return loss(logits.flatten(0, 1), targets.flatten())
+
+
+def train_one_epoch(model, batches, optimizer, schedule, pad_id, label_smoothing=0.0):
+    model.train()  # dropout on
+    total_loss, total_tokens = 0.0, 0
+    for src, tgt in batches:
+        given, wanted = tgt[:, :-1], tgt[:, 1:]  # given <sos> a dog, it has to say a dog <eos>
+        loss = token_loss(model(src, given), wanted, pad_id, label_smoothing)
+        optimizer.zero_grad()  # forget the gradients of the batch before
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        tokens = (wanted != pad_id).sum()
+        total_loss += loss.detach() * tokens  # a tensor still: .item() would make a GPU wait each time
+        total_tokens += tokens
+    return (total_loss / total_tokens).item()
+
+
+def beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len, lp):  # lp divides scores
+    tgt = torch.full((len(memory), 1), sos_id, device=memory.device)  # [rows, length]: beginnings
+    log_probs = torch.zeros(len(memory), 1, device=memory.device)  # [sentences, 1], then beam_size
+    finished = [[] for _ in memory]  # of each sentence: pairs of score and ids
+    while log_probs.isfinite().any():
+        length = tgt.shape[1]  # of what this step writes, without <sos>
+        step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)
+        candidates = (log_probs[:, :, None] + step).flatten(1)  # [sentences, width · vocab_size]
+        best, index = candidates.topk(2 * beam_size)  # half of them may end here
+        first_row = torch.arange(0, len(tgt), log_probs.shape[1], device=tgt.device)[:, None]
+        rows, token = first_row + index // step.shape[2], index % step.shape[2]
+        ends = (token == eos_id) | (length == max_len)
+        for s, j in (ends & best.isfinite())[:, :beam_size].nonzero().tolist():
+            ids = [*tgt[rows[s, j], 1:].tolist(), token[s, j].item()]
+            finished[s].append((best[s, j].item() / lp(length), ids))
+        log_probs, chosen = best.masked_fill(ends, -math.inf).topk(beam_size)  # the best that go on
+        for s, pairs in enumerate(finished):
+            if len(pairs) >= beam_size and max(pairs)[0] >= log_probs[s, 0].item() / lp(length):
+                log_probs[s] = -math.inf  # this sentence is done: nothing that is open is ahead
+        rows, token = rows.gather(1, chosen).flatten(), token.gather(1, chosen).flatten()
+        tgt = torch.cat([tgt[rows], token[:, None]], dim=1)  # a beginning may be copied, or dropped
+        memory, memory_mask = memory[rows], memory_mask[rows]
+    return [sorted(pairs, reverse=True)[:beam_size] for pairs in finished]
+
+
+@torch.no_grad()
+def translate(model, tokenizer, sentences, beam_size, length_penalty):  # a beam of 1 is greedy search
+    def next_log_probs(tgt, memory, memory_mask):
+        logits = model.decode(tgt, memory, memory_mask)[:, -1]  # [rows, vocab_size]
+        logits[:, [PAD, SOS]] = -math.inf  # never written
+        return logits.log_softmax(dim=-1)
+
+    model.eval()  # dropout off
+    translations = []
+    for start in range(0, len(sentences), 100):
+        src = padded([tokenizer.encode(sentence) for sentence in sentences[start : start + 100]])
+        max_len = ((src != PAD).sum(dim=1, keepdim=True) + 50).clamp(max=MAX_LEN)  # [batch, 1]
+        settings = beam_size, max_len, lambda length: ((5 + length) / 6) ** length_penalty
+        found = beam(next_log_probs, *model.encode(src), SOS, EOS, *settings)
+        translations += [tokenizer.decode(pairs[0][1]) for pairs in found]
+    return translations
+
+
+def corpus_bleu(hypotheses, references):  # of lists of words, from 0 to 100 (Papineni et al. 2002)
+    product = 1.0
+    for n in range(1, 5):
+        pairs = zip(hypotheses, references, strict=True)
+        ngrams = [[Counter(zip(*(words[i:] for i in range(n)))) for words in pair] for pair in pairs]
+        matches = sum((ours & theirs).total() for ours, theirs in ngrams)  # & takes the lower count
+        product *= matches / max(1, sum(ours.total() for ours, _ in ngrams))
+    c, r = sum(map(len, hypotheses)), sum(map(len, references))
+    return 100 * min(1.0, math.exp(1 - r / max(1, c))) * product ** (1 / 4)  # short texts pay
+
+
+def read(*paths):  # two texts, line n of one the translation of line n of the other
+    texts = []
+    for path in paths:
+        try:
+            with (gzip.open if path.endswith(".gz") else open)(path, "rt", encoding="utf-8-sig", newline="\n") as f:
+                texts.append([line.strip() for line in f] or [""])
+        except Exception as error:
+            sys.exit(f"{path} cannot be read as UTF-8 text ({error})")
+    for number, lines in enumerate(zip_longest(*texts, fillvalue=""), start=1):
+        if not all(lines):
+            sys.exit(f"{paths[lines.index('')]} has nothing in line {number:,}")
+    return texts
+
+
+def load(path):  # -> the model, its tokenizer, and all that was saved
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+        model = Transformer(Config(**saved["config"])).to(DEVICE)
+        model.load_state_dict(saved["weights"])
+        return model, Tokenizer(saved["pieces"]), saved
+    except Exception as error:  # torch.load raises whatever its parsers stumble over
+        sys.exit(f"{path} is missing, damaged, or nothing that train wrote ({error!r:.60})")
+
+
+def train(config, train_paths, test_paths, path):
+    train_src, train_tgt = read(*train_paths)
+    test_src, test_tgt = read(*test_paths)
+    pieces = learn_pieces(train_src + train_tgt, config.vocab_size)
+    config.vocab_size = len(pieces)  # short texts have fewer
+    tokenizer = Tokenizer(pieces)
+    pairs = list(zip(map(tokenizer.encode, train_src), map(tokenizer.encode, train_tgt), strict=True))
+    run = {"config": asdict(config), "pieces": pieces}
+    saved = load(path)[2] if os.path.exists(path) else {**run, "epoch": 0}
+    if any(saved[name] != run[name] for name in run):
+        sys.exit(f"{path} is of another run: rename it, or choose another name with --model")
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    torch.manual_seed(config.seed)
+    model = Transformer(config).to(DEVICE)
+    print(f"{len(pairs):,} pairs, {sum(p.numel() for p in model.parameters()):,} parameters, on {DEVICE}")
+    optimizer = torch.optim.Adam(model.parameters(), config.learning_rate, betas=(0.9, 0.98), eps=1e-9)
+    steps = max(1, config.epochs * len(make_batches(pairs, config.max_tokens)))
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min(10 * n + 10, steps - n) / steps)
+    parts = {"weights": model, "optimizer": optimizer, "schedule": schedule}
+    for name in parts.keys() & saved.keys():
+        parts[name].load_state_dict(saved[name])
+    for epoch in range(saved["epoch"] + 1, config.epochs + 1):
+        torch.manual_seed(1000 * config.seed + epoch)  # all that is random follows from these two numbers
+        batches = make_batches(pairs, config.max_tokens)
+        loss = train_one_epoch(model, batches, optimizer, schedule, PAD, config.label_smoothing)
+        torch.save({**run, "epoch": epoch, **{name: part.state_dict() for name, part in parts.items()}}, path + ".new")
+        os.replace(path + ".new", path)  # in one stroke: there is always a whole file
+        print(f"\nepoch {epoch}: loss {loss:.3f}, saved in {path}")
+        print(*translate(model, tokenizer, test_src[:5], 1, 0.0), sep="\n")
+    for beam_size in (1, config.beam_size):
+        sides = translate(model, tokenizer, test_src, beam_size, config.length_penalty), test_tgt
+        words = [[re.sub(SIGNS, r" \g<0> ", text.lower()).split() for text in side] for side in sides]
+        print(f"BLEU with a beam of {beam_size}: {corpus_bleu(*words):.2f}")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, lambda *_: sys.exit("stopped: the same command goes on from what is saved"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="the_transformer.pt", help="what train writes and translate reads")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("translate").add_argument("sentences", nargs="*", help="otherwise, lines of the input")
+    training = commands.add_parser("train")
+    folder = os.path.join(os.environ.get("TRANSFORMER_LIB_DATA", "data/cache"), "multi30k")
+    for name, split in {"--texts": "train", "--test": "test_2016_flickr"}.items():
+        training.add_argument(name, nargs=2, default=[f"{folder}/{split}.{side}.gz" for side in ("de", "en")])
+    for field in fields(Config):
+        training.add_argument(f"--{field.name}", type=field.type, default=field.default, help=f"{field.default}")
+    args = parser.parse_args()
+    if args.command == "train":
+        config = Config(**{field.name: getattr(args, field.name) for field in fields(Config)})
+        train(config, args.texts, args.test, args.model)
+    else:
+        model, tokenizer, saved = load(args.model)
+        sentences = args.sentences or [line.strip() for line in sys.stdin] or [""]
+        if not all(2 < len(tokenizer.encode(sentence)) < MAX_LEN for sentence in sentences):
+            sys.exit(f"expected sentences of words, each in fewer than {MAX_LEN - 2} pieces")
+        settings = saved["config"]["beam_size"], saved["config"]["length_penalty"]
+        print(*translate(model, tokenizer, sentences, *settings), sep="\n")
