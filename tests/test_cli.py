@@ -25,7 +25,7 @@ from transformer_lib.data.corpora import CorpusError
 from transformer_lib.interop.hugging_face import to_hugging_face
 
 SMALL = ["d_model=32", "d_ff=64", "num_heads=4", "dropout=0", "learning_rate=3e-3", "warmup_steps=0"]
-COMMANDS = ["train", "translate", "train-lm", "generate", "evaluate", "export", "download"]
+COMMANDS = ["train", "translate", "evaluate", "export", "download"]
 
 
 def write_corpus(folder):
@@ -179,30 +179,6 @@ def test_what_an_export_would_need_is_said_before_the_training(trained_once, cor
 def test_multi30ks_own_presets_train_on_multi30k(opened):
     assert [cli.main(["train", "--preset", preset]) for preset in ("multi30k-best", "small")] == [1, 1]
     assert [asked[0] for asked in opened] == [["multi30k"], ["sample"]]
-
-
-def test_from_training_a_language_model_to_text(tmp_path, printed_by):
-    novel, folder = tmp_path / "novel.txt", tmp_path / "lm"
-    novel.write_text("Red orange yellow green blue .\n" * 40, encoding="utf-8")
-    train = ["train-lm", "--corpus", novel, "--language", "en", "--output", folder, "--device", "cpu"]
-    train += ["--set", "batch_size=2", "bptt=8", "learning_rate=0.5"]
-    output = printed_by(*train, "--epochs", "2").out
-    assert "252 tokens to train on, 14 to validate" in output and "epoch   2/2" in output
-    assert "novel test: 14 tokens, 0.0% of them <unk>, perplexity " in output
-    assert output.endswith(f"generate --model {folder} Red\n")
-
-    assert "resume it (--resume)" in printed_by(*train, "--epochs", "3", code=1).err
-    resumed = printed_by(*train, "--epochs", "4", "--resume").out
-    assert "epoch   4/4" in resumed and "epoch   2/" not in resumed
-    (score,) = [line for line in resumed.splitlines(True) if line.startswith("novel test")]
-    assert printed_by("evaluate", folder).out == score
-    assert printed_by("evaluate", folder, "--split", "valid").out.startswith("novel valid: 14 tokens")
-
-    generate = ["generate", "--model", folder, "Red"]
-    text = "Red orange yellow green blue.\n"
-    assert printed_by(*generate, "--temperature", "0", "--length", "5").out == text
-    assert len({printed_by(*generate, "--temperature", "50", "--seed", seed).out for seed in range(4)}) > 1
-    assert "tokenizers holds ['text']" in printed_by("translate", "--model", folder, "Hallo", code=1).err
 
 
 def test_a_sentence_that_is_too_long_costs_that_sentence_and_not_the_score(corpus_folder, tmp_path, printed_by):
@@ -359,12 +335,7 @@ def test_a_mistake_is_one_line_without_a_traceback(printed_by, tmp_path, monkeyp
         "translate --input nowhere": "nowhere",
         "translate --input .": "'.'",
         "evaluate nowhere": "nowhere",
-        "train-lm --corpus nowhere": "text is 'nowhere'",
-        "train-lm --corpus sample --language fr": "train.fr.gz cannot be read",
-        "train-lm --corpus sample --set bptt=0": "bptt is 0",
-        "train-lm --corpus sample --set batch_size=90000": "90000 rows",
         "translate --input nowhere Hallo": "--input is nowhere",
-        "generate --model nowhere Hello": "nowhere",
     }.items():
         printed = printed_by(*command.split(), code=1).err
         assert printed.startswith("transformer-lib: error: ") and message in printed, printed
@@ -379,8 +350,6 @@ def test_wrong_usage_exits_with_2():
         "train --preset huge",
         "train --epochs many",
         "train --set d_modle=3",
-        "train-lm --set d_model=3",
-        "generate Hello",
         "train --precision int8",
     ):
         with pytest.raises(SystemExit) as exit_info:

@@ -1,9 +1,7 @@
 """A text in, a text generator out: the whole way in one call."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -27,7 +25,6 @@ def train_language_model(
     device: torch.device | str = "auto",
     min_freq: int = 1,
     log: Callable[[str], None] = say,
-    **changes: Any,
 ) -> TextGenerator:
     """Build a vocabulary from a text's training split and a language model for it, and train it.
 
@@ -36,11 +33,10 @@ def train_language_model(
         preset: how to train; one of ``LANGUAGE_MODEL_RECIPES``. The model is the same, with ``recipe.bptt`` positions.
         recipe: how to train, if it is to be another recipe than the preset's.
         output, resume, device, min_freq, log: as in ``train_translator``, also for errors.
-        changes: fields of the ``Recipe`` that are to be different, such as ``epochs=3``.
     """
     if preset not in LANGUAGE_MODEL_RECIPES:
         raise ValueError(f"preset is {preset!r}, expected one of {', '.join(LANGUAGE_MODEL_RECIPES)}")
-    recipe = replace(recipe or LANGUAGE_MODEL_RECIPES[preset], **changes)
+    recipe = recipe or LANGUAGE_MODEL_RECIPES[preset]
     log = log if distributed.is_first() else lambda line: None
     device = pick_device(str(device))
     seed_everything(recipe.seed)
