@@ -25,7 +25,7 @@ from transformer_lib.data.corpora import CorpusError
 from transformer_lib.interop.hugging_face import to_hugging_face
 
 SMALL = ["d_model=32", "d_ff=64", "num_heads=4", "dropout=0", "learning_rate=3e-3", "warmup_steps=0"]
-COMMANDS = ["train", "translate", "train-lm", "generate", "evaluate", "export", "download"]
+COMMANDS = ["train", "translate", "evaluate", "export", "download"]
 
 
 def write_corpus(folder):
@@ -181,30 +181,6 @@ def test_multi30ks_own_presets_train_on_multi30k(opened):
     assert [asked[0] for asked in opened] == [["multi30k"], ["sample"]]
 
 
-def test_from_training_a_language_model_to_text(tmp_path, printed_by):
-    novel, folder = tmp_path / "novel.txt", tmp_path / "lm"
-    novel.write_text("Red orange yellow green blue .\n" * 40, encoding="utf-8")
-    train = ["train-lm", "--corpus", novel, "--language", "en", "--output", folder, "--device", "cpu"]
-    train += ["--set", "batch_size=2", "bptt=8", "learning_rate=0.5"]
-    output = printed_by(*train, "--epochs", "2").out
-    assert "252 tokens to train on, 14 to validate" in output and "epoch   2/2" in output
-    assert "novel test: 14 tokens, 0.0% of them <unk>, perplexity " in output
-    assert output.endswith(f"generate --model {folder} Red\n")
-
-    assert "resume it (--resume)" in printed_by(*train, "--epochs", "3", code=1).err
-    resumed = printed_by(*train, "--epochs", "4", "--resume").out
-    assert "epoch   4/4" in resumed and "epoch   2/" not in resumed
-    (score,) = [line for line in resumed.splitlines(True) if line.startswith("novel test")]
-    assert printed_by("evaluate", folder).out == score
-    assert printed_by("evaluate", folder, "--split", "valid").out.startswith("novel valid: 14 tokens")
-
-    generate = ["generate", "--model", folder, "Red"]
-    text = "Red orange yellow green blue.\n"
-    assert printed_by(*generate, "--temperature", "0", "--length", "5").out == text
-    assert len({printed_by(*generate, "--temperature", "50", "--seed", seed).out for seed in range(4)}) > 1
-    assert "tokenizers holds ['text']" in printed_by("translate", "--model", folder, "Hallo", code=1).err
-
-
 def test_a_sentence_that_is_too_long_costs_that_sentence_and_not_the_score(corpus_folder, tmp_path, printed_by):
     for side, words in (("de", "Ein Hund"), ("en", "a dog")):
         with open(corpus_folder / f"test.{side}", "a", encoding="utf-8") as file:
@@ -345,15 +321,6 @@ def test_a_model_finds_its_corpus_again_also_if_version_0_2_0_wrote_it(trained, 
 # mistakes, and the terminal
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(sys.platform == "win32", reason="arguments are Unicode there")
-def test_a_sentence_is_utf_8_whatever_the_locale_says(trained_folder):
-    command = [sys.executable, "-m", "transformer_lib", "translate", "--model", trained_folder, "Ein Hund schläft."]
-    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    result = subprocess.run(command, env=environment, capture_output=True)
-    assert (result.returncode, result.stdout.decode().strip()) == (0, "a dog is sleeping."), result.stderr
-
-
 def test_a_mistake_is_one_line_without_a_traceback(printed_by, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for command, message in {
@@ -362,18 +329,13 @@ def test_a_mistake_is_one_line_without_a_traceback(printed_by, tmp_path, monkeyp
         "train --epochs 0": "epochs is 0",
         "train --src fr": "train.fr",
         "train --set epochs": "epochs is ''",
+        "train --set src_vocab_size=3": "src_vocab_size",
         "translate --model nowhere Hallo": "nowhere",
         "translate --length-penalty 500 Hallo": "length_penalty is 500.0",
         "translate --input nowhere": "nowhere",
         "translate --input .": "'.'",
         "evaluate nowhere": "nowhere",
-        "train-lm --corpus nowhere": "text is 'nowhere'",
-        "train-lm --corpus sample --language fr": "train.fr.gz cannot be read",
-        "train-lm --corpus sample --set bptt=0": "bptt is 0",
-        "train-lm --corpus sample --set batch_size=90000": "90000 rows",
         "translate --input nowhere Hallo": "--input is nowhere",
-        "export nowhere new --quantization int8": "quantization is 'int8'",
-        "generate --model nowhere Hello": "nowhere",
     }.items():
         printed = printed_by(*command.split(), code=1).err
         assert printed.startswith("transformer-lib: error: ") and message in printed, printed
@@ -388,9 +350,6 @@ def test_wrong_usage_exits_with_2():
         "train --preset huge",
         "train --epochs many",
         "train --set d_modle=3",
-        "train --set src_vocab_size=3",
-        "train-lm --set d_model=3",
-        "generate Hello",
         "train --precision int8",
     ):
         with pytest.raises(SystemExit) as exit_info:
@@ -429,19 +388,6 @@ def test_a_file_or_a_pipe_gets_utf_8_whatever_the_locale_and_a_terminal_what_it_
             cli.main(["translate", "--help"])
         output.flush()
         assert expected in output.buffer.getvalue().decode()
-
-
-def test_where_nobody_can_read_the_result_there_is_an_error(trained_once, monkeypatch, capsys):
-    """A shell's ``>&-`` closes the output, ``<&-`` the input, ``2>&-`` what errors are written to."""
-    translate = ["translate", "--model", str(trained_once[0])]
-    for stream, arguments in (("stdout", [*translate, "Ein Hund schläft."]), ("stdin", translate)):
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, stream, None)
-            assert cli.main(arguments) == 1
-        assert "is closed" in capsys.readouterr().err
-    monkeypatch.setattr(sys, "stderr", None)
-    assert cli.main([*translate, "Ein Hund schläft.", "Hund " * 300]) == 1
-    assert capsys.readouterr().out == "a dog is sleeping.\n\n"  # nothing else among the translations
 
 
 def test_a_picture_that_cannot_be_written_leaves_the_old_one(trained_once, tmp_path, printed_by, monkeypatch):

@@ -200,7 +200,6 @@ def test_generating_is_repeatable_and_has_dropout_off(ids):
         ({"temperature": math.inf}, "temperature is inf, expected 0"),
         ({"top_k": -1}, "top_k is -1, expected 1"),
         ({"top_k": 0}, "top_k is 0, expected 1"),
-        ({"length": -5}, "length is -5, expected 0"),
         ({"prompt": torch.zeros(1, 0, dtype=torch.long)}, r"ids has shape \[1, 0\]"),
         ({"prompt": torch.tensor([[99]])}, "ids holds the id 99, expected 0 to 16"),
     ],

@@ -224,28 +224,17 @@ def test_the_command_line_prepares_trains_and_goes_on(tmp_path, capsys):
     assert (tmp_path / "run" / STATE_FILE).exists()
 
 
-def test_training_on_a_large_corpus_prepares_it_once(tmp_path, monkeypatch, capsys):
+def test_a_large_corpus_is_to_be_prepared_first(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(cli, "_LARGE", 10)
     monkeypatch.setattr(prepared, "ProcessPoolExecutor", ThreadPoolExecutor)
     for side, language in enumerate(("de", "en")):
         lines = "".join(pair[side] + "\n" for pair in SENTENCES)
         (tmp_path / f"text.{language}").write_text(lines, encoding="utf-8")
-    (tmp_path / "run" / "prepared").mkdir(parents=True)  # an earlier call was interrupted
     files = [str(tmp_path / f"text.{language}") for language in ("de", "en")]
     small = ["--set", *(f"{name}={value}" for name, value in TINY.items() if name not in ("epochs", "device"))]
-    train = ["train", "--corpus", *files, "--output", str(tmp_path / "run"), "--device", "cpu", *small]
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("RANK", "0")
-    assert main([*train, "--epochs", "1"]) == 1  # several processes would each prepare it
-    monkeypatch.delenv("WORLD_SIZE")
-    assert main([*train, "--epochs", "1"]) == 0
-    assert load_corpus(tmp_path / "run" / "prepared").prepared
-    before = (tmp_path / "run" / "prepared" / "train.safetensors").read_bytes()
-    capsys.readouterr()
-    assert main([*train, "--epochs", "1"]) == 1  # perhaps of another corpus, for which it must not be taken
-    assert str(tmp_path / "run" / "prepared") in capsys.readouterr().err
-    assert (tmp_path / "run" / "prepared" / "train.safetensors").read_bytes() == before
-    for file in files:
-        (tmp_path / file).unlink()  # nobody reads them again
-    assert main([*train, "--epochs", "2", "--resume"]) == 0
-    assert str(tmp_path / "run" / "prepared") in capsys.readouterr().out.splitlines()[0]  # and it says so
+    train = ["train", "--output", str(tmp_path / "run"), "--device", "cpu", "--epochs", "1", *small]
+    assert main([*train, "--corpus", *files]) == 1
+    assert "prepare" in capsys.readouterr().err and not (tmp_path / "run").exists()
+    (tmp_path / "prepared" / ".unfinished").mkdir(parents=True)  # an earlier call was killed
+    assert main(["prepare", *files, "--output", str(tmp_path / "prepared")]) == 0
+    assert main([*train, "--corpus", str(tmp_path / "prepared")]) == 0

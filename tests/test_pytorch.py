@@ -221,7 +221,6 @@ def test_an_option_that_this_library_does_not_have_is_refused():
         (nn.TransformerEncoderLayer(*THEIR_SIZES, activation=torch.tanh), "activation=.*tanh"),
         (nn.TransformerDecoderLayer(*THEIR_SIZES, activation=nn.GELU("tanh")), "activation=GELU.*tanh"),
         (nn.TransformerEncoderLayer(*THEIR_SIZES, activation=nn.Hardtanh(0, 10)), "activation=Hardtanh"),  # ReLU to 10
-        (nn.TransformerEncoderLayer(*THEIR_SIZES, activation=nn.Threshold(-1e5, 0)).half(), "activation=Threshold"),
         (nn.TransformerEncoderLayer(*THEIR_SIZES, bias=False), "bias=False"),
         (nn.MultiheadAttention(16, 4, bias=False), "bias=False"),
         (nn.MultiheadAttention(16, 4, add_bias_kv=True), "add_bias_kv"),

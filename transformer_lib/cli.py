@@ -3,10 +3,8 @@
 import argparse
 import ast
 import dataclasses
-import functools
 import inspect
 import itertools
-import os
 import platform
 import re
 import shlex
@@ -20,31 +18,26 @@ import torch
 import transformer_lib
 from transformer_lib.checkpoint import SHIPPED_MODEL, load_model, save_model
 from transformer_lib.data.batches import BucketBatches, make_dataset
-from transformer_lib.data.corpora import CORPORA, PREPARED_FILE, CorpusError, cache_folder, load_corpus
+from transformer_lib.data.corpora import CORPORA, CorpusError, cache_folder, load_corpus
 from transformer_lib.data.prepared import prepare as write_prepared
 from transformer_lib.data.text import two_letters
-from transformer_lib.data.tokenizers import UNK
 from transformer_lib.fast.precision import PRECISIONS
 from transformer_lib.files import CheckpointError, accept_any_text, one_line, replacing, say
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 from transformer_lib.interop.ctranslate2 import LARGEST_HALF, largest_weight, to_ctranslate2
 from transformer_lib.interop.hugging_face import needed
-from transformer_lib.language_model.generator import TextGenerator
-from transformer_lib.language_model.stream import BPTTBatches, TextDataset
-from transformer_lib.language_model.texts import TEXTS, load_text
-from transformer_lib.language_model.train import train_language_model
+from transformer_lib.language_model.texts import load_text
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.training import distributed, loop
 from transformer_lib.training.device import pick_device
-from transformer_lib.training.recipe import LANGUAGE_MODEL_RECIPES, RECIPES, Recipe
+from transformer_lib.training.recipe import RECIPES, Recipe
 from transformer_lib.training.train_translator import train_translator
 
 _STANDARD_INPUT = Path("-")
-_LARGE = 1_000_000  # from so many pairs on, ``train`` prepares a corpus
+_LARGE = 1_000_000  # pairs that ``train`` takes unless they are prepared
 _MODEL_FIELDS = {field.name for field in dataclasses.fields(TransformerConfig)}
-_MODEL_FIELDS -= {"src_vocab_size", "tgt_vocab_size", "pad_id"}  # which the corpus decides
-_RECIPE_FIELDS = {field.name for field in dataclasses.fields(Recipe)}
+_FIELDS = _MODEL_FIELDS | {field.name for field in dataclasses.fields(Recipe)}
 # what a user can do something about; the rest are mistakes in this library, and keep their traceback
 _ERRORS = CorpusError, CheckpointError, ValueError, OSError, ImportError, ArithmeticError, torch.OutOfMemoryError
 
@@ -55,8 +48,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = vars(parser().parse_args(arguments))
     command = options.pop("command")
     try:
-        if sys.stdout is None and command in (translate, generate, evaluate):
-            raise ValueError("the standard output is closed, and there the result would be")
         command(**options)
     except KeyboardInterrupt:
         complain("interrupted")
@@ -78,8 +69,7 @@ def log(line: str) -> None:
 
 def complain(line: str) -> None:
     """Print a line for a person, apart from what the command prints."""
-    if sys.stderr is not None:
-        print(one_line(line), file=sys.stderr)
+    print(one_line(line), file=sys.stderr)
 
 
 def train(
@@ -91,18 +81,15 @@ def train(
     torchrun --nproc-per-node 2 -m transformer_lib train --preset multi30k-fast
     """
     corpus = corpus or ["multi30k" if preset.startswith("multi30k-") else "sample"]
-    name = Path(corpus[0]).resolve().name
-    if len(corpus) > 1:  # two files
-        name = name.split(".")[0]
-    output = output or Path("runs") / f"{name}-{preset.removeprefix(f'{name}-')}"
+    options |= {"lower": not cased, **dict(changes)}
+    data = load_corpus(corpus, *_languages(corpus, src, tgt))
+    if not data.prepared and len(data["train"]) > _LARGE:
+        raise ValueError(f"corpus has {len(data['train']):,} pairs: prepare it first (transformer-lib prepare)")
+    output = output or Path("runs") / f"{data.name}-{preset.removeprefix(f'{data.name}-')}"
     preset = preset.replace("-", "_")
-    changes = dict(changes)
-    shape = TransformerConfig.preset(preset, 2, 2, **{name: changes[name] for name in _MODEL_FIELDS & changes.keys()})
-    options |= {"lower": not cased, **changes}
-    data = _open(corpus, *_languages(corpus, src, tgt), output / "prepared", options)
-    if missing := needed(shape):
-        fields = " ".join(f"{name}={value}" for name, value in missing.items())
-        log(f"export    to CTranslate2 is possible; for one to Hugging Face's transformers as well, --set {fields}")
+    shape = {name: options[name] for name in _MODEL_FIELDS & options.keys()}
+    for name, value in needed(dataclasses.replace(TransformerConfig.preset(preset, 2, 2), **shape)).items():
+        log(f"export    to CTranslate2 is possible; to Hugging Face's transformers, if you --set {name}={value}")
     train_translator(data, preset, output=output, device=device, log=say, **options)
     if distributed.is_first():
         evaluate(output, data.source, device=device)
@@ -113,31 +100,13 @@ def _languages(corpus, src, tgt):
     """Return the languages of a corpus: as they are given, or as the names of two files end, or German and English."""
     languages = []
     for file, given, default in zip(corpus if len(corpus) == 2 else ("", ""), (src, tgt), ("de", "en"), strict=True):
-        ending = two_letters(str(file).removesuffix(".gz").rpartition(".")[2])
-        said = ending if re.fullmatch("[a-z]{2}", ending) else None
-        language = given or said or default
-        if said and said != two_letters(language):
-            log(f"languages {file} is read as {language!r}, though its name ends in .{said}: see --src and --tgt")
+        ending = two_letters(file.removesuffix(".gz").rpartition(".")[2])
+        is_code = re.fullmatch("[a-z]{2}", ending)
+        language = given or (ending if is_code else default)
+        if is_code and ending != two_letters(language):
+            log(f"languages {file} is read as {language!r}, though its name ends in .{ending}: see --src and --tgt")
         languages.append(language)
     return languages
-
-
-def _open(corpus, src, tgt, prepared, options):
-    """Open a corpus; a large one is prepared first, and when its training is resumed, it is there already."""
-    is_there = (prepared / PREPARED_FILE).exists()
-    if is_there and options.get("resume"):
-        log(f"corpus    {prepared}, which an earlier call has prepared, in place of {' '.join(corpus)}")
-        return load_corpus(prepared, src, tgt)
-    data = load_corpus(corpus, src, tgt)
-    is_words = "min_freq" in options or options.get("subwords") == 0
-    if is_words or data.prepared or len(data["train"]) <= _LARGE:
-        return data
-    if distributed.rank_and_world_size()[1] > 1:
-        raise ValueError(f"corpus has {len(data['train']):,} pairs: let transformer-lib prepare it first")
-    if is_there:
-        raise FileExistsError(f"{prepared} was prepared by an earlier call: --resume, or take it as the --corpus")
-    write_prepared(data, prepared, options.get("subwords"), options["lower"], log=say)
-    return load_corpus(prepared, src, tgt)
 
 
 def prepare(corpus, output, src=None, tgt=None, cased=False, **options):
@@ -148,23 +117,6 @@ def prepare(corpus, output, src=None, tgt=None, cased=False, **options):
     """
     data = load_corpus(corpus, *_languages(corpus, src, tgt))
     write_prepared(data, output, lower=not cased, log=say, **options)
-
-
-def train_lm(corpus="wikitext-2-valid", language=None, preset="tutorial", output=None, changes=(), **options):
-    """Train a language model, then score it on the text's first test split.
-
-    transformer-lib train-lm --corpus novel.txt --language en --set bptt=70 learning_rate=1.0
-    """
-    for name in _RECIPE_FIELDS & options.keys():
-        changes = [(name, options.pop(name)), *changes]
-    recipe = dataclasses.replace(LANGUAGE_MODEL_RECIPES[preset], **dict(changes))
-    text = load_text(corpus, language)
-    output = output or Path("runs") / f"{text.name}-{preset}-lm"
-    generator = train_language_model(text, preset, recipe, output, log=say, **options)
-    if distributed.is_first():
-        evaluate(output, [corpus], device=next(generator.model.parameters()).device)
-        word = next((token for token in generator.tokenizer.vocab.itos if token.isalpha()), UNK)
-        log("Try it:  " + shlex.join(["transformer-lib", "generate", "--model", str(output), word]))
 
 
 def translate(sentences, model, input, scores=False, attention=None, device="auto", **search):
@@ -210,65 +162,22 @@ def translate(sentences, model, input, scores=False, attention=None, device="aut
 
 def _read(path: Path) -> Iterator[list[str]]:
     """Yield the lines of a file, or of the standard input (``-``), some at a time; what is typed, at once."""
-    if path == _STANDARD_INPUT and sys.stdin is None:
-        raise ValueError("the standard input is closed, expected sentences there, as arguments or by --input")
     with sys.stdin.buffer if path == _STANDARD_INPUT else open(path, "rb") as file:
         while lines := list(itertools.islice(file, 1 if file.isatty() else 1000)):
             yield [line.decode("utf-8-sig", "surrogateescape") for line in lines]  # translators refuse what is no UTF-8
 
 
-def generate(prompt, model, device="auto", **sampling):
-    """Continue a text."""
-    for line in TextGenerator.load(model, device=pick_device(device))(prompt, **sampling).split("\n"):
-        log(line)
-
-
 def evaluate(model, corpus=(), split=None, device="auto", **search):
-    """Measure perplexity, and a translator's BLEU, on a split that the model was not trained on."""
-    saved = load_model(model, device=pick_device(str(device)))
+    """Measure perplexity and BLEU on a split that the model was not trained on."""
+    device = pick_device(device)
+    saved = load_model(model, device=device)
     sources = list(corpus) or _trained_on(saved.notes)
-    if "text" not in saved.tokenizers:
-        _evaluate_translator(Translator.from_saved(saved), sources, split, search)
-        return
-    if search:
-        raise ValueError(f"{min(search)} is given, but the model is a language model, which does not translate")
-    if len(sources) > 1:
-        raise ValueError(f"corpus is {' '.join(map(str, sources))}, expected one text for a language model")
-    _evaluate_language_model(TextGenerator.from_saved(saved), sources[0], split)
-
-
-def _trained_on(notes: dict[str, Any]) -> list[str]:
-    """Return what opens a model's corpus again, by its notes, which anybody may have written."""
-    noted = notes.get("corpus")
-    if isinstance(noted, str):  # as version 0.2.0 wrote it: two files are two lines
-        noted = [] if noted in ("", "pairs") else noted.split("\n")
-    is_known = noted and isinstance(noted, list) and all(isinstance(part, str) for part in noted)
-    if not is_known or any("//" in part.replace("\\", "/") for part in noted):  # a model must not make us log in there
-        raise ValueError(f"the model's corpus is {noted!r}, a list, or is on another machine: say so with --corpus")
-    return noted
-
-
-def _evaluate_language_model(generator, source, split):
-    tokenizer = generator.tokenizer
-    text = load_text(source, tokenizer.language)
-    split = split or text.splits[:3][-1]
-    stream = TextDataset(text[split], tokenizer)
-    size = len(stream.tokens)
-    device = next(generator.model.parameters()).device
-    batches = BPTTBatches(stream, max(1, min(20, size // 2)), generator.model.config.max_len, device)
-    unknown = sum(token not in tokenizer.vocab or token == UNK for token in stream.tokens) / size
-    perplexity = loop.perplexity(loop.evaluate(generator.model, batches))
-    log(f"{text.name} {split}: {size:,} tokens, {unknown:.1%} of them {UNK}, perplexity {perplexity:.2f}")
-
-
-def _evaluate_translator(translator, sources, split, search):
-    for name, value in search.items():
-        setattr(translator, name, value)
+    translator = Translator.from_saved(saved)
+    vars(translator).update(search)  # beam_size and length_penalty, if they are given
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
     corpus = load_corpus(sources, *_languages(sources, *(tokenizer.language for tokenizer in tokenizers)))
     split = split or corpus.splits[:3][-1]
     dataset = make_dataset(corpus[split], *tokenizers, translator.model.config.max_len, log)
-    device = next(translator.model.parameters()).device
     perplexity = loop.perplexity(loop.evaluate(translator.model, BucketBatches(dataset, 128, device=device)))
     log(f"{corpus.name} {split}: {len(dataset):,} pairs, perplexity {perplexity:.3f}")
     translations = translator.translate([pair.src for pair in dataset.pairs])
@@ -277,15 +186,23 @@ def _evaluate_translator(translator, sources, split, search):
         log(f"BLEU, beam {translator.beam_size}, length penalty {translator.length_penalty}: {score}")
 
 
-def export(model, file, to="safetensors", quantization=None):
+def _trained_on(notes: dict[str, Any]) -> list[str]:
+    """Return what opens a model's corpus again, by its notes, which anybody may have written."""
+    noted = notes.get("corpus")
+    parts = noted.split("\n") if isinstance(noted, str) else noted  # as version 0.2.0 wrote it: two files are two lines
+    is_text = isinstance(parts, list) and all(isinstance(part, str) for part in parts)
+    if not is_text or parts in ([], [""], ["pairs"]) or "//" in " ".join(parts).replace("\\", "/"):  # a login elsewhere
+        raise ValueError(f"the model's corpus is {noted!r}, a list, or is on another machine: say so with --corpus")
+    return parts
+
+
+def export(model, file, to="safetensors", quantization="float32"):
     """Write a model for others to use: in half precision for this library, or for CTranslate2."""
-    if file.exists() and (to == "safetensors" or not file.is_dir()):  # perhaps a model whose copy was to be named, too
+    if to == "safetensors" and file.exists():  # perhaps a model whose copy was to be named, too
         raise FileExistsError(f"{file} exists: name a new file, or remove it first (usage: export MODEL FILE)")
-    if quantization and to != "ctranslate2":
-        raise ValueError(f"quantization is {quantization!r}, which is for --to ctranslate2 alone")
     saved = load_model(model)
     if to == "ctranslate2":
-        to_ctranslate2(Translator.from_saved(saved), file, quantization or "float32")
+        to_ctranslate2(Translator.from_saved(saved), file, quantization)
     else:
         saved.notes.pop("corpus", None)  # which may say where your files are
         largest = largest_weight(saved.model)
@@ -305,24 +222,15 @@ def download(corpus):
     log(f"in {cache_folder()}")
 
 
-def _change(text: str, fields: set[str]) -> tuple[str, Any]:
+def _change(text: str) -> tuple[str, Any]:
     """Read ``FIELD=VALUE``; a value that is not a Python literal stays a string."""
     name, _, value = text.partition("=")
-    if name not in fields:
-        raise argparse.ArgumentTypeError(f"{name!r} is none of the fields {', '.join(sorted(fields))}")
+    if name not in _FIELDS:
+        raise argparse.ArgumentTypeError(f"{name!r} is no field of TransformerConfig or Recipe")
     try:
         return name, ast.literal_eval(value)
     except (SyntaxError, ValueError):
         return name, value
-
-
-def _words(argument: str) -> str:
-    """Return what was typed as the UTF-8 that it is, although Python may expect ASCII where the locale is called C."""
-    try:
-        argument.encode()
-        return argument
-    except UnicodeEncodeError:
-        return os.fsencode(argument).decode("utf-8", "surrogateescape")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -333,7 +241,7 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=version)
     commands = whole.add_subparsers(required=True, metavar="command")
     parsers = {}
-    for command in (train, prepare, translate, train_lm, generate, evaluate, export, download):
+    for command in (train, prepare, translate, evaluate, export, download):
         name = command.__name__.replace("_", "-")
         text = inspect.getdoc(command) or ""
         raw = {"formatter_class": argparse.RawDescriptionHelpFormatter, "argument_default": argparse.SUPPRESS}
@@ -350,46 +258,34 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_options(add: Callable) -> None:
     shipped = {"type": Path, "default": SHIPPED_MODEL, "help": "folder or file (the model of this library)"}
-    change = {"dest": "changes", "nargs": "+", "action": "extend", "metavar": "FIELD=VALUE"}
-    any_field = functools.partial(_change, fields=_MODEL_FIELDS | _RECIPE_FIELDS)
-    recipe_field = functools.partial(_change, fields=_RECIPE_FIELDS)
-    sentence = {"metavar": "sentence", "help": "a sentence to translate"}
-    add("sentences", translate, type=_words, nargs="*", default=[], **sentence)
-    add("prompt", generate, type=_words, help="how the text begins")
+    add("sentences", translate, nargs="*", default=[], metavar="sentence", help="a sentence to translate")
     add("model", evaluate, export, nargs="?", **shipped)
     add("file", export, type=Path, help="what to write: a new file, or a new folder for ctranslate2")
     add("corpus", download, choices=["multi30k", "wikitext-2"])
     add("corpus", prepare, nargs="+", help="a folder, or two files")
     add("--corpus", train, evaluate, nargs="+", help="sample, multi30k; or of your own: a folder, or two files")
-    add("--corpus", train_lm, help=f"{', '.join(TEXTS)}, or a text file or folder of your own (wikitext-2-valid)")
     add("--split", evaluate, help="which part of the corpus (the first test split)")
-    add("--language", train_lm, help="of your own text, for spaCy (none: split at spaces); of sample, multi30k (en)")
     add("--src", train, prepare, help="language to translate from (what the first file's name ends in, else de)")
     add("--tgt", train, prepare, help="language to translate to (what the second file's name ends in, else en)")
     add("--cased", train, prepare, action="store_true", help="keep capitals, as German nouns need them (lower-cased)")
     add("--preset", train, choices=[name.replace("_", "-") for name in RECIPES], help="model and recipe (small)")
-    add("--preset", train_lm, choices=sorted(LANGUAGE_MODEL_RECIPES), help="how to train (tutorial)")
-    add("--output", train, train_lm, type=Path, help="folder for the model (runs/CORPUS-PRESET)")
+    add("--output", train, type=Path, help="folder for the model (runs/CORPUS-PRESET)")
     add("--output", prepare, type=Path, required=True, help="a new folder")
     add("--subwords", prepare, type=int, help="how many (what suits the text, at most 32,000)")
     add("--processes", prepare, type=int, help="that tokenise at the same time (as many as there are cores)")
-    add("--resume", train, train_lm, action="store_true", help="continue the training run in the output folder")
-    add("--epochs", train, train_lm, type=float, help="passes over the training split (the preset's)")
-    add("--min-freq", train, train_lm, type=int, help="rarer words become <unk>; no subwords (2; train-lm: 1)")
-    add("--set", train, type=any_field, **change, help="of TransformerConfig or Recipe, such as d_model=128")
-    add("--set", train_lm, type=recipe_field, **change, help="of Recipe, such as learning_rate=1e-3")
-    add("--seed", train, train_lm, generate, type=int, help="makes a run repeatable")
+    add("--resume", train, action="store_true", help="continue the training run in the output folder")
+    add("--epochs", train, type=float, help="passes over the training split (the preset's)")
+    add("--min-freq", train, type=int, help="rarer words become <unk>; no subwords (2)")
+    change = {"dest": "changes", "nargs": "+", "action": "extend", "metavar": "FIELD=VALUE"}
+    add("--set", train, type=_change, **change, help="of TransformerConfig or Recipe, such as d_model=128")
+    add("--seed", train, type=int, help="makes a run repeatable")
     add("--input", translate, type=Path, default=_STANDARD_INPUT, help="file with lines (the standard input)")
     add("--model", translate, **shipped)
-    add("--model", generate, type=Path, required=True, help="folder or file that train-lm wrote")
     add("--scores", translate, action="store_true", help="add, after a tab, the log-probability of the whole sentence")
     add("--attention", translate, type=Path, metavar="FILE", help="draw the attention (.png, .svg or .pdf)")
     add("--beam-size", translate, evaluate, type=int, help="1 is greedy search (what the model was tuned for, else 1)")
     add("--length-penalty", translate, evaluate, type=float, help="of beam search (what the model was tuned for)")
     add("--precision", train, choices=PRECISIONS, help="of matrix products")
-    add("--device", train, translate, train_lm, generate, evaluate, help="cpu, cuda, cuda:1, mps or auto (auto)")
-    add("--length", generate, type=int, help="tokens to add (50)")
-    add("--temperature", generate, type=float, help="below 1, likely words become likelier (1.0)")
-    add("--top-k", generate, type=int, metavar="K", help="choose among the K likeliest words only")
+    add("--device", train, translate, evaluate, help="cpu, cuda, cuda:1, mps or auto (auto)")
     add("--to", export, choices=["safetensors", "ctranslate2"], help="for this library or CTranslate2 (safetensors)")
     add("--quantization", export, help="how CTranslate2 stores weights, such as int8 (float32)")

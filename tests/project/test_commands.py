@@ -139,7 +139,6 @@ def workplace(tmp_path, monkeypatch):
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / f"{name}.{language}").write_text(lines, encoding="utf-8")
     shutil.copy("text.de", "german.txt")
-    (tmp_path / "novel.txt").write_text("A dog sleeps .\n" * 40, encoding="utf-8")
     (tmp_path / "assets").mkdir()
     shutil.copy(ROOT / "assets" / "multi30k_best.safetensors", "assets")
     return tmp_path
@@ -155,12 +154,10 @@ def run_small(words):
             small += ["--corpus", "few"]
         if "--resume" not in words:
             shutil.rmtree("runs", ignore_errors=True)
-    elif name == "train-lm":
-        small = ["--corpus", "novel.txt", "--epochs", "1", "--set", "batch_size=2", "bptt=8"]
     elif name == "evaluate":
         small = ["--corpus", "few", "--split", "test"]
     for word in words[1:]:
-        if name not in ("train", "train-lm") and re.fullmatch("MODEL|run|runs/.*", word) and not Path(word).exists():
+        if name != "train" and re.fullmatch("MODEL|run|runs/.*", word) and not Path(word).exists():
             run_small(["train", "--output", word])
     assert cli.main([*words, *small]) == 0, [*words, *small]
 
@@ -179,7 +176,7 @@ def run_with_input(words, monkeypatch, capsys):
 
 def test_of_each_command_of_the_library_the_first_that_a_page_has_runs(workplace, monkeypatch, capsys):
     first = {words[0]: words for words in reversed(of_the_library([command for _, command in COMMANDS]))}
-    assert {"train", "train-lm", "translate", "evaluate", "export"} <= set(first)
+    assert {"train", "translate", "evaluate", "export"} <= set(first)
     for words in first.values():
         run_with_input(words, monkeypatch, capsys)
 

@@ -33,12 +33,6 @@ def test_the_command_line_prints_once_and_stops_when_a_process_does(corpus, tmp_
     }
     assert len(scores) == 7
     assert scores[notes["search"]["length_penalty"]] == max(scores.values())
-    text = corpus / "test.en"
-    lm = ("-m", "transformer_lib", "train-lm", "--corpus", text, "--epochs", 1, "--device", "cpu")
-    done = torchrun(*lm, "--set", "bptt=4", "batch_size=2", "--output", tmp_path / "lm")
-    assert done.returncode == 0, done.stderr
-    for line in ("text      ", "epoch   1/1", "Try it:"):
-        assert done.stdout.count(line) == 1
     again = torchrun(*train)
     assert again.returncode != 0
     assert "holds a training run: resume it" in again.stderr

@@ -28,7 +28,8 @@ from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.tokenizers import Vocabulary, spacy_tokenizer
 from transformer_lib.files import STATE_FILE, CheckpointError
 from transformer_lib.inference.translator import Translator
-from transformer_lib.language_model.stream import StreamTokenizer
+from transformer_lib.language_model.stream import BPTTBatches, StreamTokenizer, TextDataset
+from transformer_lib.training.loop import evaluate
 from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.trainer import fit
 
@@ -157,16 +158,14 @@ def test_another_id_of_padding_than_the_vocabularys_is_refused(subword_model):
         load_model(subword_model)
 
 
-def test_a_language_model_that_predicts_nan_gets_no_score(language_model, tmp_path, capsys):
+def test_a_language_model_that_predicts_nan_gets_no_score(language_model):
     saved = load_model(language_model)
     with torch.no_grad():
         for weights in saved.model.parameters():
             weights.fill_(1e38)
-    save_model(language_model, saved.model, saved.tokenizers)
-    (tmp_path / "text.txt").write_text("a b c\n" * 20)
-    assert cli.main(["evaluate", str(language_model), "--corpus", str(tmp_path / "text.txt"), "--device", "cpu"]) == 1
-    captured = capsys.readouterr()
-    assert "loss is nan: " in captured.err and "perplexity" not in captured.out
+    text = TextDataset(["a b c"] * 20, saved.tokenizers["text"])
+    with pytest.raises(ArithmeticError, match="loss is nan: "):
+        evaluate(saved.model, BPTTBatches(text, 2, 5))
 
 
 def test_a_model_cannot_send_us_to_another_machine(word_model, capsys):
@@ -214,7 +213,7 @@ def test_a_language_that_is_no_code_is_never_looked_up_as_a_module(monkeypatch):
             spacy_tokenizer(language)
 
 
-def test_what_a_strangers_model_writes_cannot_give_orders_to_the_terminal(word_model, language_model, capsys):
+def test_what_a_strangers_model_writes_cannot_give_orders_to_the_terminal(word_model, capsys):
     saved = load_model(word_model)
     words = saved.tokenizers["tgt"].vocab.itos
     words[words.index("dog")] = "\x1b[2J\x9bdog\x07"
@@ -222,19 +221,13 @@ def test_what_a_strangers_model_writes_cannot_give_orders_to_the_terminal(word_m
     assert cli.main(["translate", "--model", str(word_model), "--device", "cpu", "Ein Hund schläft."]) == 0
     assert cli.main(["evaluate", str(word_model), "--device", "cpu"]) == 1
     out, err = capsys.readouterr()
-    writer = load_model(language_model)
-    words = writer.tokenizers["text"].vocab.itos
-    words[:] = [f"\x1b[2J\x9b{word}\x07" if len(word) == 1 else word for word in words]
-    save_model(language_model, writer.model, writer.tokenizers)
-    assert cli.main(["generate", "--model", str(language_model), "--device", "cpu", "--length", "20", "<unk>"]) == 0
-    written = capsys.readouterr().out
     content = word_model.read_bytes()
     length = int.from_bytes(content[:8], "little")
     header = content[8 : 8 + length].replace(b'"F32"', b'"\\u001b[2J"')  # safetensors says which type it does not know
     word_model.write_bytes(len(header).to_bytes(8, "little") + header + content[8 + length :])
     assert cli.main(["evaluate", str(word_model), "--device", "cpu"]) == 1
-    out += err + written + capsys.readouterr().err
-    assert "[2J" in written
+    out += err + capsys.readouterr().err
+    assert "[2J" in out
     assert "dog" in out and "title" in out
     assert not [letter for letter in out if letter != "\n" and not letter.isprintable()]
 

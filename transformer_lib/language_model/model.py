@@ -98,14 +98,12 @@ class TransformerLanguageModel(nn.Module):
 
         Args:
             prompt: what the text begins with, ``[batch, prompt_len]``.
-            length: how many tokens to add.
+            length: how many tokens to add; none if it is negative.
             temperature: what logits are divided by: below 1, likely tokens become likelier; 0 takes the likeliest.
             top_k: draw from so many of the likeliest tokens only.
             excluded: ids that are never drawn.
             generator: where random numbers come from; by default, the global generator.
         """
-        if length < 0:
-            raise ValueError(f"length is {length}, expected 0 or more")
         if not 0 <= temperature < float("inf"):
             raise ValueError(f"temperature is {temperature}, expected 0 or more")
         if top_k is not None and top_k < 1:

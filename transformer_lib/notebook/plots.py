@@ -1,10 +1,10 @@
 """Every picture of the series, in one style. Each function returns a matplotlib figure and shows nothing by itself."""
 
 import contextlib
+import functools
 import io
 import itertools
 import math
-import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,6 +20,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
+from transformer_lib.files import one_line
 from transformer_lib.inference.translator import Translation
 
 Labels = Sequence[str]
@@ -61,7 +62,7 @@ STYLE: dict[Any, Any] = {
 WIDTH = 4.7  # inches, so that a telephone 390 pixels wide shows letters of ten pixels
 _INCHES_PER_TOKEN = 0.2
 _ROW = 1 / 3  # inches from one row of a matrix to the next
-_UNDRAWABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # and must not be in an SVG
+_CENTRED = {"ha": "center", "va": "center", "rotation_mode": "anchor"}
 _SIGNS = LinearSegmentedColormap.from_list("signs", ["#f0a860", "#f7f7f9", "#86b6e4"]).with_extremes(bad="#d8d8de")
 _LOOKS = list(zip(("-", "--", "-.", ":", (0, (6, 2, 1, 2, 1, 2))), "osD^v", strict=True))  # told apart without colours
 # A page is light or dark, and so is the card behind the picture, as that of the drawings in assets/figures.
@@ -128,40 +129,55 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
         between: the signs between the matrices, such as ``"="`` or ``"→"``.
     """
     signs = ["", *between, *[""] * len(panels)]
-    shown = [_Panel(title, matrix, sign) for (title, matrix), sign in zip(panels.items(), signs, strict=False)]
-    depth = _ROW * max(len(panel.texts) for panel in shown)  # inches
+    shown = [_Panel(title, matrix) for title, matrix in panels.items()]
+    depth = _ROW * max(len(panel.texts) for panel in shown)  # inches, as all lengths here; y grows down
     headed = [panel.pitch for panel in shown if panel.texts.shape[1] == len(columns)]
     slanted = _width(*columns) > min(headed, default=math.inf)
-    above = 0.03  # inches over the matrices, for the labels of their columns
+    above = 0.03  # the matrices, for the labels of their columns
     if headed:
         above = 0.87 * _width(*columns) + 0.15 if slanted else 0.25
-    _place(shown, _width(*rows) + 0.15, depth, above)
     largest = max(panel.largest for panel in shown)
-
     figure, axes = new_axes(1, 1, grid=False)
-    for panel in shown:
-        _draw(axes, panel, rows, columns, slanted, (panel.largest if between else largest) or 1)
-
-    right = max(panel.middle + panel.width / 2 for panel in shown) + 0.15
+    write = functools.partial(axes.text, **_CENTRED)
+    indent = _width(*rows) + 0.15
+    x = indent
+    line = 0.0  # y of where the highest matrices begin
+    right = 0.0
+    for panel, sign in zip(shown, signs, strict=False):
+        if x > indent and x + panel.width > WIDTH:  # no telephone would show it beside those before it
+            x = indent
+            line += depth + above + 0.35
+            panel.width = max(panel.width, panel.title_width + 0.6)  # the sign stands beside the title
+        middle = x + panel.width / 2
+        title_y = line - above - 0.15
+        sign_xy = x - 0.2, line + depth / 2
+        if x == indent:
+            sign_xy = middle - panel.title_width / 2 - 0.15, title_y
+            sign = sign.replace("→", "↳")  # which leads down from the line above
+        if sign:
+            write(*sign_xy, sign, fontsize=14, weight="bold")
+        write(middle, title_y, panel.title, weight="bold")
+        labels = rows if x == indent else (), columns
+        panel.draw(axes, middle, line + depth / 2, *labels, slanted, (panel.largest if between else largest) or 1)
+        x += panel.width + 0.4
+        right = max(right, x - 0.25)
     if slanted:
         right += 0.5 * _width(*columns)  # the last label leans over the edge
-    bottom = shown[-1].bottom
-    axes.set(xlim=(0, right), ylim=(bottom + 0.05, -above - 0.3))
+    axes.set(xlim=(0, right), ylim=(line + depth + 0.05, -above - 0.3))
     axes.set_axis_off()
-    figure.set_size_inches(right, bottom + above + 0.35)
+    figure.set_size_inches(right, line + depth + above + 0.35)
     figure.alt = "  ".join(text.get_text() for text in axes.texts)
     return figure
 
 
 class _Panel:
-    """A matrix that ``matrices`` draws. Lengths are in inches; y is 0 where the first line begins, and grows down."""
+    """A matrix that ``matrices`` draws, and its size."""
 
-    def __init__(self, title: str, matrix: Tensor, sign: str):
-        numbers = matrix.detach().cpu().double().numpy()
+    def __init__(self, title: str, matrix: Tensor):
+        numbers = matrix.double().numpy(force=True)
         hidden = numbers == 0 if matrix.dtype == torch.bool else ~np.isfinite(numbers)
         digits = 0 if (numbers == numbers.round()).all() else 2
         self.title = title
-        self.sign = sign  # before it
         self.numbers = np.ma.array(numbers, mask=hidden)
         self.largest = abs(numbers[~hidden]).max(initial=0)
         as_text = np.vectorize(lambda number: f"{round(number, digits) + 0.0:.{digits}f}")  # + 0.0: −0.0 becomes 0.0
@@ -170,50 +186,22 @@ class _Panel:
         self.title_width = 1.12 * _width(title)  # it is bold
         self.width = max(self.pitch * self.texts.shape[1], self.title_width)
 
-
-def _place(panels: Sequence[_Panel], indent: float, depth: float, above: float) -> None:
-    """Put panels beside each other, and on another line what no telephone would show beside those before it."""
-    x = indent
-    line = 0.0  # y of where the highest matrices begin
-    for panel in panels:
-        if x > indent and x + panel.width > WIDTH:
-            x = indent
-            line += depth + above + 0.35
-            panel.width = max(panel.width, panel.title_width + 0.6)  # the sign stands beside the title
-        panel.begins_line = x == indent
-        panel.middle = x + panel.width / 2
-        panel.top = line + (depth - _ROW * len(panel.texts)) / 2  # of the matrix
-        panel.bottom = line + depth  # of the line
-        panel.title_y = line - above - 0.15
-        panel.sign_xy = x - 0.2, line + depth / 2
-        if panel.begins_line:
-            panel.sign_xy = panel.middle - panel.title_width / 2 - 0.15, panel.title_y
-            panel.sign = panel.sign.replace("→", "↳")  # which leads down from the line above
-        x += panel.width + 0.4
-
-
-def _draw(axes: Any, panel: _Panel, rows: Labels, columns: Labels, slanted: bool, limit: float) -> None:
-    """Draw a panel: sign and title, labels, and coloured cells with a number in each; ``limit`` is the darkest."""
-
-    def write(x: float, y: float, text: str, **look: Any) -> None:
-        axes.text(x, y, text, **{"ha": "center", "va": "center", "rotation_mode": "anchor", **look})
-
-    num_rows, num_columns = panel.texts.shape
-    x = panel.middle + panel.pitch * (np.arange(num_columns + 1) - num_columns / 2)
-    y = panel.top + _ROW * np.arange(num_rows + 1)
-    axes.pcolormesh(x, y, panel.numbers, cmap=_SIGNS, vmin=-limit, vmax=limit, edgecolors="white", linewidth=1.5)
-    if panel.sign:
-        write(*panel.sign_xy, panel.sign, fontsize=14, weight="bold")
-    write(panel.middle, panel.title_y, panel.title, weight="bold")
-    if num_columns == len(columns):
-        slope: dict[str, Any] = {"rotation": 60, "ha": "left"} if slanted else {}
-        for left, label in zip(x, columns, strict=False):
-            write(left + panel.pitch / 2, panel.top - 0.13, label, **slope)
-    for row, texts in enumerate(panel.texts):
-        if panel.begins_line and num_rows == len(rows):
-            write(x[0] - 0.07, y[row] + _ROW / 2, rows[row], ha="right")
-        for left, text in zip(x, texts, strict=False):
-            write(left + panel.pitch / 2, y[row] + _ROW / 2, text)
+    def draw(self, axes: Any, x: float, y: float, rows: Labels, columns: Labels, slanted: bool, limit: float) -> None:
+        """Draw coloured cells around (x, y), a number in each, and those labels of which there are as many."""
+        num_rows, num_columns = self.texts.shape
+        x = x + self.pitch * (np.arange(num_columns + 1) - num_columns / 2)
+        y = y + _ROW * (np.arange(num_rows + 1) - num_rows / 2)
+        axes.pcolormesh(x, y, self.numbers, cmap=_SIGNS, vmin=-limit, vmax=limit, edgecolors="white", linewidth=1.5)
+        write = functools.partial(axes.text, **_CENTRED)
+        if num_columns == len(columns):
+            for left, label in zip(x, columns, strict=False):
+                look = {"rotation": 60, "ha": "left"} if slanted else {}
+                write(left + self.pitch / 2, y[0] - 0.13, label, **look)
+        for row, texts in enumerate(self.texts):
+            if num_rows == len(rows):
+                write(x[0] - 0.07, y[row] + _ROW / 2, rows[row], ha="right")
+            for left, text in zip(x, texts, strict=False):
+                write(left + self.pitch / 2, y[row] + _ROW / 2, text)
 
 
 @_styled
@@ -276,8 +264,8 @@ def new_axes(width: float, height: float, grid: bool = True, rows: int = 1, colu
 def _grid(weights: Tensor, columns: Labels, rows: Labels, titles: Labels, xlabel: str, ylabel: str) -> Picture:
     """Draw a panel for each map in ``weights``, ``[panels, rows, columns]``, all from 0 to 1: darker is more."""
     panels, num_rows, num_columns = weights.shape
-    rows = [_UNDRAWABLE.sub("\ufffd", label) for label in rows]
-    columns = [_UNDRAWABLE.sub("\ufffd", label) for label in columns]
+    rows = [one_line(label) for label in rows]  # an SVG must not hold control characters
+    columns = [one_line(label) for label in columns]
     slanted = 0.5 * _width(*columns)  # how far such a label reaches to the left
     margin = _width(*rows) + 0.3
     panel_width = max(num_columns * _INCHES_PER_TOKEN, _width(*titles), slanted) + 0.1
@@ -289,7 +277,7 @@ def _grid(weights: Tensor, columns: Labels, rows: Labels, titles: Labels, xlabel
     figure.set_layout_engine("compressed")
     for axes in np.ravel(grid)[panels:]:
         axes.remove()
-    maps = weights.detach().float().cpu().numpy()
+    maps = weights.float().numpy(force=True)
     for number, (axes, panel, title) in enumerate(zip(np.ravel(grid), maps, titles, strict=False)):
         image = axes.imshow(panel, vmin=0, vmax=1, cmap="Blues", interpolation="none")
         axes.set_title(title)
