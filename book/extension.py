@@ -242,6 +242,7 @@ def lead(text: str, folder: str, source: Path) -> str:
 
     def target(link):
         path, mark, anchor = link[2].partition("#")
+        anchor = anchor.removeprefix("cell-id=")  # as JupyterLab wants it; a cell to link to is called as its heading
         path = posixpath.normpath(posixpath.join(folder, path))
         if not (ROOT / path).exists() or path == folder:  # within the page, or wrong: then Sphinx says so
             return link[0]
