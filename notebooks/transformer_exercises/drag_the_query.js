@@ -6,7 +6,8 @@ const KEYS = { ArrowRight: [STEP, 0], ArrowLeft: [-STEP, 0], ArrowUp: [0, STEP],
 
 const svg = (attributes, content) =>
   `<svg ${attributes} viewBox="0 0 340 320" width="340" fill="currentColor">${content}</svg>`;
-const pair = (numbers, digits) => `(${numbers.map((number) => number.toFixed(digits)).join(", ")})`;
+const fixed = (number, digits) => number.toFixed(digits).replace("-", "−");
+const pair = (numbers, digits) => `(${numbers.map((number) => fixed(number, digits)).join(", ")})`;
 const dot = (a, b) => a[0] * b[0] + a[1] * b[1];
 
 /** An arrow from the origin, where y grows upwards. */
@@ -49,8 +50,8 @@ function start(host) {
     const place = ([x, y]) => [80 + 15 * x, 265 - 15 * y], [x, y] = place(average); // in the plane of the values
     const rows = words.map((word, i) => {
       const low = 36 + 22 * i, [right, up] = place(values[i]);
-      return `<text class="word start" y="${low}">${word}</text><text x="110" y="${low}">${dots[i].toFixed(1)}</text>
-        <text x="175" y="${low}">${masked[i] ? "−∞" : scores[i].toFixed(3)}</text>
+      return `<text class="word start" y="${low}">${word}</text><text x="110" y="${low}">${fixed(dots[i], 1)}</text>
+        <text x="175" y="${low}">${masked[i] ? "−∞" : fixed(scores[i], 3)}</text>
         <rect x="190" y="${low - 11}" height="13" width="${100 * weights[i]}" fill="${BLUE}"/>
         <text class="weight" x="340" y="${low}">${weights[i].toFixed(3)}</text>
         <path stroke="${BLUE}" stroke-width="${8 * weights[i]}" d="M${right} ${up}L${x} ${y}"/>

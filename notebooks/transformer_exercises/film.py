@@ -100,8 +100,6 @@ class Film:
         between = ends[1] - ends[0]
         apart = math.copysign(max(0.0, _LINE - abs(between)) / 2, between)  # so that no name lies on the other
         beside = ends[0] - apart, ends[1] + apart
-        below = max(0.0, max(beside) + _LINE / 2 - _HEIGHT)  # and none on the axis
-        beside = beside[0] - below, beside[1] - below
         looks = zip(self.losses.items(), ("#3f7fc1", "#d9822b"), ("", "5 3"), beside, strict=True)
         for (name, values), colour, dash, label in looks:
             ys = [_HEIGHT - (_HEIGHT - 8) * value / highest for value in values]

@@ -52,13 +52,15 @@ def assert_shown(host, query, **switches):
     """The numbers beside the bars, those that are read out, the bars, and the query's own."""
     weights, average = computed(query, **switches)
     texts = host.locator(".results .weight").all_text_contents()
-    said = [float(number) for number in re.findall(r"-?\d+\.\d+", host.locator("[aria-live=polite]").inner_text())]
+    read_out = host.locator("[aria-live=polite]").inner_text()
+    assert not re.search(r"-\d", read_out + " ".join(host.locator(".results text").all_text_contents()))  # minus is −
+    said = [float(number) for number in re.findall(r"-?\d+\.\d+", read_out.replace("−", "-"))]
     bars = [float(bar.get_attribute("width")) / 100 for bar in host.locator(".results rect").all()]
     for shown in ([float(text) for text in texts], said[2:7], bars):
         torch.testing.assert_close(torch.tensor(shown).double(), weights, rtol=0, atol=1e-3)
     torch.testing.assert_close(torch.tensor(said[7:]).double(), average, rtol=0, atol=1e-3)
     assert said[:2] == pytest.approx(query)
-    assert host.get_by_role("slider").get_attribute("aria-valuetext") == f"({query[0]:.1f}, {query[1]:.1f})"
+    assert host.get_by_role("slider").get_attribute("aria-valuetext") == f"({query[0]:.1f}, {query[1]:.1f})".replace("-", "−")
 
 
 def middle(host):
