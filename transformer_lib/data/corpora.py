@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from transformer_lib.data.text import normalize
-from transformer_lib.files import IS_INSTALLED, one_line, shipped
+from transformer_lib.files import IS_INSTALLED, OneLineError, shipped
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "IProgress not found")  # notebooks without ipywidgets get a bar of text
@@ -25,11 +25,8 @@ DOWNLOADS = json.loads(Path(__file__).with_name("downloads.json").read_text("utf
 _TIMEOUT_S = 5, 30  # to connect, and without a single byte
 
 
-class CorpusError(RuntimeError):
+class CorpusError(OneLineError):
     """A corpus is unavailable, or its files cannot be used. The message says what to do."""
-
-    def __init__(self, message: str):
-        super().__init__(one_line(message))  # a file may be called anything
 
 
 class Pair(NamedTuple):
@@ -62,9 +59,8 @@ class Corpus:
     @property
     def prepared(self) -> bool:
         """Whether the training split is there as ids only, which a ``PreparedDataset`` reads."""
-        return (
-            len(self.source) == 1 and Path(*self.source).is_absolute() and Path(*self.source, PREPARED_FILE).is_file()
-        )
+        file = Path(*self.source, PREPARED_FILE)
+        return file.is_absolute() and file.is_file()
 
     def __getitem__(self, split: str) -> list[Pair]:
         """Return the pairs of a split; a CorpusError if it is unavailable, or its two files differ in length."""
@@ -182,13 +178,14 @@ def _read_pairs(src: Path, tgt: Path) -> list[Pair]:
 
 
 def read_text(path: Path) -> list[str]:
-    """Read the lines of a text file, or of the one with ``.gz`` at its end, without white space around them."""
+    """Read the lines of a text file, or of the one with ``.gz`` at its end, without white space around them.
+
+    A CorpusError if it is not UTF-8; UTF-16 without a byte-order mark looks like it, with a zero in every other place.
+    """
     path = path if path.exists() else path.with_name(f"{path.name}.gz")
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         text = content.decode("utf-8-sig")
-        if text.count("\0") > len(text) // 10:
-            raise ValueError("many of its bytes are zero: is it UTF-16?")
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise CorpusError(f"{path} cannot be read as UTF-8 text: {error}") from error
     return [line.strip() for line in text.removesuffix("\n").split("\n")]

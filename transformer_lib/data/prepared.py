@@ -5,21 +5,18 @@ import json
 import multiprocessing
 import os
 import random
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
-import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import save_file
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
-from transformer_lib.data.batches import Batch, TranslationDataset, log_left_out
+from transformer_lib.data.batches import Batch, Example, TranslationDataset, log_left_out, tokenised
 from transformer_lib.data.corpora import PREPARED_FILE, Corpus, CorpusError, Pair
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.text import can_be_written
@@ -48,7 +45,7 @@ class PreparedDataset(TranslationDataset):
             ends = lengths.cumsum(axis=0, dtype=np.int64)
             if [*ends[-1]] != [len(ids) for ids in self.ids] or lengths.min() < 1:
                 raise ValueError(f"{ends[-1]} tokens by their lengths, but {[len(ids) for ids in self.ids]} ids")
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError, IndexError) as error:
+        except Exception as error:  # whatever is wrong with it
             raise CorpusError(f"{path} is no prepared corpus ({error!r:.100}): prepare it anew") from None
         fits = lengths.max(axis=1) + 2 <= (max_len or lengths.max() + 2)
         if not fits.all():
@@ -56,19 +53,14 @@ class PreparedDataset(TranslationDataset):
         super().__init__(src_tokenizer, tgt_tokenizer, lengths[fits])
         self.starts = (ends - lengths)[fits]
 
-    def __getitem__(self, i: int) -> list[Tensor]:
-        """Return the ids of both sides of a pair, from ``<sos>`` to ``<eos>``."""
+    def __getitem__(self, i: int) -> Example:
+        """Return the tokens of both sides of a pair."""
         sides = []
         for side, tokenizer in enumerate(self.tokenizers.values()):
-            start, length = self.starts[i, side], self.lengths[i, side]
-            ids = self.ids[side][start : start + length].long()
-            sides.append(torch.cat([torch.tensor([tokenizer.sos_id]), ids, torch.tensor([tokenizer.eos_id])]))
-        return sides
-
-    def collate(self, examples: Sequence[Sequence[Tensor]]) -> Batch:
-        """Fill the shorter sentences up with padding."""
-        sides = zip(self.tokenizers.values(), zip(*examples, strict=True), strict=True)
-        return Batch(*(pad_sequence(list(ids), batch_first=True, padding_value=t.pad_id) for t, ids in sides))
+            start = self.starts[i, side]
+            ids = self.ids[side][start : start + self.lengths[i, side]]
+            sides.append(tokenizer.decode(ids.tolist()))
+        return Example(*sides)
 
 
 def prepare(
@@ -107,9 +99,7 @@ def prepare(
         for side in Batch._fields:
             unknown = (tensors[side] == tokenizers[0].vocab[UNK]).sum()
             if unknown:
-                log(
-                    f"{side}: {unknown:,} of {len(tensors[side]):,} tokens are {UNK}, for characters outside the sample"
-                )
+                log(f"{side}: {unknown:,} of {len(tensors[side]):,} tokens are {UNK}: characters outside the sample")
         for split in corpus.splits[1:]:
             _write_text(corpus, split, folder, log)
         save_file(tensors, folder / PREPARED_FILE, {"tokenizers": described})
@@ -130,43 +120,39 @@ def _write_text(corpus: Corpus, split: str, folder: Path, log: Callable[[str], N
 def _encoded(chunks: list[list[Pair]], described: str, processes: int) -> list[dict[str, np.ndarray]]:
     """Tokenise pairs: what ``_encode`` returns for each chunk."""
     bar = {"desc": "tokenising", "total": len(chunks), "unit": f" x {_CHUNK:,} pairs"}
-    with tempfile.TemporaryDirectory() as folder:
-        # by a file: if a process ended as it started, this one would wait for ever to hand over more than a little
-        path = Path(folder) / "tokenizers.json"
-        path.write_text(described, encoding="utf-8")
-        if processes == 1:
-            _begin(path)
-            return list(tqdm(map(_encode, chunks), **bar))
-        context = multiprocessing.get_context("spawn")  # a copy of this process would share PyTorch's threads
-        try:
-            with ProcessPoolExecutor(processes, context, _begin, (path,)) as pool:
-                return list(tqdm(pool.map(_encode, chunks), **bar))
-        except BrokenProcessPool:
-            raise ChildProcessError(
-                "the processes that tokenise could not start, or were killed: a script has to call prepare below "
-                '`if __name__ == "__main__":`, or with processes=1'
-            ) from None
+    encode = partial(_encode, described)
+    if processes == 1:
+        return list(tqdm(map(encode, chunks), **bar))
+    context = multiprocessing.get_context("spawn")  # a copy of this process would share PyTorch's threads
+    try:
+        with ProcessPoolExecutor(processes, context) as pool:
+            return list(tqdm(pool.map(encode, chunks), **bar))
+    except BrokenProcessPool:
+        raise ChildProcessError(
+            "the processes that tokenise could not start, or were killed: a script has to call prepare below "
+            '`if __name__ == "__main__":`, or with processes=1'
+        ) from None
 
 
-def _begin(path: Path) -> None:
-    """Build the tokenisers of a process."""
-    global tokenizers
-    tokenizers = [SubwordTokenizer.from_dict(values) for values in json.loads(path.read_text(encoding="utf-8"))]
+@lru_cache(1)
+def _tokenizers(described: str) -> list[SubwordTokenizer]:
+    """Build the tokenisers that text in JSON describes: once in each process."""
+    return [SubwordTokenizer.from_dict(values) for values in json.loads(described)]
 
 
-def _encode(pairs: Sequence[Pair]) -> dict[str, np.ndarray]:
+def _encode(described: str, pairs: Sequence[Pair]) -> dict[str, np.ndarray]:
     """Return ids and lengths of both sides of the pairs that can be used."""
+    tokenizers = _tokenizers(described)
     kept = []
     for pair in pairs:
         try:
-            ids = [t.ids(t.tokenize(sentence)) for t, sentence in zip(tokenizers, pair, strict=True)]
+            kept.append(tokenised(pair, *tokenizers))
         except ValueError:
             continue
-        if all(ids):
-            kept.append(ids)
     dtype = np.int16 if len(tokenizers[0].vocab) <= 2**15 else np.int32
     tensors = {}
-    for side, name in enumerate(Batch._fields):
-        tensors[name] = np.fromiter(itertools.chain.from_iterable(ids[side] for ids in kept), dtype)
-        tensors[f"{name}_lengths"] = np.array([len(ids[side]) for ids in kept], np.int32)
+    for name, tokenizer in zip(Batch._fields, tokenizers, strict=True):
+        sentences = [tokenizer.ids(getattr(example, name)) for example in kept]
+        tensors[name] = np.fromiter(itertools.chain.from_iterable(sentences), dtype)
+        tensors[f"{name}_lengths"] = np.fromiter(map(len, sentences), np.int32)
     return tensors
