@@ -1,5 +1,6 @@
 """Sentence pairs → padded batches of sentences that are about equally long. Notebook 01, sections 4 and 5."""
 
+import itertools
 import math
 import random
 import sys
@@ -104,11 +105,11 @@ def make_dataset(
     dataset = PairDataset(examples, src_tokenizer, tgt_tokenizer, kept)
     for side, tokenizer in dataset.tokenizers.items():
         if tokenizer.vocab is not None:
-            counts = Counter(token for example in examples for token in getattr(example, side))
-            unknown = Counter({token: count for token, count in counts.items() if token not in tokenizer.vocab})
-            if unknown.total() > (counts.total() / 5 if tokenizer.whole_words else 0):  # subwords write everything
-                frequent = ", ".join(f"{token!r} {count:,} times" for token, count in unknown.most_common(5))
-                log(f"{side}: the vocabulary lacks {unknown.total():,} of {counts.total():,} tokens: {frequent}")
+            tokens = [token for example in examples for token in getattr(example, side)]
+            unknown = Counter(token for token in tokens if token not in tokenizer.vocab)
+            if unknown.total() > (len(tokens) / 5 if tokenizer.whole_words else 0):  # subwords write everything
+                frequent = dict(unknown.most_common(5))
+                log(f"{side}: the vocabulary lacks {unknown.total():,} of {len(tokens):,} tokens: {frequent}")
     return dataset
 
 
@@ -140,14 +141,12 @@ def build_vocabularies(dataset: PairDataset, min_freq: int = 2, joint: bool = Fa
     Types rarer than ``min_freq`` become ``<unk>``. Tied embeddings need one vocabulary over both sides (``joint``).
     """
     src, tgt = dataset.tokenizers.values()
-    src_sentences = [example.src for example in dataset.examples]
-    tgt_sentences = [example.tgt for example in dataset.examples]
     if joint or src is tgt:
-        src.build_vocab([*src_sentences, *tgt_sentences], min_freq)
+        src.build_vocab(itertools.chain.from_iterable(dataset.examples), min_freq)
         tgt.vocab = src.vocab
     else:
-        src.build_vocab(src_sentences, min_freq)
-        tgt.build_vocab(tgt_sentences, min_freq)
+        src.build_vocab([example.src for example in dataset.examples], min_freq)
+        tgt.build_vocab([example.tgt for example in dataset.examples], min_freq)
 
 
 class BucketBatches:

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,13 +25,14 @@ from transformer_lib.files import new_folder, say
 
 _SAMPLE = 500_000  # pairs from which subwords are learned
 _CHUNK = 10_000  # pairs that a process tokenises at a time
+Encoded = dict[str, np.ndarray]
 
 
 class PreparedDataset(TranslationDataset):
     """The training pairs of a folder that ``prepare`` wrote, mapped into memory; in their place, only ids are there.
 
     Pairs with a side of more than ``max_len`` tokens with ``<sos>`` and ``<eos>`` are left out, and ``log`` hears how
-    many. Raises a CorpusError if the file is not what ``prepare`` writes.
+    many. Raises a CorpusError if the file is not what ``prepare`` writes, and a ValueError if they are most.
     """
 
     def __init__(self, folder: str | Path, max_len: int | None = None, log: Callable[[str], None] = say):
@@ -41,15 +42,14 @@ class PreparedDataset(TranslationDataset):
                 described = json.loads(file.metadata()["tokenizers"])
                 src_tokenizer, tgt_tokenizer = map(SubwordTokenizer.from_dict, described)
                 self.ids = [file.get_tensor(side) for side in Batch._fields]
-                lengths = np.stack([file.get_tensor(f"{side}_lengths").numpy() for side in Batch._fields], axis=1)
+                lengths = file.get_tensor("lengths").numpy()
             ends = lengths.cumsum(axis=0, dtype=np.int64)
-            if [*ends[-1]] != [len(ids) for ids in self.ids] or lengths.min() < 1:
-                raise ValueError(f"{ends[-1]} tokens by their lengths, but {[len(ids) for ids in self.ids]} ids")
+            if [*ends[-1]] != [*map(len, self.ids)] or lengths.min() < 1:
+                raise ValueError("its lengths are not those of its ids")
         except Exception as error:  # whatever is wrong with it
             raise CorpusError(f"{path} is no prepared corpus ({error!r:.100}): prepare it anew") from None
         fits = lengths.max(axis=1) + 2 <= (max_len or lengths.max() + 2)
-        if not fits.all():
-            log(f"{(~fits).sum():,} of {len(fits):,} pairs left out: more than max_len={max_len} tokens")
+        log_left_out(log, (~fits).sum(), len(fits), f"more than max_len={max_len} tokens")
         super().__init__(src_tokenizer, tgt_tokenizer, lengths[fits])
         self.starts = (ends - lengths)[fits]
 
@@ -92,9 +92,9 @@ def prepare(
         tokenizers = [SubwordTokenizer(language, pieces, lower) for language in (corpus.src, corpus.tgt)]
         described = json.dumps([tokenizer.to_dict() for tokenizer in tokenizers])
         chunks = [pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK)]
-        parts = _encoded(chunks, described, processes or os.cpu_count() or 1)
+        parts = _encoded(chunks, tokenizers, processes or os.cpu_count() or 1)
         tensors = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        kept = len(tensors["src_lengths"])
+        kept = len(tensors["lengths"])
         log_left_out(log, len(pairs) - kept, len(pairs), "a side is empty, or not text")
         for side in Batch._fields:
             unknown = (tensors[side] == tokenizers[0].vocab[UNK]).sum()
@@ -117,16 +117,16 @@ def _write_text(corpus: Corpus, split: str, folder: Path, log: Callable[[str], N
         (folder / f"{split}.{language}").write_text("".join(lines), encoding="utf-8")
 
 
-def _encoded(chunks: list[list[Pair]], described: str, processes: int) -> list[dict[str, np.ndarray]]:
+def _encoded(chunks: list[list[Pair]], tokenizers: list[SubwordTokenizer], processes: int) -> list[Encoded]:
     """Tokenise pairs: what ``_encode`` returns for each chunk."""
-    bar = {"desc": "tokenising", "total": len(chunks), "unit": f" x {_CHUNK:,} pairs"}
-    encode = partial(_encode, described)
+    encode = partial(_encode, tokenizers)
+    bar = partial(tqdm, desc="tokenising", total=len(chunks))
     if processes == 1:
-        return list(tqdm(map(encode, chunks), **bar))
+        return list(bar(map(encode, chunks)))
     context = multiprocessing.get_context("spawn")  # a copy of this process would share PyTorch's threads
     try:
         with ProcessPoolExecutor(processes, context) as pool:
-            return list(tqdm(pool.map(encode, chunks), **bar))
+            return list(bar(pool.map(encode, chunks)))
     except BrokenProcessPool:
         raise ChildProcessError(
             "the processes that tokenise could not start, or were killed: a script has to call prepare below "
@@ -134,15 +134,8 @@ def _encoded(chunks: list[list[Pair]], described: str, processes: int) -> list[d
         ) from None
 
 
-@lru_cache(1)
-def _tokenizers(described: str) -> list[SubwordTokenizer]:
-    """Build the tokenisers that text in JSON describes: once in each process."""
-    return [SubwordTokenizer.from_dict(values) for values in json.loads(described)]
-
-
-def _encode(described: str, pairs: Sequence[Pair]) -> dict[str, np.ndarray]:
+def _encode(tokenizers: list[SubwordTokenizer], pairs: Sequence[Pair]) -> Encoded:
     """Return ids and lengths of both sides of the pairs that can be used."""
-    tokenizers = _tokenizers(described)
     kept = []
     for pair in pairs:
         try:
@@ -150,9 +143,9 @@ def _encode(described: str, pairs: Sequence[Pair]) -> dict[str, np.ndarray]:
         except ValueError:
             continue
     dtype = np.int16 if len(tokenizers[0].vocab) <= 2**15 else np.int32
-    tensors = {}
+    lengths = [[len(side) for side in example] for example in kept]
+    tensors = {"lengths": np.array(lengths, np.int32).reshape(-1, 2)}
     for name, tokenizer in zip(Batch._fields, tokenizers, strict=True):
         sentences = [tokenizer.ids(getattr(example, name)) for example in kept]
         tensors[name] = np.fromiter(itertools.chain.from_iterable(sentences), dtype)
-        tensors[f"{name}_lengths"] = np.fromiter(map(len, sentences), np.int32)
     return tensors
