@@ -245,8 +245,6 @@ def test_a_text_that_cannot_be_read_is_named(tmp_path):
     for name, content in {
         "latin1": "eins\ngr\xfcn\n".encode("latin1"),
         "utf-16": "eins\n".encode("utf-16"),
-        "utf-16-le": "eins\nzwei\n".encode("utf-16-le"),
-        "utf-16-be": "eins\nzwei\n".encode("utf-16-be"),
         "not.gz": b"not gzip",
         "cut_off.gz": packed[:-20],
         "missing": None,

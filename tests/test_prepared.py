@@ -127,11 +127,11 @@ def _shorter(tensors):
 
 
 def _negative(tensors):
-    tensors["src_lengths"][:2] = [-1, tensors["src_lengths"][:2].sum() + 1]
+    tensors["lengths"][:2, 0] = [-1, tensors["lengths"][:2, 0].sum() + 1]
 
 
 def _other_number(tensors):
-    tensors["tgt_lengths"] = tensors["tgt_lengths"][:-1]
+    tensors["lengths"] = tensors["lengths"][:-1]
 
 
 def _nothing(tensors):

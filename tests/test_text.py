@@ -26,7 +26,7 @@ def test_quotation_marks_go_in_pairs_and_one_that_is_left_stays_where_it_was():
         (["„", "Halt", "“", ",", "sagt", "er"], "„Halt“, sagt er"),
         (["he", "is", "5", '"', "tall"], 'he is 5 " tall'),
         (['"', "a", '"', "b", '"', "c"], '"a" b " c'),
-        (["„", "„", "a", "“"], "„„ a“"),
+        (["„", "„", "a", "“"], "„ „a“"),
     ):
         assert detokenize(tokens) == text
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import nn
 
 from transformer_lib.data.subwords import SubwordTokenizer
@@ -62,7 +62,7 @@ def describe_model(model: nn.Module, tokenizers: Tokenizers, notes: dict[str, An
     if type(config) is not type(model).config_class:  # of which load_model will build it
         raise TypeError(f"config is a {type(config).__name__}, expected a {type(model).config_class.__name__}")
     check_vocabularies(config, tokenizers)
-    _check_weights(model)
+    _check_shapes(type(model), config, _shapes(model))
     described = {name: {"class": _name(type(each)), **each.to_dict()} for name, each in tokenizers.items()}
     return {
         "format": _FORMAT,
@@ -80,27 +80,6 @@ def check_class(model: nn.Module, needed: str) -> None:
         raise TypeError(f"model is a {type(model).__name__}, which has no {needed}: {hint}")
 
 
-def _check_weights(model: nn.Module) -> None:
-    """Raise a ValueError if a model has other weights than its class makes of its ``config``, as load_model will."""
-    kind = type(model)
-    with torch.random.fork_rng(devices=[]):
-        try:
-            with torch.device("meta"):
-                rebuilt = kind(model.config)
-        except Exception:  # it looks at numbers while it is built, of which there are none
-            rebuilt = kind(model.config)
-    try:
-        if len([*rebuilt.parameters()]) != len([*model.parameters()]):
-            raise RuntimeError("weights were added, removed, tied or untied")
-        rebuilt.load_state_dict(model.state_dict(), assign=True)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        advice = "merge what was added (LoRA, pruning), or replace parts in the __init__ of a subclass"
-        raise ValueError(
-            f"{kind.__name__}(config) would not make this model's weights: {advice} ({reason:.200})"
-        ) from None
-
-
 def load_model(path: str | Path, *custom: type, device: torch.device | str = "cpu") -> SavedModel:
     """Read what ``save_model`` wrote. The file may come from anybody: it never runs code (see ``SECURITY.md``).
 
@@ -114,49 +93,64 @@ def load_model(path: str | Path, *custom: type, device: torch.device | str = "cp
     """
     path = Path(path) / MODEL_FILE if Path(path).is_dir() else Path(path)
     open(path, "rb").close()  # an OSError says why it cannot be read; safetensors would say that it does not exist
-    known = {item.__name__: item for item in custom}
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
         if metadata.get("format") != _FORMAT:
             raise ValueError(f"its format is {metadata.get('format')!r}, expected {_FORMAT!r}")
-        model_class = _find(metadata["model"], known)
+        model_class = _find(metadata["model"], custom)
         config = model_class.config_class(**json.loads(metadata["config"]))
         tokenizers = {}
         for name, values in json.loads(metadata["tokenizers"]).items():
-            tokenizers[name] = _find(values.pop("class"), known).from_dict(values)
+            tokenizers[name] = _find(values.pop("class"), custom).from_dict(values)
         check_vocabularies(config, tokenizers)
         notes = dict(json.loads(metadata["notes"]))
         _check_shapes(model_class, config, shapes)
         model = model_class(config).float()
         safetensors.torch.load_model(model, path)
-    except (ArithmeticError, AttributeError, KeyError, RuntimeError, SafetensorError, TypeError, ValueError) as error:
+    except Exception as error:  # whatever a stranger's values make of it
         raise CheckpointError(f"{path} does not hold a model that fits together ({error})") from None
     return SavedModel(model.to(device).eval(), tokenizers, notes)
 
 
 def _check_shapes(model_class: Any, config: Any, shapes: Mapping[str, list[int]]) -> None:
-    """Raise a ValueError if a file's tensors are not those of its configuration, before any number of them is made."""
+    """Raise a ValueError unless a class makes exactly these tensors of a configuration, before any number is made."""
     layers = getattr(config, "num_layers", 0)
     if layers > max(_LAYERS, len(shapes)):
-        raise ValueError(f"its configuration has {layers:,} layers, but the file has {len(shapes)} tensors")
+        raise ValueError(f"its configuration has {layers:,} layers, but there are {len(shapes)} tensors")
+    model = _without_numbers(model_class, config)
+    expected = _shapes(model)
+    for name in sorted({*expected, *shapes}):
+        if shapes.get(name) != expected.get(name):
+            raise ValueError(
+                f"{model_class.__name__}(config) would not make this model's weights: merge what was added (LoRA, "
+                "pruning), or replace parts in the __init__ of a subclass. "
+                f"Its {name} is {shapes.get(name)}, expected {expected.get(name)}"
+            )
+    computed = sum(buffer.numel() for buffer in model.buffers())
+    stored = sum(map(math.prod, shapes.values()))
+    if computed > stored + _COMPUTED:
+        raise ValueError(f"its configuration needs {computed:,} numbers, but the file has {stored:,}")
+
+
+def _shapes(model: nn.Module) -> dict[str, list[int]]:
+    """Return the shapes of a model's tensors; one that is shared has the first of its names, as in a file."""
+    tensors = model.state_dict(keep_vars=True)
+    names = {id(tensors[name]): name for name in sorted(tensors, reverse=True)}
+    return {name: list(tensors[name].shape) for name in names.values()}
+
+
+def _without_numbers(model_class: Any, config: Any) -> nn.Module:
+    """Build a model on the meta device; or, if it is of a reader's class that needs numbers for it, on the CPU."""
     try:
-        with torch.device("meta"):  # without numbers
-            model = model_class(config)
+        with torch.device("meta"):
+            return model_class(config)
     except (RuntimeError, TypeError) as error:
         if model_class in _OURS.values() or "meta" not in str(error).lower():
             raise
-        return  # one of a reader's own, which needs numbers while it is built
-    tensors = model.state_dict(keep_vars=True)
-    for name, shape in shapes.items():
-        expected = list(tensors[name].shape) if name in tensors else "none of that name"
-        if shape != expected:
-            raise ValueError(f"its {name} is {shape}, but its configuration asks for {expected}")
-    needed = sum(tensor.numel() for tensor in [*model.parameters(), *model.buffers()])  # what is shared counts once
-    stored = sum(map(math.prod, shapes.values()))
-    if needed > stored + _COMPUTED:
-        raise ValueError(f"its configuration needs {needed:,} numbers, but the file has {stored:,}")
+    with torch.random.fork_rng(devices=[]):
+        return model_class(config)
 
 
 def _name(cls: type) -> str:
@@ -164,10 +158,12 @@ def _name(cls: type) -> str:
     return cls.__name__ if cls in _OURS.values() else f"{cls.__module__}.{cls.__name__}"
 
 
-def _find(name: str, custom: dict[str, Any]) -> Any:
+def _find(name: str, custom: tuple[type, ...]) -> Any:
     """Return the class that a file names, if it is this library's or was handed over."""
-    known = _OURS if name in _OURS else custom
+    if name in _OURS:
+        return _OURS[name]
     short = name.rpartition(".")[2]
-    if short not in known:
-        raise ValueError(f"it needs {short}, which is not this library's: load_model(path, {short}) hands it over")
-    return known[short]
+    for cls in custom:
+        if cls.__name__ == short:
+            return cls
+    raise ValueError(f"it needs {short}, which is not this library's: load_model(path, {short}) hands it over")

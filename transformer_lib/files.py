@@ -3,10 +3,9 @@
 import contextlib
 import io
 import os
+import re
 import shutil
-import stat
 import sys
-import unicodedata
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,19 +40,23 @@ def accept_any_text() -> None:
     """Let both output streams write ``?`` for what a console lacks. A file or a pipe gets UTF-8, and loses nothing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace", **({} if stream.isatty() else {"encoding": "utf-8"}))
+            stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="replace")
 
 
 def one_line(text: str) -> str:
     """Return a text without control characters, by which a file could make a terminal do more than print."""
-    return "".join(" " if unicodedata.category(character) == "Cc" else character for character in text)
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text)
 
 
-class CheckpointError(RuntimeError):
-    """A file does not hold what it should. The message says which file, and why, without control characters."""
+class OneLineError(RuntimeError):
+    """An error whose message holds no control characters, whatever the file is called or holds."""
 
     def __init__(self, message: str):
         super().__init__(one_line(message))
+
+
+class CheckpointError(OneLineError):
+    """A file does not hold what it should. The message says which file, and why, without control characters."""
 
 
 @contextlib.contextmanager
@@ -66,7 +69,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")  # another for each process and thread
     try:
         temporary.touch()
-        mode = stat.S_IMODE((path if path.exists() else temporary).stat().st_mode)
+        mode = (path if path.exists() else temporary).stat().st_mode
         yield temporary
         with open(temporary, "r+b") as file:
             os.fsync(file.fileno())  # on the disk before the name changes, even if the power fails
@@ -87,10 +90,11 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
     """
     folder = Path(folder)
     unfinished = folder / ".unfinished"
-    lock = filelock.FileLock(folder / ".unfinished.lock", timeout=0)
+    lock_file = folder / ".unfinished.lock"
+    lock = filelock.FileLock(lock_file, timeout=0)
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    if any(path not in (unfinished, Path(lock.lock_file)) for path in folder.iterdir()):
+    if {*folder.iterdir()} - {unfinished, lock_file}:
         raise FileExistsError(f"{folder} holds something, expected a new or empty folder")
     try:
         lock.acquire()
@@ -99,7 +103,7 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
     try:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir()
-        mode = stat.S_IMODE(unfinished.stat().st_mode) & 0o666  # that of any new file
+        mode = unfinished.stat().st_mode & 0o666  # that of any new file
         yield unfinished
         for path in filter(Path.is_file, unfinished.rglob("*")):
             path.chmod(mode)
@@ -108,7 +112,7 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
         lock.release()
-        Path(lock.lock_file).unlink(missing_ok=True)
+        lock_file.unlink(missing_ok=True)
         if is_new and not any(folder.iterdir()):
             folder.rmdir()
 

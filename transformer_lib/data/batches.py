@@ -45,6 +45,12 @@ class TranslationDataset(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return len(self.lengths)
 
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        """Look up the tokens of several examples, between ``<sos>`` and ``<eos>``, with padding after the shorter."""
+        sides = zip(*examples, strict=True)
+        with_ends = [[[SOS, *tokens, EOS] for tokens in side] for side in sides]
+        return Batch(*map(padded_ids, self.tokenizers.values(), with_ends))
+
     def batches_for(
         self, recipe: Any, device: torch.device, train: bool, share: tuple[int, int] = (0, 1)
     ) -> "BucketBatches":
@@ -67,12 +73,6 @@ class PairDataset(TranslationDataset):
 
     def __getitem__(self, i: int) -> Example:
         return self.examples[i]
-
-    def collate(self, examples: Sequence[Example]) -> Batch:
-        """Look up the tokens of several examples, between ``<sos>`` and ``<eos>``, with padding after the shorter."""
-        sides = zip(*examples, strict=True)
-        with_ends = [[[SOS, *tokens, EOS] for tokens in side] for side in sides]
-        return Batch(*map(padded_ids, self.tokenizers.values(), with_ends))
 
 
 def padded_ids(tokenizer: WordTokenizer, sentences: Iterable[Iterable[str]]) -> Tensor:
@@ -97,7 +97,7 @@ def make_dataset(
     kept, examples, left_out = [], [], []
     for number, pair in enumerate(as_pairs(pairs), start=1):
         try:
-            examples.append(_tokenised(pair, src_tokenizer, tgt_tokenizer, max_len or math.inf))
+            examples.append(tokenised(pair, src_tokenizer, tgt_tokenizer, max_len))
             kept.append(pair)
         except ValueError as error:
             left_out.append(f"pair {number}, {pair!r:.60}: {error}")  # repr has no control characters
@@ -105,21 +105,23 @@ def make_dataset(
     dataset = PairDataset(examples, src_tokenizer, tgt_tokenizer, kept)
     for side, tokenizer in dataset.tokenizers.items():
         if tokenizer.vocab is not None:
-            counts = Counter(token for example in examples for token in getattr(example, side))
-            unknown = Counter({token: count for token, count in counts.items() if token not in tokenizer.vocab})
-            if unknown.total() > (counts.total() / 5 if tokenizer.whole_words else 0):  # subwords write everything
-                frequent = ", ".join(f"{token!r} {count:,} times" for token, count in unknown.most_common(5))
-                log(f"{side}: the vocabulary lacks {unknown.total():,} of {counts.total():,} tokens: {frequent}")
+            tokens = [token for example in examples for token in getattr(example, side)]
+            unknown = Counter(token for token in tokens if token not in tokenizer.vocab)
+            if unknown.total() > (len(tokens) / 5 if tokenizer.whole_words else 0):  # subwords write everything
+                frequent = dict(unknown.most_common(5))
+                log(f"{side}: the vocabulary lacks {unknown.total():,} of {len(tokens):,} tokens: {frequent}")
     return dataset
 
 
-def _tokenised(pair: Pair, src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer, max_len: float) -> Example:
+def tokenised(
+    pair: Pair, src_tokenizer: WordTokenizer, tgt_tokenizer: WordTokenizer, max_len: int | None = None
+) -> Example:
     """Return the tokens of both sides; a ValueError if the pair cannot be used."""
     src, tgt = src_tokenizer.tokenize(pair.src), tgt_tokenizer.tokenize(pair.tgt)
     if not src or not tgt:
         raise ValueError("a side is empty")
     length = max(len(src), len(tgt)) + 2
-    if length > max_len:
+    if length > (max_len or length):
         raise ValueError(f"{length} tokens with <sos> and <eos>, expected at most max_len={max_len}")
     return Example([*map(sys.intern, src)], [*map(sys.intern, tgt)])  # a repeated word takes no memory
 
@@ -139,14 +141,12 @@ def build_vocabularies(dataset: PairDataset, min_freq: int = 2, joint: bool = Fa
     Types rarer than ``min_freq`` become ``<unk>``. Tied embeddings need one vocabulary over both sides (``joint``).
     """
     src, tgt = dataset.tokenizers.values()
-    src_sentences = [example.src for example in dataset.examples]
-    tgt_sentences = [example.tgt for example in dataset.examples]
     if joint or src is tgt:
-        src.build_vocab([*src_sentences, *tgt_sentences], min_freq)
+        src.build_vocab(itertools.chain.from_iterable(dataset.examples), min_freq)
         tgt.vocab = src.vocab
     else:
-        src.build_vocab(src_sentences, min_freq)
-        tgt.build_vocab(tgt_sentences, min_freq)
+        src.build_vocab([example.src for example in dataset.examples], min_freq)
+        tgt.build_vocab([example.tgt for example in dataset.examples], min_freq)
 
 
 class BucketBatches:
@@ -175,8 +175,8 @@ class BucketBatches:
             raise ValueError(f"batch_size={batch_size} and max_tokens={max_tokens}, expected one of them, 1 or more")
         self.dataset = dataset
         self.lengths = dataset.lengths
-        self.batch_size = batch_size
-        self.max_tokens = max_tokens
+        self.batch_size = batch_size or math.inf
+        self.max_tokens = max_tokens or math.inf
         self.train = train
         self.seed = seed
         self.device = torch.device(device)
@@ -211,7 +211,7 @@ class BucketBatches:
             return self._split(numbers)
         numbers = np.array(self.rng.sample(range(len(numbers)), len(numbers)), dtype=int)
         # sorted within pools of a hundred batches, which leaves more to chance
-        size = 100 * self.batch_size if self.batch_size else max(1, len(numbers))
+        size = max(1, min(100 * self.batch_size, len(numbers)))
         batches = []
         for start in range(0, len(numbers), size):
             pool = self._split(numbers[start : start + size])
@@ -226,16 +226,17 @@ class BucketBatches:
     def _split(self, order: np.ndarray) -> list[np.ndarray]:
         """Sort sentences by length, and split them into batches."""
         order = self._sort(order)
-        starts = list(range(0, len(order), self.batch_size or max(1, len(order))))
-        if self.max_tokens:
-            longest = 0
-            lengths = self.lengths[order].max(axis=1) + 2  # with <sos> and <eos>
-            for i, length in enumerate(lengths.tolist()):
-                longest = max(longest, length)
-                if (i - starts[-1] + 1) * longest > self.max_tokens and i:
-                    starts.append(i)
-                    longest = length
-        return [order[start:end] for start, end in itertools.pairwise([*starts, len(order)])]
+        lengths = self.lengths[order].max(axis=1) + 2  # with <sos> and <eos>
+        starts = []
+        number = longest = 0
+        for i, length in enumerate(lengths.tolist()):
+            number += 1
+            longest = max(longest, length)
+            if i == 0 or number > self.batch_size or number * longest > self.max_tokens:
+                starts.append(i)
+                number = 1
+                longest = length
+        return np.split(order, starts)[1:]
 
 
 def to_device(batch: Any, device: torch.device) -> Any:

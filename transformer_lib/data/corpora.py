@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from transformer_lib.data.text import normalize
-from transformer_lib.files import IS_INSTALLED, one_line, shipped
+from transformer_lib.files import IS_INSTALLED, OneLineError, shipped
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "IProgress not found")  # notebooks without ipywidgets get a bar of text
@@ -25,11 +25,8 @@ DOWNLOADS = json.loads(Path(__file__).with_name("downloads.json").read_text("utf
 _TIMEOUT_S = 5, 30  # to connect, and without a single byte
 
 
-class CorpusError(RuntimeError):
+class CorpusError(OneLineError):
     """A corpus is unavailable, or its files cannot be used. The message says what to do."""
-
-    def __init__(self, message: str):
-        super().__init__(one_line(message))  # a file may be called anything
 
 
 class Pair(NamedTuple):
@@ -62,16 +59,18 @@ class Corpus:
     @property
     def prepared(self) -> bool:
         """Whether the training split is there as ids only, which a ``PreparedDataset`` reads."""
-        return (
-            len(self.source) == 1 and Path(*self.source).is_absolute() and Path(*self.source, PREPARED_FILE).is_file()
-        )
+        file = Path(*self.source, PREPARED_FILE)
+        return file.is_absolute() and file.is_file()
 
     def __getitem__(self, split: str) -> list[Pair]:
         """Return the pairs of a split; a CorpusError if it is unavailable, or its two files differ in length."""
         if split not in self.splits:
             raise CorpusError(f"split is {split!r}, but corpus {self.name!r} has {', '.join(self.splits)}")
         if split == "train" and self.prepared:
-            raise CorpusError(f"split is 'train', of which {self.source[0]} holds ids only: it is a prepared corpus")
+            raise CorpusError(
+                f"split is 'train', of which {self.source[0]} holds ids only: it was prepared, perhaps for other "
+                f"languages than {self.src} to {self.tgt}"
+            )
         if split not in self.pairs:
             self.pairs[split] = _read_pairs(self._file(split, self.src), self._file(split, self.tgt))
         return list(self.pairs[split])
@@ -98,20 +97,21 @@ class Corpus:
         All pairs whose sources a model may read alike go together, in one split: sources that differ in case, in white
         space, as a copy does whose tokens are between spaces, or in how Unicode spells a letter.
         """
-        sources = [normalize(pair.src.lower()) for pair in pairs]
-        read_alike = ["".join(source.split()) for source in sources]
+        read_alike = []
         hashes: dict[str, bytes] = {}  # the least of a sentence's spellings
-        for key, source in zip(read_alike, sources, strict=True):
+        for pair in pairs:
+            source = normalize(pair.src.lower())
+            key = "".join(source.split())
             digest = hashlib.sha256(f"1234 {source}".encode(errors="surrogatepass")).digest()
             hashes[key] = min(digest, hashes.get(key, digest))
+            read_alike.append(key)
         order = sorted(hashes, key=hashes.__getitem__)
         size = max(1, min(1000, len(order) // 20))
         least = 2 * size * len(names)
         if len(order) < least:
             raise CorpusError(f"corpus {self.name!r} has {len(order)} different source sentences, expected {least}")
-        split_of = {}
-        for i, name in enumerate(names):
-            split_of |= dict.fromkeys(order[i * size : (i + 1) * size], name)
+        held_out = [name for name in names for _ in range(size)]
+        split_of = dict(zip(order, held_out, strict=False))  # all others are trained on
         self.pairs.update({split: [] for split in ("train", *names)})
         for key, pair in zip(read_alike, pairs, strict=True):
             self.pairs[split_of.get(key, "train")].append(pair)
@@ -153,11 +153,8 @@ def _open_folder(name: str | Path, src: str, tgt: str) -> Corpus:
     if not folder.is_dir():
         raise CorpusError(f"corpus is {str(name)!r}, expected {', '.join(CORPORA)}, a folder, two files, or pairs")
     files = {file.name.removesuffix(".gz") for file in folder.iterdir()}
-    given = sorted(file.removesuffix(f".{src}") for file in files if file.endswith(f".{src}"))
-    tests = [split for split in given if split.startswith("test")]
-    held_out = [] if "val" in given else ["val"] if tests else ["val", "test"]
-    if held_out and (folder / PREPARED_FILE).is_file():
-        raise CorpusError(f"corpus is {str(name)!r}, which was prepared for other languages than {src} to {tgt}")
+    tests = sorted(file[: -len(src) - 1] for file in files if file.startswith("test") and file.endswith(f".{src}"))
+    held_out = [] if f"val.{src}" in files else ["val"] if tests else ["val", "test"]
     splits = ("train", "val", *(tests or held_out[1:]))
     corpus = Corpus(folder.name, src, tgt, splits, ("sample" if name == "sample" else str(folder),))
     return corpus._hold_out(corpus["train"], held_out) if held_out else corpus
@@ -167,9 +164,11 @@ def as_pairs(rows: Iterable[Any]) -> list[Pair]:
     """Return rows as pairs without white space around the sentences; a ValueError names the first that is none."""
     pairs = []
     for number, row in enumerate(rows, start=1):
-        if not isinstance(row, tuple | list) or len(row) != 2 or not all(isinstance(side, str) for side in row):
-            raise ValueError(f"pair {number} is {row!r:.60}, expected a sentence and its translation")
-        pairs.append(Pair(row[0].strip(), row[1].strip()))
+        match row:
+            case [str() as src, str() as tgt]:
+                pairs.append(Pair(src.strip(), tgt.strip()))
+            case _:
+                raise ValueError(f"pair {number} is {row!r:.60}, expected a sentence and its translation")
     return pairs
 
 
@@ -182,13 +181,14 @@ def _read_pairs(src: Path, tgt: Path) -> list[Pair]:
 
 
 def read_text(path: Path) -> list[str]:
-    """Read the lines of a text file, or of the one with ``.gz`` at its end, without white space around them."""
+    """Read the lines of a text file, or of the one with ``.gz`` at its end, without white space around them.
+
+    A CorpusError if it is not UTF-8; UTF-16 without a byte-order mark looks like it, with a zero in every other place.
+    """
     path = path if path.exists() else path.with_name(f"{path.name}.gz")
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         text = content.decode("utf-8-sig")
-        if text.count("\0") > len(text) // 10:
-            raise ValueError("many of its bytes are zero: is it UTF-16?")
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise CorpusError(f"{path} cannot be read as UTF-8 text: {error}") from error
     return [line.strip() for line in text.removesuffix("\n").split("\n")]
@@ -204,14 +204,16 @@ def fetch(corpus: str, file: str) -> Path:
     """Return the path of a corpus's file in the cache; what is not there as it was published is downloaded."""
     path = cache_folder() / corpus / file
     url, checksums = DOWNLOADS[corpus]
-    sha256 = {name: None if checksum.startswith("git-blob:") else checksum for name, checksum in checksums.items()}
     try:
+        checksum = checksums[file]
+        is_git = checksum.startswith("git-blob:")
         existed = path.exists()
         download = pooch.HTTPDownloader(progressbar=True, timeout=_TIMEOUT_S)
-        pooch.create(path.parent, url, registry=sha256).fetch(file, downloader=download)
-        if sha256[file] is None:
-            _check_git_blob(path, checksums[file], keep=existed)
-    except (OSError, ValueError) as error:
+        files = pooch.create(path.parent, url, registry={file: None if is_git else checksum})
+        files.fetch(file, downloader=download)
+        if is_git:
+            _check_git_blob(path, checksum, keep=existed)
+    except (OSError, KeyError, ValueError) as error:
         raise CorpusError(
             f"{file} of corpus {corpus!r} could not be downloaded from {url}{file} ({error}). Set TRANSFORMER_LIB_DATA "
             f"to a folder that holds {corpus}/{file}, or use the corpus 'sample', which needs no network"

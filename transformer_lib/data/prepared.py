@@ -5,21 +5,18 @@ import json
 import multiprocessing
 import os
 import random
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import save_file
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
-from transformer_lib.data.batches import Batch, TranslationDataset, log_left_out
+from transformer_lib.data.batches import Batch, Example, TranslationDataset, log_left_out, tokenised
 from transformer_lib.data.corpora import PREPARED_FILE, Corpus, CorpusError, Pair
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.text import can_be_written
@@ -28,13 +25,14 @@ from transformer_lib.files import new_folder, say
 
 _SAMPLE = 500_000  # pairs from which subwords are learned
 _CHUNK = 10_000  # pairs that a process tokenises at a time
+Encoded = dict[str, np.ndarray]
 
 
 class PreparedDataset(TranslationDataset):
     """The training pairs of a folder that ``prepare`` wrote, mapped into memory; in their place, only ids are there.
 
     Pairs with a side of more than ``max_len`` tokens with ``<sos>`` and ``<eos>`` are left out, and ``log`` hears how
-    many. Raises a CorpusError if the file is not what ``prepare`` writes.
+    many. Raises a CorpusError if the file is not what ``prepare`` writes, and a ValueError if they are most.
     """
 
     def __init__(self, folder: str | Path, max_len: int | None = None, log: Callable[[str], None] = say):
@@ -44,31 +42,25 @@ class PreparedDataset(TranslationDataset):
                 described = json.loads(file.metadata()["tokenizers"])
                 src_tokenizer, tgt_tokenizer = map(SubwordTokenizer.from_dict, described)
                 self.ids = [file.get_tensor(side) for side in Batch._fields]
-                lengths = np.stack([file.get_tensor(f"{side}_lengths").numpy() for side in Batch._fields], axis=1)
+                lengths = file.get_tensor("lengths").numpy()
             ends = lengths.cumsum(axis=0, dtype=np.int64)
-            if [*ends[-1]] != [len(ids) for ids in self.ids] or lengths.min() < 1:
-                raise ValueError(f"{ends[-1]} tokens by their lengths, but {[len(ids) for ids in self.ids]} ids")
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError, IndexError) as error:
+            if [*ends[-1]] != [*map(len, self.ids)] or lengths.min() < 1:
+                raise ValueError("its lengths are not those of its ids")
+        except Exception as error:  # whatever is wrong with it
             raise CorpusError(f"{path} is no prepared corpus ({error!r:.100}): prepare it anew") from None
         fits = lengths.max(axis=1) + 2 <= (max_len or lengths.max() + 2)
-        if not fits.all():
-            log(f"{(~fits).sum():,} of {len(fits):,} pairs left out: more than max_len={max_len} tokens")
+        log_left_out(log, (~fits).sum(), len(fits), f"more than max_len={max_len} tokens")
         super().__init__(src_tokenizer, tgt_tokenizer, lengths[fits])
         self.starts = (ends - lengths)[fits]
 
-    def __getitem__(self, i: int) -> list[Tensor]:
-        """Return the ids of both sides of a pair, from ``<sos>`` to ``<eos>``."""
+    def __getitem__(self, i: int) -> Example:
+        """Return the tokens of both sides of a pair."""
         sides = []
         for side, tokenizer in enumerate(self.tokenizers.values()):
-            start, length = self.starts[i, side], self.lengths[i, side]
-            ids = self.ids[side][start : start + length].long()
-            sides.append(torch.cat([torch.tensor([tokenizer.sos_id]), ids, torch.tensor([tokenizer.eos_id])]))
-        return sides
-
-    def collate(self, examples: Sequence[Sequence[Tensor]]) -> Batch:
-        """Fill the shorter sentences up with padding."""
-        sides = zip(self.tokenizers.values(), zip(*examples, strict=True), strict=True)
-        return Batch(*(pad_sequence(list(ids), batch_first=True, padding_value=t.pad_id) for t, ids in sides))
+            start = self.starts[i, side]
+            ids = self.ids[side][start : start + self.lengths[i, side]]
+            sides.append(tokenizer.decode(ids.tolist()))
+        return Example(*sides)
 
 
 def prepare(
@@ -100,16 +92,14 @@ def prepare(
         tokenizers = [SubwordTokenizer(language, pieces, lower) for language in (corpus.src, corpus.tgt)]
         described = json.dumps([tokenizer.to_dict() for tokenizer in tokenizers])
         chunks = [pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK)]
-        parts = _encoded(chunks, described, processes or os.cpu_count() or 1)
+        parts = _encoded(chunks, tokenizers, processes or os.cpu_count() or 1)
         tensors = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        kept = len(tensors["src_lengths"])
+        kept = len(tensors["lengths"])
         log_left_out(log, len(pairs) - kept, len(pairs), "a side is empty, or not text")
         for side in Batch._fields:
             unknown = (tensors[side] == tokenizers[0].vocab[UNK]).sum()
             if unknown:
-                log(
-                    f"{side}: {unknown:,} of {len(tensors[side]):,} tokens are {UNK}, for characters outside the sample"
-                )
+                log(f"{side}: {unknown:,} of {len(tensors[side]):,} tokens are {UNK}: characters outside the sample")
         for split in corpus.splits[1:]:
             _write_text(corpus, split, folder, log)
         save_file(tensors, folder / PREPARED_FILE, {"tokenizers": described})
@@ -127,46 +117,35 @@ def _write_text(corpus: Corpus, split: str, folder: Path, log: Callable[[str], N
         (folder / f"{split}.{language}").write_text("".join(lines), encoding="utf-8")
 
 
-def _encoded(chunks: list[list[Pair]], described: str, processes: int) -> list[dict[str, np.ndarray]]:
+def _encoded(chunks: list[list[Pair]], tokenizers: list[SubwordTokenizer], processes: int) -> list[Encoded]:
     """Tokenise pairs: what ``_encode`` returns for each chunk."""
-    bar = {"desc": "tokenising", "total": len(chunks), "unit": f" x {_CHUNK:,} pairs"}
-    with tempfile.TemporaryDirectory() as folder:
-        # by a file: if a process ended as it started, this one would wait for ever to hand over more than a little
-        path = Path(folder) / "tokenizers.json"
-        path.write_text(described, encoding="utf-8")
-        if processes == 1:
-            _begin(path)
-            return list(tqdm(map(_encode, chunks), **bar))
-        context = multiprocessing.get_context("spawn")  # a copy of this process would share PyTorch's threads
-        try:
-            with ProcessPoolExecutor(processes, context, _begin, (path,)) as pool:
-                return list(tqdm(pool.map(_encode, chunks), **bar))
-        except BrokenProcessPool:
-            raise ChildProcessError(
-                "the processes that tokenise could not start, or were killed: a script has to call prepare below "
-                '`if __name__ == "__main__":`, or with processes=1'
-            ) from None
+    encode = partial(_encode, tokenizers)
+    bar = partial(tqdm, desc="tokenising", total=len(chunks))
+    if processes == 1:
+        return list(bar(map(encode, chunks)))
+    context = multiprocessing.get_context("spawn")  # a copy of this process would share PyTorch's threads
+    try:
+        with ProcessPoolExecutor(processes, context) as pool:
+            return list(bar(pool.map(encode, chunks)))
+    except BrokenProcessPool:
+        raise ChildProcessError(
+            "the processes that tokenise could not start, or were killed: a script has to call prepare below "
+            '`if __name__ == "__main__":`, or with processes=1'
+        ) from None
 
 
-def _begin(path: Path) -> None:
-    """Build the tokenisers of a process."""
-    global tokenizers
-    tokenizers = [SubwordTokenizer.from_dict(values) for values in json.loads(path.read_text(encoding="utf-8"))]
-
-
-def _encode(pairs: Sequence[Pair]) -> dict[str, np.ndarray]:
+def _encode(tokenizers: list[SubwordTokenizer], pairs: Sequence[Pair]) -> Encoded:
     """Return ids and lengths of both sides of the pairs that can be used."""
     kept = []
     for pair in pairs:
         try:
-            ids = [t.ids(t.tokenize(sentence)) for t, sentence in zip(tokenizers, pair, strict=True)]
+            kept.append(tokenised(pair, *tokenizers))
         except ValueError:
             continue
-        if all(ids):
-            kept.append(ids)
     dtype = np.int16 if len(tokenizers[0].vocab) <= 2**15 else np.int32
-    tensors = {}
-    for side, name in enumerate(Batch._fields):
-        tensors[name] = np.fromiter(itertools.chain.from_iterable(ids[side] for ids in kept), dtype)
-        tensors[f"{name}_lengths"] = np.array([len(ids[side]) for ids in kept], np.int32)
+    lengths = [[len(side) for side in example] for example in kept]
+    tensors = {"lengths": np.array(lengths, np.int32).reshape(-1, 2)}
+    for name, tokenizer in zip(Batch._fields, tokenizers, strict=True):
+        sentences = [tokenizer.ids(getattr(example, name)) for example in kept]
+        tensors[name] = np.fromiter(itertools.chain.from_iterable(sentences), dtype)
     return tensors

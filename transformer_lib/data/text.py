@@ -7,8 +7,6 @@ from collections.abc import Iterable
 WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my")  # languages that are written without spaces between words
 _TWO_LETTERS = {"zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo"}
 _TWO_LETTERS |= {"khm": "km", "mya": "my", "bur": "my", "fra": "fr", "fre": "fr", "ita": "it", "cat": "ca"}
-_OPENING = re.compile(r'["“”„] ')
-_CLOSING = re.compile(r' ["“”]')
 _MAX_MARKS = 499  # in a row: Unicode's time to bring them into order grows with the square of their number
 
 
@@ -58,17 +56,5 @@ def detokenize(tokens: Iterable[str]) -> str:
     text = re.sub(r" (n['’]t|['’](?:s|m|re|ve|ll|d))\b", r"\1", text)
     text = re.sub(r"\b(can) (not)\b|\b(gon) (na)\b", r"\1\2\3\4", text)
     text = re.sub(r"(?<=\w) ([-/]) (?=\w)", r"\1", text)
-    return " ".join(_join_quotes(text).split())
-
-
-def _join_quotes(text: str) -> str:
-    """Take away the spaces within quotation marks: after one that opens, and before the next that closes."""
-    parts = []
-    start = 0
-    while opening := _OPENING.search(text, start):
-        closing = _CLOSING.search(text, opening.end())
-        if closing is None:  # nor would a later one be closed
-            break
-        parts += [text[start : opening.end() - 1], text[opening.end() : closing.start()], text[closing.end() - 1]]
-        start = closing.end()
-    return "".join([*parts, text[start:]])
+    text = re.sub(r'(["“”„]) ([^"“”„]+) (["“”])', r"\1\2\3", text)
+    return " ".join(text.split())
