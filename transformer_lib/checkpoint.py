@@ -11,6 +11,7 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from transformer_lib.data.subwords import SubwordTokenizer
 from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies
@@ -22,7 +23,7 @@ SHIPPED_MODEL = shipped("assets/multi30k_best.safetensors")
 _FORMAT = "transformer_lib model, version 2"
 Tokenizers = Mapping[str, WordTokenizer]
 _LAYERS = 32  # that a model may have although its file has fewer tensors: they may be a class's own, and share them
-_COMPUTED = 2**23  # numbers that a model may have and its file lacks, such as sinusoids
+_COMPUTED = 2**22  # numbers of positions that it may have although its file has none: sinusoids
 _OURS: dict[str, type] = {}  # the library's own classes, which a file names without their module
 
 
@@ -106,13 +107,29 @@ def load_model(path: str | Path, *custom: type, device: torch.device | str = "cp
     return SavedModel(model.to(device).eval(), tokenizers, notes)
 
 
+class _WithoutNumbers(TorchFunctionMode):
+    """In this context, weights have shapes and no numbers: PyTorch's layers make them with ``torch.empty``."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if getattr(function, "__name__", "") in (
+            "normal_",
+            "uniform_",
+        ):  # nothing is drawn for them, which would load a compiler
+            return args[0] if args else kwargs["tensor"]
+        if function is torch.empty:
+            kwargs["device"] = "meta"
+        return function(*args, **kwargs)
+
+
 def _check_shapes(model_class: Any, config: Any, shapes: Mapping[str, list[int]]) -> None:
-    """Raise a ValueError if a file's tensors are not those of its configuration, before any number of them is made."""
-    layers = getattr(config, "num_layers", 0)
-    if layers > max(_LAYERS, len(shapes)):
-        raise ValueError(f"its configuration has {layers:,} layers, but the file has {len(shapes)} tensors")
+    """Raise a ValueError if a file's tensors are not those of its configuration, before their numbers are made."""
+    stored = sum(map(math.prod, shapes.values()))
+    layers, table = getattr(config, "num_layers", 0), getattr(config, "max_len", 0) * getattr(config, "d_model", 0)
+    if layers > max(_LAYERS, len(shapes)) or table > stored + _COMPUTED:
+        raise ValueError(f"its {layers:,} layers and {table:,} numbers of positions are more than the file could hold")
     try:
-        with torch.device("meta"):  # without numbers
+        with _WithoutNumbers():
             model = model_class(config)
     except (RuntimeError, TypeError) as error:
         if model_class in _OURS.values() or "meta" not in str(error).lower():
@@ -123,10 +140,10 @@ def _check_shapes(model_class: Any, config: Any, shapes: Mapping[str, list[int]]
         expected = list(tensors[name].shape) if name in tensors else "none of that name"
         if shape != expected:
             raise ValueError(f"its {name} is {shape}, but its configuration asks for {expected}")
-    needed = sum(tensor.numel() for tensor in [*model.parameters(), *model.buffers()])  # what is shared counts once
-    stored = sum(map(math.prod, shapes.values()))
-    if needed > stored + _COMPUTED:
-        raise ValueError(f"its configuration needs {needed:,} numbers, but the file has {stored:,}")
+    known = {id(tensors[name]) for name in shapes}  # what two names share is stored by one
+    missing = [name for name, weights in model.named_parameters() if id(weights) not in known]
+    if missing:
+        raise ValueError(f"it has no {missing[0]}, for which its configuration asks")
 
 
 def _name(cls: type) -> str:
