@@ -120,8 +120,8 @@ def test_a_small_file_cannot_claim_a_huge_model(model_file):
         ({"d_ff": 10**9}, "linear1.*1000000000"),
         ({"num_layers": 10**9}, "1,000,000,000 layers"),
         ({"num_layers": 32}, r"layers\.\d+\..* is None, expected \[32"),
-        ({"max_len": 10**9}, r"positions\.table.*1000000000"),
-        ({"d_model": 32 * 10**8}, "3200000000"),
+        ({"max_len": 10**9}, "numbers of positions"),
+        ({"d_model": 32 * 10**8}, "numbers of positions"),
         ({"d_ff": 10**18}, "overflow"),
         ({"d_ff": 10**40}, "does not hold a model"),
     ):
@@ -163,7 +163,7 @@ def test_a_table_that_no_file_stores_cannot_be_huge(tmp_path):
     config = TransformerConfig(8, 8, d_model=8, num_heads=2, d_ff=8, num_layers=1, positions="sinusoidal")
     save_model(tmp_path / "model.safetensors", Transformer(config), {})
     rewritten(tmp_path / "model.safetensors", None, lambda m: set_config(m, max_len=2_000_000))
-    with pytest.raises(CheckpointError, match=r"needs [\d,]+ numbers, but the file has"):
+    with pytest.raises(CheckpointError, match="numbers of positions"):
         load_model(tmp_path)
 
 

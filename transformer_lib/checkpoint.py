@@ -11,6 +11,7 @@ import safetensors.torch
 import torch
 from safetensors import safe_open
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from transformer_lib.data.subwords import SubwordTokenizer
 from transformer_lib.data.tokenizers import WordTokenizer, check_vocabularies
@@ -22,7 +23,7 @@ SHIPPED_MODEL = shipped("assets/multi30k_best.safetensors")
 _FORMAT = "transformer_lib model, version 2"
 Tokenizers = Mapping[str, WordTokenizer]
 _LAYERS = 32  # that a model may have although its file has fewer tensors: they may be a class's own, and share them
-_COMPUTED = 2**23  # numbers that a model may have and its file lacks, such as sinusoids
+_COMPUTED = 2**22  # numbers of positions that it may have although its file has none: sinusoids
 _OURS: dict[str, type] = {}  # the library's own classes, which a file names without their module
 
 
@@ -117,8 +118,10 @@ def load_model(path: str | Path, *custom: type, device: torch.device | str = "cp
 def _check_shapes(model_class: Any, config: Any, shapes: Mapping[str, list[int]]) -> None:
     """Raise a ValueError unless a class makes exactly these tensors of a configuration, before any number is made."""
     layers = getattr(config, "num_layers", 0)
-    if layers > max(_LAYERS, len(shapes)):
-        raise ValueError(f"its configuration has {layers:,} layers, but there are {len(shapes)} tensors")
+    table = getattr(config, "max_len", 0) * getattr(config, "d_model", 0)
+    stored = sum(map(math.prod, shapes.values()))
+    if layers > max(_LAYERS, len(shapes)) or table > stored + _COMPUTED:
+        raise ValueError(f"its {layers:,} layers and {table:,} numbers of positions are more than the file could hold")
     model = _without_numbers(model_class, config)
     expected = _shapes(model, shapes)
     for name in sorted({*expected, *shapes}):
@@ -128,10 +131,6 @@ def _check_shapes(model_class: Any, config: Any, shapes: Mapping[str, list[int]]
                 "pruning), or replace parts in the __init__ of a subclass. "
                 f"Its {name} is {shapes.get(name)}, expected {expected.get(name)}"
             )
-    computed = sum(buffer.numel() for buffer in model.buffers())
-    stored = sum(map(math.prod, shapes.values()))
-    if computed > stored + _COMPUTED:
-        raise ValueError(f"its configuration needs {computed:,} numbers, but the file has {stored:,}")
 
 
 def _shapes(model: nn.Module, stored: Container[str] = ()) -> dict[str, list[int]]:
@@ -141,10 +140,25 @@ def _shapes(model: nn.Module, stored: Container[str] = ()) -> dict[str, list[int
     return {name: list(tensors[name].shape) for name in names.values()}
 
 
+class _WithoutNumbers(TorchFunctionMode):
+    """In this context, weights have shapes and no numbers: layers make them by ``torch.empty``, and nothing is drawn.
+
+    Positions that are computed have their numbers. (On the meta device, PyTorch would load its compiler for both.)
+    """
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if getattr(function, "__module__", None) == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        if function is torch.empty:
+            kwargs["device"] = "meta"
+        return function(*args, **kwargs)
+
+
 def _without_numbers(model_class: Any, config: Any) -> nn.Module:
-    """Build a model on the meta device; or, if it is of a reader's class that needs numbers for it, on the CPU."""
+    """Build a model without its weights' numbers; or, if it is of a reader's class that needs them, with all."""
     try:
-        with torch.device("meta"):
+        with _WithoutNumbers():
             return model_class(config)
     except (RuntimeError, TypeError) as error:
         if model_class in _OURS.values() or "meta" not in str(error).lower():
