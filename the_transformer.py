@@ -1,12 +1,12 @@
-"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017) in one file: from two texts to a translator.
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), from two texts to a translator.
 
     python the_transformer.py train
     python the_transformer.py train --texts my.de my.en --test test.de test.en --epochs 5
     python the_transformer.py translate "Zwei Hunde spielen im Schnee."
 
-The first learns from Multi30k (transformer-lib download multi30k), the second from texts of yours: line n of my.en
-translates line n of my.de. All it needs is PyTorch. Numbers such as (3.2.1) are sections of the paper. Two things are
-younger: a norm stands before each sub-layer, and the learning rate falls to zero.
+The first learns from Multi30k (transformer-lib download multi30k gets it), the second from texts of yours:
+line n of my.en translates line n of my.de. All it needs is PyTorch. (3.2.1) is a section of the paper. Two
+things are younger: a norm stands before each sub-layer, and the learning rate falls to zero.
 """
 
 import argparse
@@ -58,8 +58,8 @@ def words_of(text):  # "Ein Hund." -> ["▁ein", "▁hund."]; from 100 character
 def learn_pieces(texts, size):  # join the most frequent neighbours, again and again (Sennrich 2016)
     words = (word for text in texts for word in words_of(text))
     counts = Counter(part for word in words for part in re.findall(r"▁?\w+|▁?\W", word))  # "." by itself
-    pieces = dict.fromkeys(["<unk>", "<pad>", "<sos>", "<eos>", *sorted(set("".join(counts)))])
-    cuts = {word: f" {'  '.join(word)} " for word in counts}  # a space on either side of each piece
+    pieces = dict.fromkeys(["<unk>", "<pad>", "<sos>", "<eos>", *sorted(set("".join(counts)))])  # no piece twice
+    cuts = {word: f" {'  '.join(word)} " for word in counts}  # such as " ▁  d  e  r "
     pairs = Counter()  # how often two pieces stand side by side
     changed = list(cuts)
     while True:
@@ -70,7 +70,7 @@ def learn_pieces(texts, size):  # join the most frequent neighbours, again and a
         if len(pieces) >= size or pairs[left, right] < 2:
             return list(pieces)
         pieces[left + right] = None
-        changed = [word for word in cuts if left + right in word]
+        changed = [word for word in cuts if left + right in word]  # all others stay as they are
         for word in changed:
             for pair in pairwise(cuts[word].split()):
                 pairs[pair] -= counts[word]
@@ -212,7 +212,7 @@ class Transformer(nn.Module):  # the encoder reads the source, the decoder write
         decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(config.num_layers))
         self.encoder = nn.ModuleDict({"layers": encoder, "norm": nn.LayerNorm(config.d_model)})
         self.decoder = nn.ModuleDict({"layers": decoder, "norm": nn.LayerNorm(config.d_model)})
-        self.output = nn.Linear(config.d_model, config.vocab_size)  # rows: the pieces' vectors (3.4)
+        self.output = nn.Linear(config.d_model, config.vocab_size)  # its rows embed the pieces (3.4)
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
@@ -271,10 +271,10 @@ def beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len
         step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)
         candidates = (log_probs[:, :, None] + step).flatten(1)  # [sentences, width · vocab_size]
         best, index = candidates.topk(2 * beam_size)  # half of them may end here
-        first_row = torch.arange(0, len(tgt), log_probs.shape[1], device=tgt.device)[:, None]
+        first_row = torch.arange(0, len(tgt), log_probs.shape[1], device=tgt.device)[:, None]  # [sentences, 1]
         rows, token = first_row + index // step.shape[2], index % step.shape[2]
         ends = (token == eos_id) | (length == max_len)
-        for s, j in (ends & best.isfinite())[:, :beam_size].nonzero().tolist():
+        for s, j in (ends & best.isfinite())[:, :beam_size].nonzero().tolist():  # sentence, candidate
             ids = [*tgt[rows[s, j], 1:].tolist(), token[s, j].item()]
             finished[s].append((best[s, j].item() / lp(length), ids))
         log_probs, chosen = best.masked_fill(ends, -math.inf).topk(beam_size)  # the best that go on
@@ -290,7 +290,7 @@ def beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len
 @torch.no_grad()
 def translate(model, tokenizer, sentences, beam_size, length_penalty):  # a beam of 1 is greedy search
     def next_log_probs(tgt, memory, memory_mask):
-        logits = model.decode(tgt, memory, memory_mask)[:, -1]  # [rows, vocab_size]
+        logits = model.decode(tgt, memory, memory_mask)[:, -1]  # [rows, vocab_size]; the rest is known
         logits[:, [PAD, SOS]] = -math.inf  # never written
         return logits.log_softmax(dim=-1)
 
@@ -307,7 +307,7 @@ def translate(model, tokenizer, sentences, beam_size, length_penalty):  # a beam
 
 def corpus_bleu(hypotheses, references):  # of lists of words, from 0 to 100 (Papineni et al. 2002)
     product = 1.0
-    for n in range(1, 5):
+    for n in range(1, 5):  # words in a row
         pairs = zip(hypotheses, references, strict=True)
         ngrams = [[Counter(zip(*(words[i:] for i in range(n)))) for words in pair] for pair in pairs]
         matches = sum((ours & theirs).total() for ours, theirs in ngrams)  # & takes the lower count
@@ -355,9 +355,9 @@ def train(config, train_paths, test_paths, path):
     torch.manual_seed(config.seed)
     model = Transformer(config).to(DEVICE)
     print(f"{len(pairs):,} pairs, {sum(p.numel() for p in model.parameters()):,} parameters, on {DEVICE}")
-    optimizer = torch.optim.Adam(model.parameters(), config.learning_rate, betas=(0.9, 0.98), eps=1e-9)
+    optimizer = torch.optim.Adam(model.parameters(), config.learning_rate, (0.9, 0.98), eps=1e-9)  # (5.3)
     steps = max(1, config.epochs * len(make_batches(pairs, config.max_tokens)))
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min(10 * n + 10, steps - n) / steps)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min(n + 1, (steps - n) / 9) * 10 / steps)
     parts = {"weights": model, "optimizer": optimizer, "schedule": schedule}
     for name in parts.keys() & saved.keys():
         parts[name].load_state_dict(saved[name])

@@ -5,6 +5,7 @@ import gzip
 import importlib.util
 import inspect
 import io
+import math
 import os
 import random
 import re
@@ -21,7 +22,7 @@ import pytest
 import sacrebleu
 import torch
 from conftest import PAIRS
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from weights import shake
 
@@ -33,7 +34,7 @@ from transformer_lib.data.subwords import SubwordTokenizer
 from transformer_lib.files import CheckpointError
 from transformer_lib.inference.bleu import by_definition
 from transformer_lib.inference.search import beam_search, greedy_search
-from transformer_lib.interop.one_file import from_one_file, to_one_file
+from one_file import from_one_file, to_one_file
 from transformer_lib.model import attention, decoder, embeddings, encoder, masks, sublayers
 from transformer_lib.training.loop import train_epoch
 from transformer_lib.training.loss import sequence_loss
@@ -163,6 +164,13 @@ def test_logits_are_the_librarys_with_the_librarys_weights(models):
     torch.testing.assert_close(ours(batch(), batch()), theirs(batch(), batch()), **ALL_ARE_EQUAL)
 
 
+def test_positions_are_the_librarys():
+    ours = one.SinusoidalPositionalEncoding(one.MAX_LEN, 32)
+    theirs = embeddings.SinusoidalPositionalEncoding(one.MAX_LEN, 32)
+    torch.testing.assert_close(ours(one.MAX_LEN), theirs(one.MAX_LEN), rtol=0, atol=1e-6)
+    torch.testing.assert_close(ours(2)[1, :2], torch.tensor([math.sin(1), math.cos(1)]))
+
+
 def test_attention_maps_are_the_librarys(models):
     ours, theirs = models
     src, tgt = batch(length=7), batch(length=5)
@@ -270,11 +278,12 @@ def words(text):
 
 def test_bleu_is_by_definition_and_sacrebleus():
     references = [pair.tgt for pair in load_corpus("sample")["test"][:60]] + [
-        'He said: "1,000.5 - it\'s (e.g.) 3-D."'
+        'He said: "1,000.5 - it\'s (e.g.) 3-D, some .5 or ,7."'
     ] * 2
     generator = random.Random(0)
     worse = [" ".join(w for w in text.split() if generator.random() < 0.9) for text in references]
-    for hypotheses in (references, worse, worse[::-1], [""] * len(references)):
+    again = [f"{text} {text} the the the the" for text in references]  # what is there once, counts once
+    for hypotheses in (references, worse, worse[::-1], again, [""] * len(references)):
         tokens = [list(map(words, hypotheses)), list(map(words, references))]
         assert one.corpus_bleu(*tokens) == pytest.approx(by_definition(*tokens))
         sacre = sacrebleu.BLEU(lowercase=True, smooth_method="none").corpus_score(hypotheses, [references]).score
@@ -285,6 +294,7 @@ def test_bleu_is_by_definition_and_sacrebleus():
 # ---- Subwords ----
 
 
+@example("Ein Ma\u0308dchen  re\u0301sume\u0301", 3)  # letters and their accents apart
 @given(st.text(max_size=90), st.integers(0, 60))
 @settings(max_examples=200, deadline=None)
 def test_any_text_comes_back(text, joins):

@@ -4,6 +4,7 @@ import io
 import struct
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,7 +16,12 @@ from transformer_lib.interop.ctranslate2 import check_parts
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
 
-_ARCHITECTURE = {"norm_first": True, "positions": "sinusoidal", "tie_embeddings": True, "activation": "relu"}
+_ARCHITECTURE: dict[str, Any] = {
+    "norm_first": True,
+    "positions": "sinusoidal",
+    "tie_embeddings": True,
+    "activation": "relu",
+}
 _TABLES = "src_embedding.tokens.table.weight", "tgt_embedding.tokens.table.weight"  # in one file, output.weight alone
 _SETTINGS = "d_model", "num_heads", "d_ff", "num_layers", "dropout"
 
@@ -45,8 +51,8 @@ def from_one_file(path: str | Path, src: str = "de", tgt: str = "en") -> Transla
         settings = {name: theirs[name] for name in _SETTINGS} | {"inner_dropout": False, "max_len": 256}
         model = Transformer(TransformerConfig(len(pieces), len(pieces), **settings, **_ARCHITECTURE))
         model.load_state_dict({**weights, **dict.fromkeys(_TABLES, weights["output.weight"])})
-        tokenizers = [SubwordTokenizer(language, _sentencepiece_model(pieces)) for language in (src, tgt)]
-        return Translator(model, *tokenizers, theirs["beam_size"], theirs["length_penalty"])
+        src_tokenizer, tgt_tokenizer = (SubwordTokenizer(each, _sentencepiece_model(pieces)) for each in (src, tgt))
+        return Translator(model, src_tokenizer, tgt_tokenizer, theirs["beam_size"], theirs["length_penalty"])
     except Exception as error:  # torch.load raises whatever its parsers stumble over
         raise CheckpointError(f"{path} is nothing that the_transformer.py saved ({error!r:.100})") from None
 
