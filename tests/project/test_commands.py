@@ -45,7 +45,7 @@ NOT_RUN = {
     "python -m pytest --nbval-lax tests notebooks": "it is what runs this",
     "python assets/draw_figures.py": "writes into the tree; tests/project/test_figures.py draws elsewhere",
     "python tools/listings.py": "changes the notebooks; tests/test_session.py runs what it calls",
-    "python tools/trust_notebooks.py": "changes what Jupyter trusts; tests/project/test_jupyterlab.py runs it",
+    "python tools/trust_notebooks.py": "changes what Jupyter trusts; test_notebooks.py runs what it calls",
     "python tests/project/list_licences.py": "tests/project/test_supply_chain.py compares what it prints",
     "python tests/project/test_devices.py": "takes hours; as a test, the file runs a part",
     "python tests/project/versions.py": "takes a network, and hours",

@@ -20,6 +20,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ import torch.nn.functional as F
 import transformer_exercises
 from exercise_answers import passed_once
 from torch import nn
-from transformer_exercises import check, course, guess, keep, kept, write
+from transformer_exercises import Verdict, check, course, guess, keep, kept, write
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
@@ -313,7 +314,50 @@ def test_each_question_is_asked_once_and_what_answers_it_is_hidden_until_it_is_w
                     assert "hide-output" in following["metadata"]["tags"], name
                     assert following["metadata"]["jupyter"] == {"outputs_hidden": True}, name
                     asked.append(name)
+        assert not list(load_listings().telling(notebook))
     assert sorted(asked) == sorted(transformer_exercises._REPLIES)
+
+
+def test_what_follows_a_guess_begins_with_nothing_of_which_jupyterlab_would_show_a_line(monkeypatch):
+    display = pytest.importorskip("IPython.display", reason="IPython is not installed")
+    shown, waiting = [], []
+    events = SimpleNamespace(
+        register=lambda when, call: waiting.append((when, call)),
+        unregister=lambda when, call: waiting.remove((when, call)),
+    )
+    monkeypatch.setattr(transformer_exercises, "_shell", lambda: SimpleNamespace(events=events))
+    monkeypatch.setattr(display, "display", lambda data, raw: shown.append(data))
+    name, replies = next(iter(transformer_exercises._REPLIES.items()))
+    for cells in (1, 2):
+        guess(name, *replies, cells=cells)
+        for _ in range(cells):
+            ((when, call),) = waiting
+            call()
+        assert when == "pre_run_cell" and not waiting
+    assert shown == [{"text/html": "", "text/plain": ""}] * 3
+
+
+def test_a_verdict_has_a_sign_and_its_code_and_emphasis_are_marked_or_left_out():
+    verdict = Verdict("03.1", "not yet", "say `a * b` where *may* means 2 * 3 < 7.")
+    assert repr(verdict) == "✗ 03.1 · not yet: say `a * b` where may means 2 * 3 < 7."
+    assert "<code>a * b</code> where <em>may</em> means 2 * 3 &lt; 7." in verdict._repr_html_()
+    assert repr(Verdict("03.1", "right", "yes.")) == "✓ 03.1 · right: yes."
+    assert Verdict("03.1", "not solved yet", "replace the dots")._repr_html_() is None  # what is stored stays text
+
+
+def test_where_a_readers_code_stops_its_own_line_is_named(tmp_path):
+    source = "def causal_mask(length):\n    half = length / 2\n    return torch.ones([*range(half)])  # here\n"
+    verdict = check("causal_mask", run_cell(source, tmp_path / "cell")["causal_mask"])
+    assert "in line 3, `return torch.ones([*range(half)])  # here`" in verdict.message and "`//`" in verdict.message
+
+
+def test_a_new_tensor_without_a_name_is_named(tmp_path):
+    body = inspect.getsource(course.own("attention")).replace(
+        "weights = scores.softmax(dim=-1)", "scores.softmax(dim=-1)"
+    )
+    body = body.replace("return weights @ value, weights", "return scores @ value, scores")
+    verdict = check("attention", run_cell(f"import math\n{body}", tmp_path / "cell")["attention"])
+    assert "`scores.softmax(dim=-1)` makes a new tensor, and nothing keeps it" in verdict.message
 
 
 def test_one_choice_of_a_guess_is_right_and_each_has_its_reply():

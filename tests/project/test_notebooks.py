@@ -93,6 +93,20 @@ def test_no_path_of_a_machine_no_progress_bar_and_no_state_of_a_widget_is_stored
         assert kept.keys() - {"accelerator"} == {"kernelspec", "language_info"}, path
 
 
+def test_the_series_is_trusted_once_and_only_as_it_is(tmp_path, monkeypatch):
+    sign = pytest.importorskip("nbformat.sign", reason="Jupyter is not installed")
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    folder = tmp_path / "notebooks"
+    shutil.copytree(ROOT / "notebooks" / "solutions", folder / "solutions")
+    shutil.copy(NOTEBOOKS[0], folder)
+    (folder / "01_broken.ipynb").write_text("{", encoding="utf-8")
+    trust = load_script("trust_notebooks").trust
+    assert len(trust(folder)) == len(SOLUTIONS) + 1 and trust(folder) == []
+    mine = folder / NOTEBOOKS[0].name
+    mine.write_text(mine.read_text(encoding="utf-8").replace("<svg", "<svg onload='…'", 1), encoding="utf-8")
+    assert not sign.NotebookNotary().check_signature(sign.reads(mine.read_text(encoding="utf-8"), 4))
+
+
 def test_jupyterlab_and_colab_find_in_the_metadata_what_they_would_write_there():
     """Where something differs, such as a kernel's name, JupyterLab has "unsaved changes" seconds after it opens one."""
     ipkernel = pytest.importorskip("ipykernel.ipkernel", reason="Jupyter is not installed")

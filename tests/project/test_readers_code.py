@@ -6,6 +6,7 @@ import inspect
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -61,7 +62,8 @@ def _same_random_numbers(monkeypatch):
 @pytest.fixture(scope="module")
 def reader():
     """What the reader has after notebook 04: the boxes, and the search that the notebook shows."""
-    names = {"torch": torch, "SOS": 2, "EOS": 3, **{name: course.own(name) for name in WRITTEN}}
+    english = SimpleNamespace(sos_id=2, eos_id=3)
+    names = {"torch": torch, "english": english, **{name: course.own(name) for name in WRITTEN}}
     exec(definitions("04")["greedy"], names)
     return names
 
