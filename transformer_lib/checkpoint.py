@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -120,7 +120,7 @@ def _check_shapes(model_class: Any, config: Any, shapes: Mapping[str, list[int]]
     if layers > max(_LAYERS, len(shapes)):
         raise ValueError(f"its configuration has {layers:,} layers, but there are {len(shapes)} tensors")
     model = _without_numbers(model_class, config)
-    expected = _shapes(model)
+    expected = _shapes(model, shapes)
     for name in sorted({*expected, *shapes}):
         if shapes.get(name) != expected.get(name):
             raise ValueError(
@@ -134,10 +134,10 @@ def _check_shapes(model_class: Any, config: Any, shapes: Mapping[str, list[int]]
         raise ValueError(f"its configuration needs {computed:,} numbers, but the file has {stored:,}")
 
 
-def _shapes(model: nn.Module) -> dict[str, list[int]]:
-    """Return the shapes of a model's tensors; one that is shared has the first of its names, as in a file."""
+def _shapes(model: nn.Module, stored: Container[str] = ()) -> dict[str, list[int]]:
+    """Return the shapes of a model's tensors; one that is shared has one of its names, that which is ``stored``."""
     tensors = model.state_dict(keep_vars=True)
-    names = {id(tensors[name]): name for name in sorted(tensors, reverse=True)}
+    names = {id(tensors[name]): name for name in sorted(tensors, key=stored.__contains__)}
     return {name: list(tensors[name].shape) for name in names.values()}
 
 

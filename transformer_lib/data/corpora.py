@@ -138,6 +138,8 @@ def load_corpus(source: str | Path | Iterable[Any] = "sample", src: str = "de", 
         case ["multi30k"]:
             splits = dict.fromkeys(file.split(".")[0] for file in DOWNLOADS["multi30k"][1])
             return Corpus("multi30k", src, tgt, tuple(splits), ("multi30k",))
+        case ["sample"]:
+            return Corpus("sample", src, tgt, source=("sample",))
         case [str() | Path() as folder]:
             return _open_folder(folder, src, tgt)
         case [str() | Path() as src_file, str() | Path() as tgt_file]:
@@ -149,14 +151,14 @@ def load_corpus(source: str | Path | Iterable[Any] = "sample", src: str = "de", 
 
 
 def _open_folder(name: str | Path, src: str, tgt: str) -> Corpus:
-    folder = shipped("data/sample") if name == "sample" else Path(name).resolve()
+    folder = Path(name).resolve()
     if not folder.is_dir():
         raise CorpusError(f"corpus is {str(name)!r}, expected {', '.join(CORPORA)}, a folder, two files, or pairs")
     files = {file.name.removesuffix(".gz") for file in folder.iterdir()}
     tests = sorted(file[: -len(src) - 1] for file in files if file.startswith("test") and file.endswith(f".{src}"))
     held_out = [] if f"val.{src}" in files else ["val"] if tests else ["val", "test"]
     splits = ("train", "val", *(tests or held_out[1:]))
-    corpus = Corpus(folder.name, src, tgt, splits, ("sample" if name == "sample" else str(folder),))
+    corpus = Corpus(folder.name, src, tgt, splits, (str(folder),))
     return corpus._hold_out(corpus["train"], held_out) if held_out else corpus
 
 

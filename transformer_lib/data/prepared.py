@@ -16,7 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 from tqdm import tqdm
 
-from transformer_lib.data.batches import Batch, Example, TranslationDataset, log_left_out, tokenised
+from transformer_lib.data.batches import Batch, Example, PairDataset, TranslationDataset, log_left_out, tokenised
 from transformer_lib.data.corpora import PREPARED_FILE, Corpus, CorpusError, Pair
 from transformer_lib.data.subwords import SubwordTokenizer, train_subwords
 from transformer_lib.data.text import can_be_written
@@ -143,9 +143,8 @@ def _encode(tokenizers: list[SubwordTokenizer], pairs: Sequence[Pair]) -> Encode
         except ValueError:
             continue
     dtype = np.int16 if len(tokenizers[0].vocab) <= 2**15 else np.int32
-    lengths = [[len(side) for side in example] for example in kept]
-    tensors = {"lengths": np.array(lengths, np.int32).reshape(-1, 2)}
+    tensors = {"lengths": PairDataset(kept, *tokenizers).lengths.astype(np.int32)}
     for name, tokenizer in zip(Batch._fields, tokenizers, strict=True):
-        sentences = [tokenizer.ids(getattr(example, name)) for example in kept]
-        tensors[name] = np.fromiter(itertools.chain.from_iterable(sentences), dtype)
+        tokens = itertools.chain.from_iterable(getattr(example, name) for example in kept)
+        tensors[name] = np.array(tokenizer.ids(tokens), dtype)
     return tensors
