@@ -489,13 +489,6 @@ def test_wikitext2_is_downloaded_checked_cached_and_not_repeated(published_text,
     assert (cache / "wikitext-2" / "train.txt").read_bytes() == TRAIN
 
 
-def test_whoever_asks_for_one_split_downloads_no_other(published_text, cache):
-    _, asked = published_text
-    text = load_text("wikitext-2")
-    assert text.splits == ("train", "valid", "test") and text["test"] == ["two two"]
-    assert asked == ["/test.txt"]
-
-
 def test_without_its_training_file_nine_tenths_of_the_validation_file_take_its_place(published_text, cache):
     _, asked = published_text
     text = load_text("wikitext-2-valid")

@@ -147,7 +147,6 @@ def look_back_one_word(attention):
     attention.attend = attend
 
 
-@pytest.mark.filterwarnings("ignore:.*caches = True")
 @pytest.mark.parametrize(
     "change",
     [
@@ -283,7 +282,6 @@ OWN = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*caches = True")
 @pytest.mark.parametrize("name", OWN)
 def test_what_a_reader_writes_is_cached_if_its_class_says_so_and_found_the_same_without(name):
     make, says_so = OWN[name]
@@ -292,14 +290,6 @@ def test_what_a_reader_writes_is_cached_if_its_class_says_so_and_found_the_same_
     plain, default = (greedy_search(model, SRC, 2, 3, use_cache=use_cache) for use_cache in (False, True))
     assert [one.ids for one in default] == [one.ids for one in plain]
     assert [one.log_prob for one in default] == pytest.approx([one.log_prob for one in plain], rel=1e-4)
-
-
-def test_a_search_says_once_which_class_keeps_it_from_using_a_cache():
-    model = build_with(RotaryFromZero, "self_attn")
-    with pytest.warns(UserWarning, match=r"RotaryFromZero.*caches = True"):
-        greedy_search(model, SRC, 2, 3)
-    greedy_search(model, SRC, 2, 3, use_cache=False)  # nobody asked for one
-    greedy_search(OtherDecode(TransformerConfig(20, 20, **SIZES)), SRC, 2, 3)  # who overrides decode knows
 
 
 @torch.no_grad()

@@ -121,22 +121,6 @@ def test_characters_that_matplotlibs_font_lacks_come_from_fonts_that_have_them(t
     assert box.xmin >= 0 and box.xmax <= figure.get_figwidth()
 
 
-def test_a_font_that_was_installed_after_matplotlib_made_its_list_is_found(tmp_path, monkeypatch):
-    """It keeps the list from session to session: the cookbook's "install it, and restart" depends on this."""
-    name = "Noto Sans CJK JP"
-    others = [font for font in font_manager.fontManager.ttflist if font.name != name]
-    monkeypatch.setattr(font_manager.fontManager, "ttflist", others)
-    broken = tmp_path / "broken.ttf"
-    broken.write_text("no font")
-    new = [font_with("猫", name, tmp_path / "new.ttf"), str(broken)]
-    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [font.fname for font in others])
-    assert name not in plots.installed_fonts()
-    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [*new, *(font.fname for font in others)])
-    assert name in plots.installed_fonts()
-    monkeypatch.setitem(plots.STYLE, "font.family", plots.installed_fonts())
-    plots.attention_map(torch.eye(1), ["猫"], ["猫"]).draw_without_rendering()  # a missing glyph would warn
-
-
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_a_figure_can_be_saved(translation, tmp_path, ending):
     plots.attention_heads(translation).savefig(tmp_path / f"map.{ending}")

@@ -24,6 +24,7 @@ import torch
 from conftest import PAIRS
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from one_file import from_one_file, to_one_file
 from weights import shake
 
 from transformer_lib import Transformer, TransformerConfig, Translator
@@ -34,7 +35,6 @@ from transformer_lib.data.subwords import SubwordTokenizer
 from transformer_lib.files import CheckpointError
 from transformer_lib.inference.bleu import by_definition
 from transformer_lib.inference.search import beam_search, greedy_search
-from one_file import from_one_file, to_one_file
 from transformer_lib.model import attention, decoder, embeddings, encoder, masks, sublayers
 from transformer_lib.training.loop import train_epoch
 from transformer_lib.training.loss import sequence_loss

@@ -690,13 +690,9 @@ def test_whose_order_a_resumed_run_may_not_repeat_is_said_once(dataset, tiny_con
 
 
 def test_what_cannot_be_trained_is_refused_and_nothing_is_written(dataset, tiny_config, tmp_path):
-    frozen, short = Transformer(tiny_config).requires_grad_(False), dataclasses.replace(tiny_config, max_len=10)
     batches = [*BucketBatches(dataset, 4), {"src": torch.tensor([[2, 999, 3]]), "tgt": torch.tensor([[2, 5, 3]])}]
     text = dataclasses.replace(RECIPE, init_bias_from_unigrams=True)
     for model, train_set, recipe, error, message in (
-        (frozen, dataset, RECIPE, ValueError, "model's weights are all frozen"),
-        (Transformer(tiny_config).half(), dataset, RECIPE, ValueError, "model's weights are in float16"),
-        (Transformer(short), dataset, RECIPE, ValueError, "pair 5 of train_set .*max_len=10 positions"),
         (Transformer(tiny_config), iter(batches), RECIPE, TypeError, "list_iterator"),
         (Transformer(tiny_config), batches, RECIPE, ValueError, "src holds the id 999"),
         (Transformer(tiny_config), dataset, text, AttributeError, "init_bias_from_unigrams"),

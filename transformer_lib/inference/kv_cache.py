@@ -5,7 +5,6 @@ The model knows nothing of it: ``CachedDecoder`` takes its decoder's layers and 
 """
 
 import copy
-import warnings
 
 import torch
 from torch import Tensor, nn
@@ -138,14 +137,10 @@ def make_decoder(
 ) -> CachedDecoder | RecomputingDecoder:
     """Return a decoder with a cache where ``can_cache``, or one without, which takes longer and computes the same.
 
-    A warning says which parts of a library's model keep it from being cached because nothing is known of them.
+    If a search with parts of yours is slow, ask ``can_cache``: it may be that their classes do not say ``caches``.
     """
-    if use_cache and can_cache(model):
-        return CachedDecoder(model, memory, memory_mask)
-    if use_cache and not _has_own_decode(model) and _unknown_parts(model):
-        names = ", ".join(_unknown_parts(model))
-        warnings.warn(f"{names}: a class without `caches = True` (see can_cache) makes a search slow", stacklevel=2)
-    return RecomputingDecoder(model, memory, memory_mask)
+    kind = CachedDecoder if use_cache and can_cache(model) else RecomputingDecoder
+    return kind(model, memory, memory_mask)
 
 
 def can_cache(model: nn.Module) -> bool:
@@ -155,23 +150,13 @@ def can_cache(model: nn.Module) -> bool:
     inherit: it computes a position from that position alone; or it is an attention that keeps to ``CachedAttention``.
     A model with a ``decode`` of its own, or whose decoder has hooks or methods that were replaced, is not cached.
     """
-    if _has_own_decode(model) or _unknown_parts(model):
+    if getattr(model.decode, "__func__", None) is not Transformer.decode:
         return False
-    return not any(
-        module._forward_hooks or module._forward_pre_hooks or {"forward", "attend"} & vars(module).keys()
-        for module in _parts_of_decoder(model)
-    )
-
-
-def _has_own_decode(model: nn.Module) -> bool:
-    return getattr(model.decode, "__func__", None) is not Transformer.decode
-
-
-def _parts_of_decoder(model: Transformer) -> list[nn.Module]:
-    return [module for part in (model.tgt_embedding, model.decoder, model.output) for module in part.modules()]
-
-
-def _unknown_parts(model: Transformer) -> list[str]:
-    """Return the names of classes of which nobody says that a cache suits them."""
-    kinds = {type(module) for module in _parts_of_decoder(model)} - _EXACT
-    return sorted(kind.__name__ for kind in kinds if vars(kind).get("caches") is not True)
+    modules = [module for part in (model.tgt_embedding, model.decoder, model.output) for module in part.modules()]
+    for module in modules:
+        kind = type(module)
+        if kind not in _EXACT and vars(kind).get("caches") is not True:
+            return False
+        if module._forward_hooks or module._forward_pre_hooks or {"forward", "attend"} & vars(module).keys():
+            return False
+    return True

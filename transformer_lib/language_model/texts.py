@@ -13,7 +13,6 @@ TEXTS = ("wikitext-2", "wikitext-2-valid", "pride-and-prejudice", *CORPORA)
 class Text:
     """Running text for a language model: ``lines`` of the training, the validation and the test splits, in this order.
 
-    WikiText-2's are None until they are first asked for: only then are they downloaded.
     ``language`` is that whose spaCy tokeniser it needs, or None if spaces separate its tokens already; ``source`` is
     what ``load_text`` opens it by again, one of ``TEXTS`` or an absolute path.
     """
@@ -21,17 +20,14 @@ class Text:
     name: str
     language: str | None
     source: str
-    lines: dict[str, list[str] | None]
+    lines: dict[str, list[str]]
 
     splits = property(lambda self: tuple(self.lines), doc="The names of the splits.")
 
     def __getitem__(self, split: str) -> list[str]:
         if split not in self.lines:
             raise CorpusError(f"split is {split!r}, but text {self.name!r} has {', '.join(self.lines)}")
-        lines = self.lines[split]
-        if lines is None:
-            lines = self.lines[split] = _wikitext(split)
-        return lines
+        return self.lines[split]
 
 
 def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> Text:
@@ -50,11 +46,11 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
     """
     path = Path(name)
     if name == "wikitext-2":
-        return Text(name, None, name, dict.fromkeys(("train", "valid", "test")))
+        return Text(name, None, name, {split: _wikitext(split) for split in ("train", "valid", "test")})
     if name == "wikitext-2-valid":
         valid = _wikitext("valid")
         end = round(0.9 * len(valid))
-        return Text(name, None, name, {"train": valid[:end], "valid": valid[end:], "test": None})
+        return Text(name, None, name, {"train": valid[:end], "valid": valid[end:], "test": _wikitext("test")})
     if name == "pride-and-prejudice":
         return Text(name, "en", name, _in_three(read_text(shipped("data/texts") / f"{name}.txt")))
     if name in CORPORA:

@@ -1,6 +1,5 @@
 """Every picture of the series, in one style. Each function returns a matplotlib figure and shows nothing by itself."""
 
-import contextlib
 import functools
 import io
 import itertools
@@ -27,21 +26,6 @@ Labels = Sequence[str]
 # a character that the first lacks comes from the first that is installed and has it
 _FONTS = ["DejaVu Sans", "Noto Sans CJK JP", "Noto Sans Arabic", "Noto Sans Devanagari", "Arial Unicode MS"]
 _FONTS += ["Hiragino Sans", "Apple SD Gothic Neo", "Yu Gothic", "Malgun Gothic", "Microsoft YaHei", "Segoe UI"]
-
-
-def installed_fonts() -> list[str]:
-    """Return which of the fonts for other scripts are installed, those included that came after matplotlib's own list.
-
-    It keeps that list from one session to the next, so that it would not find a font that was installed in between.
-    """
-    listed = {font.fname for font in font_manager.fontManager.ttflist}
-    for file in {*font_manager.findSystemFonts()} - listed:
-        with contextlib.suppress(Exception):  # not every font file can be read, and matplotlib passes over those, too
-            font_manager.fontManager.addfont(file)
-    names = font_manager.get_font_names()
-    return [name for name in _FONTS if name in names]
-
-
 STYLE: dict[Any, Any] = {
     "savefig.dpi": 200,
     "figure.constrained_layout.use": True,
@@ -51,7 +35,7 @@ STYLE: dict[Any, Any] = {
     "axes.prop_cycle": plt.cycler(color=["#0072b2", "#d55e00", "#009e73", "#b0508a", "#8a6d00", "#4d5966"]),
     **dict.fromkeys(["axes.titlesize", "figure.labelsize", "figure.titlesize"], "medium"),
     "font.size": 10,
-    "font.family": installed_fonts(),
+    "font.family": [name for name in _FONTS if name in font_manager.get_font_names()],
     "text.parse_math": False,  # a $ in a sentence is a dollar
     "axes.spines.top": False,
     "axes.spines.right": False,

@@ -1,14 +1,12 @@
 """A whole training run, which survives interruptions (section 5). Notebook 05, section 7."""
 
 import json
-import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from transformer_lib.checkpoint import MODEL_FILE, check_class, describe_model, save_model
@@ -39,7 +37,8 @@ def fit(
     Where an epoch takes hours, the recipe's ``validate_every`` and ``save_every`` do this after so many steps.
 
     Args:
-        model: any model that ``loop.py`` describes, on the device to train on, with its initial weights.
+        model: any model that ``loop.py`` describes, on the device to train on, with its initial weights in float32 and
+            some that require a gradient; a data set's sentences fit into its ``max_len`` (see ``make_dataset``).
         train_set, val_set: what ``make_dataset`` (``TextDataset`` for a language model) returned; or a ``DataLoader``
             or another sized iterable of batches, used as it is.
         recipe: how to train.
@@ -53,14 +52,13 @@ def fit(
         log: called with a line after each validation, in the first of several processes.
 
     Raises a FileExistsError if ``output`` holds a run that is not to be resumed; a ValueError if the run to resume had
-    other settings, a vocabulary is not the model's, a sentence is too long for it, it is frozen, or it could not be
-    loaded again from ``output``; a TypeError if it is a wrapper; and a FloatingPointError if the loss diverges.
+    other settings, a vocabulary is not the model's, or it could not be loaded again from ``output``; a TypeError if it
+    is a wrapper; and a FloatingPointError if the loss diverges.
     """
     log = log if distributed.is_first() else lambda line: None
     tokenizers = tokenizers or getattr(train_set, "tokenizers", {})
-    _check_model(model, tokenizers)
-    for name, data in (("train_set", train_set), ("val_set", val_set)):
-        _check_lengths(name, data, model.config)
+    check_class(model, "logits_and_targets")
+    check_vocabularies(model.config, tokenizers, to_train=True)
     folder = output if isinstance(output, RunFolder) else RunFolder(output)
     if resume and folder.path is None:
         raise ValueError("resume is True and output None, expected the folder of the run to resume")
@@ -100,27 +98,6 @@ def fit(
         finally:
             model.load_state_dict(run.best.state_dict())
     return run.history
-
-
-def _check_model(model: nn.Module, tokenizers: dict[str, WordTokenizer]) -> None:
-    """Raise an error if a model cannot be trained, or not with these vocabularies."""
-    check_class(model, "logits_and_targets")
-    check_vocabularies(model.config, tokenizers, to_train=True)
-    dtypes = {weights.dtype for weights in model.parameters() if weights.requires_grad}
-    if not dtypes or torch.float16 in dtypes:
-        found = "in float16" if dtypes else "all frozen"
-        raise ValueError(f"model's weights are {found}, expected float32, and some that require a gradient")
-
-
-def _check_lengths(name: str, data: Any, config: Any) -> None:
-    """Raise a ValueError if a pair of a data set has more tokens than the model has positions."""
-    lengths = getattr(data, "lengths", ()) if hasattr(data, "batches_for") else ()  # without <sos> and <eos>
-    if len(lengths) and lengths.max() + 2 > getattr(config, "max_len", math.inf):
-        number = lengths.max(axis=1).argmax()
-        needed = f"pair {number + 1} of {name} needs {lengths.max() + 2} positions"
-        raise ValueError(
-            f"{needed}, expected at most the model's max_len={config.max_len} positions (see make_dataset)"
-        )
 
 
 class RunFolder:
