@@ -60,7 +60,8 @@ def assert_shown(host, query, **switches):
         torch.testing.assert_close(torch.tensor(shown).double(), weights, rtol=0, atol=1e-3)
     torch.testing.assert_close(torch.tensor(said[7:]).double(), average, rtol=0, atol=1e-3)
     assert said[:2] == pytest.approx(query)
-    assert host.get_by_role("slider").get_attribute("aria-valuetext") == f"({query[0]:.1f}, {query[1]:.1f})".replace("-", "−")
+    shown = f"({query[0]:.1f}, {query[1]:.1f})".replace("-", "−")
+    assert host.get_by_role("slider").get_attribute("aria-valuetext") == shown
 
 
 def middle(host):
