@@ -368,7 +368,7 @@ def train(config, train_paths, test_paths, path):
         torch.save({**run, "epoch": epoch, **{name: part.state_dict() for name, part in parts.items()}}, path + ".new")
         os.replace(path + ".new", path)  # in one stroke: there is always a whole file
         print(f"\nepoch {epoch}: loss {loss:.3f}, saved in {path}")
-        print(*translate(model, tokenizer, test_src[:5], 1, 0.0), sep="\n")
+        print(*translate(model, tokenizer, test_src[:5], 1, 0.0), sep="\n", flush=True)
     for beam_size in (1, config.beam_size):
         sides = translate(model, tokenizer, test_src, beam_size, config.length_penalty), test_tgt
         words = [[re.sub(SIGNS, r" \g<0> ", text.lower()).split() for text in side] for side in sides]
@@ -386,7 +386,7 @@ if __name__ == "__main__":
     for name, split in {"--texts": "train", "--test": "test_2016_flickr"}.items():
         training.add_argument(name, nargs=2, default=[f"{folder}/{split}.{side}.gz" for side in ("de", "en")])
     for field in fields(Config):
-        training.add_argument(f"--{field.name}", type=field.type, default=field.default, help=f"{field.default}")
+        training.add_argument(f"--{field.name}", type=field.type, default=field.default, metavar=f"{field.default}")
     args = parser.parse_args()
     if args.command == "train":
         config = Config(**{field.name: getattr(args, field.name) for field in fields(Config)})

@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 
 from docutils import nodes
-from myst_parser.slugs import github_slugify
+from myst_parser.mdit_to_docutils.base import default_slugify
 from set_repository import UNNAMED, address
 from sphinx import addnodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -148,7 +148,7 @@ def add_explanations(app, domain, kind, content):
     paragraph = nodes.paragraph()
     for stem, title, heading in dict.fromkeys(places):
         kinds = {"refdomain": "doc", "reftype": "myst", "refdoc": app.env.docname, "refexplicit": True}
-        target = {"reftarget": f"notebooks/{stem}", "reftargetid": github_slugify(heading)}
+        target = {"reftarget": f"notebooks/{stem}", "reftargetid": default_slugify(heading)}
         link = addnodes.pending_xref("", nodes.inline("", f"{title}: {heading}"), **kinds, **target)
         paragraph += [nodes.Text("; " if paragraph else "Explained in "), link]
     if paragraph:
@@ -222,7 +222,7 @@ def note_notebooks(app, docname, source):
     """Read the library's entries again when a notebook has changed, which may explain something elsewhere."""
     if docname.startswith(("api", "index")):
         for stem in NOTEBOOKS:
-            app.env.note_dependency(str(ROOT / "notebooks" / f"{stem}.ipynb"), docname=docname)
+            app.env.note_dependency(str(ROOT / "notebooks" / f"{stem}.ipynb"))
 
 
 def without_fields(app, what, name, thing, skip, options):

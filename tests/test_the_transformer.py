@@ -24,7 +24,6 @@ import torch
 from conftest import PAIRS
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from one_file import from_one_file, to_one_file
 from weights import shake
 
 from transformer_lib import Transformer, TransformerConfig, Translator
@@ -35,6 +34,7 @@ from transformer_lib.data.subwords import SubwordTokenizer
 from transformer_lib.files import CheckpointError
 from transformer_lib.inference.bleu import by_definition
 from transformer_lib.inference.search import beam_search, greedy_search
+from one_file import from_one_file, to_one_file
 from transformer_lib.model import attention, decoder, embeddings, encoder, masks, sublayers
 from transformer_lib.training.loop import train_epoch
 from transformer_lib.training.loss import sequence_loss
@@ -532,7 +532,7 @@ WRONG_TEXTS = {
     "shorter": b"A dog is sleeping.\n" * 7,
     "longer": b"A dog is sleeping.\n" * 9,
     "an empty line": b"A dog is sleeping.\n" * 3 + b" \n" + b"A dog is sleeping.\n" * 4,
-    "no UTF-8": b"\xff" * 8,
+    "no UTF-8": b"\xff\n" * 8,
 }
 
 
@@ -679,8 +679,8 @@ def test_it_learns_the_sample_corpus_in_a_minute(tmp_path, command):
     model = tmp_path / "model.pt"
     printed, _ = command("--model", model, "train", "--texts", *files[:2], "--test", *files[2:], *LEARNS.split())
     greedy, beam = map(float, re.findall(r"BLEU with a beam of \d: (\S+)", printed))
-    assert greedy > 70
-    assert beam > 70
+    assert greedy > 75  # seeds 1 and 2: 83.1 and 85.6, and 84.7 and 87.0 with the beam
+    assert beam > 75
     sources = files[2].read_text(encoding="utf-8").splitlines()
     found, tokenizer, _ = one.load(model)
     expected = one.translate(found, tokenizer, sources[:100], 4, 0.6)

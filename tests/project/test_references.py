@@ -2,8 +2,11 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from test_notebooks import set_repository
 
 import transformer_lib
@@ -53,3 +56,10 @@ def test_the_readme_leads_to_colab_and_to_the_book_where_they_can_be_found():
     }
     assert links[2] == links[0] and elsewhere.count("https://codeberg.org/another/one") == 2
     assert set_repository.with_address(elsewhere, "") == readme
+
+
+def test_the_books_settings_suit_the_sphinx_that_is_installed():
+    """Each Python gets another Sphinx and another MyST; the book itself is built by slow tests only."""
+    for package in ("sphinx", "myst_nb", "sphinx_book_theme"):
+        pytest.importorskip(package, reason=f"{package} is not installed: pip install '.[book]'")
+    subprocess.run([sys.executable, "conf.py"], cwd=ROOT / "book", check=True)
