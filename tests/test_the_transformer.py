@@ -24,17 +24,17 @@ import torch
 from conftest import PAIRS
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from one_file import from_one_file, to_one_file
 from weights import shake
 
 from transformer_lib import Transformer, TransformerConfig, Translator
 from transformer_lib.checkpoint import SHIPPED_MODEL, load_model, save_model
 from transformer_lib.data.batches import Batch
-from transformer_lib.data.corpora import DATA_FOLDER, load_corpus
+from transformer_lib.data.corpora import load_corpus
 from transformer_lib.data.subwords import SubwordTokenizer
-from transformer_lib.files import CheckpointError
+from transformer_lib.files import CheckpointError, shipped
 from transformer_lib.inference.bleu import by_definition
 from transformer_lib.inference.search import beam_search, greedy_search
-from one_file import from_one_file, to_one_file
 from transformer_lib.model import attention, decoder, embeddings, encoder, masks, sublayers
 from transformer_lib.training.loop import train_epoch
 from transformer_lib.training.loss import sequence_loss
@@ -45,7 +45,7 @@ one = importlib.util.module_from_spec(spec)
 sys.modules["the_transformer"] = one  # dataclasses look for it
 spec.loader.exec_module(one)
 
-SAMPLE = DATA_FOLDER / "sample"
+SAMPLE = shipped("data/sample")
 TINY = "--epochs 2 --vocab_size 90 --d_model 16 --num_heads 2 --d_ff 32 --num_layers 1 --max_tokens 60"
 MULTI30K = "train.de.gz", "train.en.gz", "test_2016_flickr.de.gz", "test_2016_flickr.en.gz"
 PIECES = one.learn_pieces([side for pair in PAIRS for side in pair], 90)
