@@ -411,7 +411,7 @@ def test_what_the_file_has_not_is_refused(trained, tmp_path, change, names):
 
 def test_other_tokenisers_are_refused(trained, tmp_path, tokenizers):
     translator = from_one_file(trained)
-    cased = SubwordTokenizer("de", translator.src_tokenizer.model, lower=False)
+    cased = SubwordTokenizer("de", translator.src_tokenizer.pieces, lower=False)
     for src, tgt in ((cased, translator.tgt_tokenizer), (cased, cased)):
         with pytest.raises(ValueError, match="src_tokenizer"):
             to_one_file(Translator(translator.model, src, tgt), tmp_path / "other.pt")
