@@ -157,13 +157,13 @@ class _WithoutNumbers(TorchFunctionMode):
 
 def _without_numbers(model_class: Any, config: Any) -> nn.Module:
     """Build a model without its weights' numbers; or, if it is of a reader's class that needs them, with all."""
-    try:
-        with _WithoutNumbers():
-            return model_class(config)
-    except (RuntimeError, TypeError) as error:
-        if model_class in _OURS.values() or "meta" not in str(error).lower():
-            raise
     with torch.random.fork_rng(devices=[]):
+        try:
+            with _WithoutNumbers():
+                return model_class(config)
+        except (RuntimeError, TypeError) as error:
+            if model_class in _OURS.values() or "meta" not in str(error).lower():
+                raise
         return model_class(config)
 
 

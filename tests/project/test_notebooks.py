@@ -43,7 +43,8 @@ SERIES = {path: CELLS[path] for path in NOTEBOOKS}
 TWICE = {  # besides the boxes of 02 to 04: what may be called as something in the library
     ("05", "train_steps"),  # readers write these two
     ("06", "beam_step"),
-    ("15", "batches_of"),  # another thing, and no copy
+    ("07", "say"),  # other things, and no copies
+    ("15", "batches_of"),
 }
 
 

@@ -4,6 +4,7 @@ import functools
 import io
 import itertools
 import math
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +20,6 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
-from transformer_lib.files import one_line
 from transformer_lib.inference.translator import Translation
 
 Labels = Sequence[str]
@@ -45,6 +45,7 @@ STYLE: dict[Any, Any] = {
 }
 WIDTH = 4.7  # inches, so that a telephone 390 pixels wide shows letters of ten pixels
 _INCHES_PER_TOKEN = 0.2
+_UNDRAWABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # and must not be in an SVG
 _ROW = 1 / 3  # inches from one row of a matrix to the next
 _CENTRED = {"ha": "center", "va": "center", "rotation_mode": "anchor"}
 _SIGNS = LinearSegmentedColormap.from_list("signs", ["#f0a860", "#f7f7f9", "#86b6e4"]).with_extremes(bad="#d8d8de")
@@ -248,8 +249,8 @@ def new_axes(width: float, height: float, grid: bool = True, rows: int = 1, colu
 def _grid(weights: Tensor, columns: Labels, rows: Labels, titles: Labels, xlabel: str, ylabel: str) -> Picture:
     """Draw a panel for each map in ``weights``, ``[panels, rows, columns]``, all from 0 to 1: darker is more."""
     panels, num_rows, num_columns = weights.shape
-    rows = [one_line(label) for label in rows]  # an SVG must not hold control characters
-    columns = [one_line(label) for label in columns]
+    rows = [_UNDRAWABLE.sub("\ufffd", label) for label in rows]
+    columns = [_UNDRAWABLE.sub("\ufffd", label) for label in columns]
     slanted = 0.5 * _width(*columns)  # how far such a label reaches to the left
     margin = _width(*rows) + 0.3
     panel_width = max(num_columns * _INCHES_PER_TOKEN, _width(*titles), slanted) + 0.1
