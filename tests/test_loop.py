@@ -165,3 +165,12 @@ def test_a_data_set_is_evaluated_and_trained_on_as_its_batches_are(dataset, tiny
         recipe = Recipe(batch_size=3, seed=5)
         losses.append(train_epoch(model, batches, torch.optim.SGD(model.parameters(), lr=0.1), recipe=recipe))
     assert losses[2] == losses[3]
+
+
+def test_outside_a_process_group_each_process_takes_the_whole_data_set(dataset, tiny_config, monkeypatch):
+    """Torchrun has started two, and nobody adds up what they find."""
+    model = Transformer(tiny_config)
+    alone = evaluate(model, dataset)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    assert evaluate(model, dataset) == alone

@@ -281,5 +281,7 @@ def test_a_prefix_that_no_output_can_begin_with_is_refused(model, src):
             beam_search(model, src[:1], SOS, EOS, prefix=torch.tensor(prefix))
     with pytest.raises(ValueError, match=r"prefix .* all 4 tokens"):
         beam_search(model, src[:1], SOS, EOS, max_len=4, prefix=torch.tensor([[5, 6, 7, 8]]))
+    with pytest.raises(ValueError, match=r"prefix .* all 4 tokens"):
+        beam_search(model, src[:1], SOS, EOS, max_len=4, prefix=torch.tensor([[PAD, PAD, PAD, 8]]))
     (found,) = beam_search(model, src[:1], SOS, EOS, max_len=4, prefix=torch.tensor([[5, 6, 7]]))
     assert found[0].ids[:3] == [5, 6, 7] and len(found[0].ids) == 4

@@ -7,7 +7,6 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 
@@ -124,14 +123,16 @@ def _encoded(chunks: list[list[Pair]], tokenizers: list[SubwordTokenizer], proce
     if processes == 1:
         return list(bar(map(encode, chunks)))
     context = multiprocessing.get_context("spawn")  # a copy of this process would share PyTorch's threads
-    try:
-        with ProcessPoolExecutor(processes, context) as pool:
-            return list(bar(pool.map(encode, chunks)))
-    except BrokenProcessPool:
+    trial = context.Process(target=os.getpid)  # older Pythons wait for ever for a pool that cannot start
+    trial.start()
+    trial.join()
+    if trial.exitcode:
         raise ChildProcessError(
-            "the processes that tokenise could not start, or were killed: a script has to call prepare below "
+            "the processes that tokenise could not start: a script has to call prepare below "
             '`if __name__ == "__main__":`, or with processes=1'
-        ) from None
+        )
+    with ProcessPoolExecutor(processes, context) as pool:
+        return list(bar(pool.map(encode, chunks)))
 
 
 def _encode(tokenizers: list[SubwordTokenizer], pairs: Sequence[Pair]) -> Encoded:

@@ -217,7 +217,8 @@ def _check_prefix(prefix: Tensor, config: TransformerConfig, limits: Tensor, sos
         raise ValueError(f"prefix has {len(prefix)} rows, expected one for each of {len(limits)} sentences")
     if ((prefix == sos_id) | (prefix == eos_id)).any():
         raise ValueError(f"prefix holds <sos> or <eos> ({sos_id} or {eos_id}), expected what comes between them")
-    is_too_long = (prefix != config.pad_id).sum(dim=1) >= limits
+    places = torch.arange(1, prefix.shape[1] + 1, device=prefix.device)
+    is_too_long = ((prefix != config.pad_id) * places).amax(dim=1) >= limits  # where its last token stands
     if is_too_long.any():
         limit = limits[is_too_long][0]
         raise ValueError(f"prefix fills all {limit} tokens that an output may have, expected fewer")

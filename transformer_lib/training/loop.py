@@ -208,6 +208,8 @@ def batches_of(data: Any, recipe: Recipe, device: torch.device, train: bool) -> 
     """Return a data set's batches, of which each process has its share; or what makes batches itself, as it is."""
     if not hasattr(data, "batches_for"):
         return data
+    if distributed.world_size == 1:  # outside a process group, nobody adds up what the processes find
+        return data.batches_for(recipe, device, train)
     return data.batches_for(recipe, device, train, distributed.rank_and_world_size())
 
 

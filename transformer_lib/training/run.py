@@ -181,8 +181,13 @@ class Run:
 
     def _parts(self) -> dict[str, Any]:
         """Return what has a state of its own."""
-        parts = {"model": self.model, "best": self.best, "optimizer": self.optimizer}
-        parts |= {"schedule": self.schedule, "scaler": self.scaler}
+        parts = {
+            "model": self.model,
+            "best": self.best,
+            "optimizer": self.optimizer,
+            "schedule": self.schedule,
+            "scaler": self.scaler,
+        }
         if self.average is not None:
             parts["average"] = self.average
         return parts

@@ -64,9 +64,9 @@ def fit(
         raise ValueError("resume is True and output None, expected the folder of the run to resume")
     folder.describe(model, recipe, tokenizers, notes or {})
     device = next(model.parameters()).device
-    train_batches = batches_of(train_set, recipe, device, train=True)
-    val_batches = batches_of(val_set, recipe, device, train=False)
     with distributed.process_group(device), folder.lock:
+        train_batches = batches_of(train_set, recipe, device, train=True)
+        val_batches = batches_of(val_set, recipe, device, train=False)
         if not resume:
             folder.refuse_another_run()
         if train_batches is train_set:
@@ -74,8 +74,10 @@ def fit(
             if distributed.world_size > 1:
                 raise ValueError(f"train_set is a {kind}, expected a data set that processes can share")
             if folder.path is not None:
-                decided = "torch's random numbers decide it (no generator of its own, no persistent workers)"
-                log(f"train_set is a {kind}: a resumed run repeats it only if {decided}")
+                log(
+                    f"train_set is a {kind}: a resumed run repeats it only if torch's random numbers decide it "
+                    "(no generator of its own, no persistent workers)"
+                )
         if recipe.init_bias_from_unigrams:
             model.init_bias_from_unigrams(train_set.ids().bincount(minlength=model.config.vocab_size))
         run = Run(model, train_batches, val_batches, recipe)
@@ -120,9 +122,12 @@ class RunFolder:
         self.tokenizers = tokenizers
         self.notes = {**notes, "recipe": asdict(recipe)}
         description = describe_model(model, tokenizers, notes)
-        settings = {**json.loads(description["config"]), **asdict(recipe)}
-        settings["model"] = description["model"]
-        settings["tokenizers"] = description["tokenizers"]
+        settings = {
+            **json.loads(description["config"]),
+            **asdict(recipe),
+            "model": description["model"],
+            "tokenizers": description["tokenizers"],
+        }
         if recipe.schedule != "linear":
             del settings["epochs"]  # there may be more, since the learning rate does not depend on when it ends
         self.settings = {name: repr(value) for name, value in settings.items()}
