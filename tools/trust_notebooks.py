@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def trust(folder: Path = ROOT / "notebooks") -> list[str]:
     """Trust the notebooks in a folder and in its ``solutions``, and return the names of those that were not yet."""
-    notary, new = NotebookNotary(), []
+    notary = NotebookNotary()
+    new = []
     for path in sorted([*folder.glob("[0-9]*.ipynb"), *folder.glob("solutions/[0-9]*.ipynb")]):
         try:
             notebook = nbformat.read(path, as_version=4)
@@ -23,6 +24,7 @@ def trust(folder: Path = ROOT / "notebooks") -> list[str]:
         if not notary.check_signature(notebook):
             notary.sign(notebook)
             new.append(path.relative_to(folder).as_posix())
+    notary.store.close()  # its database
     return new
 
 

@@ -105,7 +105,9 @@ def test_the_series_is_trusted_once_and_only_as_it_is(tmp_path, monkeypatch):
     assert len(trust(folder)) == len(SOLUTIONS) + 1 and trust(folder) == []
     mine = folder / NOTEBOOKS[0].name
     mine.write_text(mine.read_text(encoding="utf-8").replace("<svg", "<svg onload='…'", 1), encoding="utf-8")
-    assert not sign.NotebookNotary().check_signature(sign.reads(mine.read_text(encoding="utf-8"), 4))
+    notary = sign.NotebookNotary()
+    assert not notary.check_signature(sign.reads(mine.read_text(encoding="utf-8"), 4))
+    notary.store.close()
 
 
 def test_jupyterlab_and_colab_find_in_the_metadata_what_they_would_write_there():

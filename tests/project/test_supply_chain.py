@@ -57,7 +57,7 @@ def conflicts(here, pins, packages):
         name = canonicalize_name(package.name)
         if package.version.split("+")[0] != pins.get(name) and name != list_licences.PROJECT:
             continue
-        pythons = SpecifierSet(package.metadata["Requires-Python"] or "")
+        pythons = SpecifierSet(package.metadata.get("Requires-Python") or "")
         if not pythons.contains(here["python_full_version"]):
             found.append(f"{name} {package.version} needs Python {pythons}")
         for need in map(Requirement, package.requires or ()):
