@@ -519,6 +519,20 @@ def test_seeds_differ_and_repeat(texts, tmp_path, command):
         assert_same_end(tmp_path / "first", tmp_path / "third")
 
 
+def test_seeds_begin_with_other_weights(texts, tmp_path, command):
+    for seed in (1, 2):  # at a learning rate of 0, the first weights are the last
+        command(*train(texts, tmp_path / f"{seed}"), "--learning_rate", 0, "--epochs", 1, "--seed", seed)
+    with pytest.raises(AssertionError):
+        assert_same_end(tmp_path / "1", tmp_path / "2")
+
+
+def test_a_byte_order_mark_is_no_character_of_the_first_line(texts, tmp_path, command):
+    texts[0].write_text(texts[0].read_text(encoding="utf-8"), encoding="utf-8-sig")
+    command(*train(texts, tmp_path / "model.pt"))
+    pieces = torch.load(tmp_path / "model.pt", weights_only=True)["pieces"]
+    assert not [piece for piece in pieces if "\ufeff" in piece]
+
+
 def test_translate_reads_arguments_or_lines(trained, command):
     printed, ended = command("--model", trained, "translate", *SENTENCES)
     assert (len(printed.splitlines()), ended) == (3, None)
