@@ -26,7 +26,7 @@ WHEEL = f"""\
     from pathlib import Path
 
     for wheel in sorted(Path().glob("transformer_step_by_step-*.whl")):
-        wheel = wheel.rename(wheel.name.split("any")[0] + "any.whl")  # pip does not take "… (1).whl"
+        wheel = wheel.replace(wheel.name.split("any")[0] + "any.whl")  # pip does not take "… (1).whl"
         %pip install --quiet {{wheel}}
 {MISSING}
     raise ModuleNotFoundError("upload transformer_step_by_step-….whl and run this again; no pip? `uv pip install` it")

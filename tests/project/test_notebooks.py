@@ -152,6 +152,26 @@ def read_by_people(page):
     return "".join(html.unescape(re.sub(r"<[^>]*>", "", page)).split())
 
 
+def test_nothing_that_is_shown_between_a_guess_and_its_fold_gives_the_answer_away():
+    for path, cells in SERIES.items():
+        for number, cell in enumerate(cells):
+            if not source_of(cell).startswith("guess("):
+                continue
+            rest = cells[number + 1 :]
+            following = list(itertools.takewhile(lambda one: one["cell_type"] == "code", rest))
+            hidden = [one["metadata"].get("jupyter", {}).get("outputs_hidden") for one in following]
+            assert following and all(hidden), (path.name, number)
+            assert source_of(rest[len(following)]).startswith("<details>"), (path.name, number)
+
+
+def test_no_key_that_moves_a_stored_slider_is_jupyterlabs():
+    for path, cells in CELLS.items():
+        for output in outputs_of(cells):
+            page = "".join(output.get("data", {}).get("text/html", ""))
+            for slider in re.findall(r'<input type="range"[^>]*>', page):
+                assert "data-lm-suppress-shortcuts" in slider, path
+
+
 @pytest.mark.slow  # makes a page of each notebook
 def test_pages_show_every_stored_output_and_wait_for_no_widget():
     nbconvert = pytest.importorskip("nbconvert", reason="Jupyter is not installed")
