@@ -69,6 +69,13 @@ def test_references_are_the_raw_texts_tokens_never_words_looked_up(trained):
     assert score.value == 0.0  # no 4-gram without the unknown word; 100 if the reference were looked up
 
 
+def test_an_endless_word_of_a_models_is_one_word_and_ends_nothing(pairs):
+    tokenizer = SubwordTokenizer("en", train_subwords(pairs, 80, True))
+    translations = [Translation(text, [], ["▁x"], 0.0, 0.0) for text in ("a dog is sleeping.", "x" * 20_000)]
+    tokens, *_ = bleu.score(translations, ["a dog is sleeping.", "a cat sits."], tokenizer)
+    assert 0 < tokens.value < 100
+
+
 TEXTS = {  # as people type them: abbreviations, typographic spaces, letters and accents that are two characters each
     "de": ["Dr. Müller fährt z.B. um 5 Uhr.  Ein „Mädchen“ – mit T-Shirt – lacht!"],
     "en": ["Mr. Smith lives in the U.S., near St. Paul's.", "They don't\u200b wait  at the café."],

@@ -141,7 +141,7 @@ def test_a_small_file_cannot_claim_a_huge_model(model_file):
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_refused_before_a_number_of_it_is_made(tmp_path, monkeypatch, size):
+def test_what_does_not_fit_is_refused_before_a_number_of_it_is_made(tmp_path, size):
     """These would once have taken 700 MB, or a minute, although each asks for fewer numbers than 64 MB could hold."""
     config = TransformerConfig(8, 8, d_model=8, num_heads=2, d_ff=8, num_layers=1, max_len=16)
     save_model(tmp_path / "model.safetensors", Transformer(config), {})
@@ -243,6 +243,8 @@ class LongerConfig(TransformerConfig):
 def test_what_could_not_be_built_again_is_not_saved(tmp_path, trained):
     with pytest.raises(TypeError, match="model is a Linear, which has no config_class"):
         save_model(tmp_path / "other", torch.nn.Linear(2, 2), tokenizers_of(trained))
+    with pytest.raises(TypeError, match="model is a str, which has no config_class"):
+        save_model(tmp_path / "other", "model.safetensors", tokenizers_of(trained))
     model = Transformer(trained.model.config)
     model.config = LongerConfig(**dataclasses.asdict(model.config))
     with pytest.raises(TypeError, match="config is a LongerConfig, expected a TransformerConfig"):

@@ -291,6 +291,12 @@ def test_an_export_for_ctranslate2_is_quantized_if_asked_for(trained_once, tmp_p
     assert sizes[1] < sizes[0]
 
 
+def test_no_quantization_is_asked_for_in_vain(trained_once, tmp_path, printed_by):
+    exported = tmp_path / "exported.safetensors"
+    error = printed_by("export", trained_once[0], exported, "--quantization", "int8", code=1).err
+    assert "quantization is int8" in error and not exported.exists()
+
+
 def test_a_model_is_scored_neither_on_something_else_nor_on_what_another_machine_has(trained, tmp_path, printed_by):
     path, tokenizers = tmp_path / "m.safetensors", {"src": trained.src_tokenizer, "tgt": trained.tgt_tokenizer}
     remote = (

@@ -186,6 +186,12 @@ def test_an_output_may_be_its_source_plus_fifty_long():
     assert [len(h.ids) for h in greedy_search(model, src, SOS, EOS)] == [53, 51]
 
 
+@pytest.mark.parametrize("max_len", [0, -3])
+def test_an_output_of_no_tokens_is_refused(model, src, max_len):
+    with pytest.raises(ValueError, match=f"max_len is {max_len}"):
+        greedy_search(model, src, SOS, EOS, max_len)
+
+
 @pytest.mark.parametrize("beam_size", [0, 26, True, False, 2.0, "2", None, [2]])
 def test_a_beam_size_that_is_impossible_is_refused(model, src, beam_size):
     with pytest.raises(ValueError, match=r"beam_size is .*, expected a whole number from 1 to 25"):

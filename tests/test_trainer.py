@@ -275,6 +275,17 @@ def test_resuming_another_training_is_refused(dataset, tiny_config, tmp_path):
         run(dataset, tiny_config, tmp_path / "elsewhere", resume=True)
 
 
+def test_moments_of_other_shapes_are_refused_by_name(dataset, tiny_config, tmp_path):
+    """A step would write beyond the weights: a damaged file, or one that somebody has made, must not go so far."""
+    run(dataset, tiny_config, tmp_path)
+    state = torch.load(tmp_path / STATE_FILE, weights_only=True)
+    moments = next(iter(state["optimizer"]["state"].values()))
+    moments["exp_avg"] = moments["exp_avg"][:1].clone()
+    torch.save(state, tmp_path / STATE_FILE)
+    with pytest.raises(ValueError, match="moments"):
+        run(dataset, tiny_config, tmp_path, resume=True)
+
+
 def test_a_model_that_a_killed_process_did_not_write_any_more_is_written_when_the_run_is_resumed(
     dataset, tiny_config, tmp_path
 ):

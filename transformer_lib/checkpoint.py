@@ -76,7 +76,7 @@ def describe_model(model: nn.Module, tokenizers: Tokenizers, notes: dict[str, An
 
 def check_class(model: nn.Module, needed: str) -> None:
     """Raise a TypeError if a model's class lacks something, as that of a wrapper around the model does."""
-    if needed not in vars(model) and not hasattr(type(model), needed):
+    if needed not in getattr(model, "__dict__", {}) and not hasattr(type(model), needed):
         hint = "is it a wrapper? Hand over the model in it; model.compile() compiles a model in place"
         raise TypeError(f"model is a {type(model).__name__}, which has no {needed}: {hint}")
 

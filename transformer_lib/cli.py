@@ -2,7 +2,6 @@
 
 import argparse
 import ast
-import dataclasses
 import inspect
 import itertools
 import platform
@@ -10,6 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,9 @@ from transformer_lib.training.train_translator import train_translator
 
 _STANDARD_INPUT = Path("-")
 _LARGE = 1_000_000  # pairs that ``train`` takes unless they are prepared
-_MODEL_FIELDS = {field.name for field in dataclasses.fields(TransformerConfig)}
-_FIELDS = _MODEL_FIELDS | {field.name for field in dataclasses.fields(Recipe)}
+_MODEL_FIELDS = {field.name for field in fields(TransformerConfig)}
+_FIELDS = _MODEL_FIELDS | {field.name for field in fields(Recipe)}
+_FIELDS -= {"bptt", "init_bias_from_unigrams"}  # a language model's
 # what a user can do something about; the rest are mistakes in this library, and keep their traceback
 _ERRORS = CorpusError, CheckpointError, ValueError, OSError, ImportError, ArithmeticError, torch.OutOfMemoryError
 
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def log(line: str) -> None:
     """Print a line at once, in the first of several processes, without control characters: a file has any name.
 
-    Unlike ``say``, it fails where nothing can be printed: the line is what somebody has asked for.
+    Unlike ``say``, it fails where a line that somebody has asked for cannot be written: on a full disk, for one.
     """
     if distributed.is_first():
         print(one_line(line), flush=True)
@@ -88,7 +89,7 @@ def train(
     output = output or Path("runs") / f"{data.name}-{preset.removeprefix(f'{data.name}-')}"
     preset = preset.replace("-", "_")
     shape = {name: options[name] for name in _MODEL_FIELDS & options.keys()}
-    for name, value in needed(dataclasses.replace(TransformerConfig.preset(preset, 2, 2), **shape)).items():
+    for name, value in needed(replace(TransformerConfig.preset(preset, 2, 2), **shape)).items():
         log(f"export    to CTranslate2 is possible; to Hugging Face's transformers, if you --set {name}={value}")
     train_translator(data, preset, output=output, device=device, log=say, **options)
     if distributed.is_first():
@@ -104,7 +105,7 @@ def _languages(corpus, src, tgt):
         is_code = re.fullmatch("[a-z]{2}", ending)
         language = given or (ending if is_code else default)
         if is_code and ending != two_letters(language):
-            log(f"languages {file} is read as {language!r}, though its name ends in .{ending}: see --src and --tgt")
+            log(f"languages {file} is read as {language!r}, though its name ends in .{ending}")
         languages.append(language)
     return languages
 
@@ -191,15 +192,19 @@ def _trained_on(notes: dict[str, Any]) -> list[str]:
     noted = notes.get("corpus")
     parts = noted.split("\n") if isinstance(noted, str) else noted  # as version 0.2.0 wrote it: two files are two lines
     is_text = isinstance(parts, list) and all(isinstance(part, str) for part in parts)
-    if not is_text or parts in ([], [""], ["pairs"]) or "//" in " ".join(parts).replace("\\", "/"):  # a login elsewhere
+    # two slashes are another machine's, which would be sent a login
+    if not is_text or "".join(parts) in ("", "pairs") or "//" in " ".join(parts).replace("\\", "/"):
         raise ValueError(f"the model's corpus is {noted!r}, a list, or is on another machine: say so with --corpus")
     return parts
 
 
 def export(model, file, to="safetensors", quantization="float32"):
     """Write a model for others to use: in half precision for this library, or for CTranslate2."""
-    if to == "safetensors" and file.exists():  # perhaps a model whose copy was to be named, too
-        raise FileExistsError(f"{file} exists: name a new file, or remove it first (usage: export MODEL FILE)")
+    if to == "safetensors":
+        if quantization != "float32":
+            raise ValueError(f"--quantization is {quantization}, which only --to ctranslate2 has")
+        if file.exists():  # perhaps a model whose copy was to be named, too
+            raise FileExistsError(f"{file} exists: name a new file, or remove it first (usage: export MODEL FILE)")
     saved = load_model(model)
     if to == "ctranslate2":
         to_ctranslate2(Translator.from_saved(saved), file, quantization)
@@ -236,8 +241,10 @@ def _change(text: str) -> tuple[str, Any]:
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line. Options that are not given are left out: the commands know their defaults."""
     whole = argparse.ArgumentParser("transformer-lib", description=transformer_lib.__doc__)
-    version = f"transformer-lib {transformer_lib.__version__}, torch {torch.__version__}, Python "
-    version += f"{platform.python_version()} on {platform.platform()}; downloads are kept in {cache_folder()}"
+    version = (
+        f"transformer-lib {transformer_lib.__version__}, torch {torch.__version__}, Python {platform.python_version()} "
+        f"on {platform.platform()}; downloads are kept in {cache_folder()}"
+    )
     whole.add_argument("--version", action="version", version=version)
     commands = whole.add_subparsers(required=True, metavar="command")
     parsers = {}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from transformer_lib.data.text import normalize
-from transformer_lib.files import IS_INSTALLED, OneLineError, shipped
+from transformer_lib.files import IS_INSTALLED, OneLineError, say, shipped
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "IProgress not found")  # notebooks without ipywidgets get a bar of text
@@ -69,7 +69,7 @@ class Corpus:
         if split == "train" and self.prepared:
             raise CorpusError(
                 f"split is 'train', of which {self.source[0]} holds ids only: it was prepared, perhaps for other "
-                f"languages than {self.src} to {self.tgt}"
+                f"languages than {self.src} to {self.tgt} (--src and --tgt, or src and tgt, say which)"
             )
         if split not in self.pairs:
             self.pairs[split] = _read_pairs(self._file(split, self.src), self._file(split, self.tgt))
@@ -153,7 +153,7 @@ def load_corpus(source: str | Path | Iterable[Any] = "sample", src: str = "de", 
 def _open_folder(name: str | Path, src: str, tgt: str) -> Corpus:
     folder = Path(name).resolve()
     if not folder.is_dir():
-        raise CorpusError(f"corpus is {str(name)!r}, expected {', '.join(CORPORA)}, a folder, two files, or pairs")
+        raise CorpusError(f"corpus is '{name}', expected {', '.join(CORPORA)}, a folder, two files, or pairs")
     files = {file.name.removesuffix(".gz") for file in folder.iterdir()}
     tests = sorted(file[: -len(src) - 1] for file in files if file.startswith("test") and file.endswith(f".{src}"))
     held_out = [] if f"val.{src}" in files else ["val"] if tests else ["val", "test"]
@@ -187,7 +187,9 @@ def read_text(path: Path) -> list[str]:
 
     A CorpusError if it is not UTF-8; UTF-16 without a byte-order mark looks like it, with a zero in every other place.
     """
-    path = path if path.exists() else path.with_name(f"{path.name}.gz")
+    packed = path.with_name(f"{path.name}.gz")
+    if packed.exists() and not path.exists():
+        path = packed
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         text = content.decode("utf-8-sig")
@@ -203,18 +205,23 @@ def cache_folder() -> Path:
 
 
 def fetch(corpus: str, file: str) -> Path:
-    """Return the path of a corpus's file in the cache; what is not there as it was published is downloaded."""
+    """Return the path of a corpus's file in the cache; what is not there as it was published is downloaded.
+
+    Another file of that name stays, as ``….refused``: somebody has put it there.
+    """
     path = cache_folder() / corpus / file
     url, checksums = DOWNLOADS[corpus]
     try:
-        checksum = checksums[file]
-        is_git = checksum.startswith("git-blob:")
-        existed = path.exists()
+        expected = checksums[file]
+        if path.exists() and _checksum(path, expected) != expected:
+            path.replace(path.with_name(f"{file}.refused"))
+            say(f"{path}.refused is what was there: it is not the published file")
         download = pooch.HTTPDownloader(progressbar=True, timeout=_TIMEOUT_S)
-        files = pooch.create(path.parent, url, registry={file: None if is_git else checksum})
-        files.fetch(file, downloader=download)
-        if is_git:
-            _check_git_blob(path, checksum, keep=existed)
+        pooch.create(path.parent, url, registry={file: None}).fetch(file, downloader=download)
+        found = _checksum(path, expected)
+        if found != expected:
+            path.unlink()
+            raise ValueError(f"its checksum is {found}, expected {expected}")
     except (OSError, KeyError, ValueError) as error:
         raise CorpusError(
             f"{file} of corpus {corpus!r} could not be downloaded from {url}{file} ({error}). Set TRANSFORMER_LIB_DATA "
@@ -223,15 +230,10 @@ def fetch(corpus: str, file: str) -> Path:
     return path
 
 
-def _check_git_blob(path: Path, expected: str, keep: bool) -> None:
-    """Raise a ValueError if a file's checksum is not the one by which git knows it; what a user put there is kept."""
+def _checksum(path: Path, like: str) -> str:
+    """Return a file's checksum, of the kind of another: git's of a blob, or SHA-256."""
+    if not like.startswith("git-blob:"):
+        return pooch.file_hash(path)
     content = path.read_bytes()
     header = b"blob %d\0" % len(content)
-    checksum = f"git-blob:{hashlib.sha1(header + content).hexdigest()}"
-    if checksum == expected:
-        return
-    if keep:
-        path.replace(path.with_name(f"{path.name}.refused"))
-    else:
-        path.unlink()
-    raise ValueError(f"its checksum is {checksum}, expected {expected}; if it was yours, see {path.name}.refused")
+    return f"git-blob:{hashlib.sha1(header + content).hexdigest()}"

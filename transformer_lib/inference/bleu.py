@@ -131,7 +131,13 @@ def score(translations: Sequence[Translation], references: Texts, tgt_tokenizer:
 def _words_like(text: str, reference: str, tokenizer: WordTokenizer) -> list[str]:
     """Split a text into words as its reference is split: spaCy takes "U.S." for one word, but "u.s." for two."""
     parts = {part.lower() if tokenizer.lower else part: tokenizer.words(part) for part in normalize(reference).split()}
-    return [word for part in normalize(text).split() for word in parts.get(part) or tokenizer.words(part)]
+    words = []
+    for part in normalize(text).split():
+        try:
+            words += parts.get(part) or tokenizer.words(part)
+        except ValueError:  # it is endless, as only a model writes it
+            words.append(part)
+    return words
 
 
 def _check(hypotheses: Sequence, references: Sequence, tokenised: bool) -> None:

@@ -183,6 +183,8 @@ def _length_limits(src: Tensor, config: TransformerConfig, max_len: int | None) 
     is_token = src != config.pad_id
     if (is_token[:, 1:] & ~is_token[:, :-1]).any():
         raise ValueError("src has padding before a token, expected it on the right: it would move the positions")
+    if max_len is not None and max_len < 1:
+        raise ValueError(f"max_len is {max_len}, expected 1 or more tokens")
     src_lengths = is_token.sum(dim=1)
     limits = src_lengths + 50 if max_len is None else torch.full_like(src_lengths, max_len)
     return limits.clamp(max=config.max_len)

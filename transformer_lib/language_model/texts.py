@@ -13,13 +13,11 @@ TEXTS = ("wikitext-2", "wikitext-2-valid", "pride-and-prejudice", *CORPORA)
 class Text:
     """Running text for a language model: ``lines`` of the training, the validation and the test splits, in this order.
 
-    ``language`` is that whose spaCy tokeniser it needs, or None if spaces separate its tokens already; ``source`` is
-    what ``load_text`` opens it by again, one of ``TEXTS`` or an absolute path.
+    ``language`` is that whose spaCy tokeniser it needs, or None if spaces separate its tokens already.
     """
 
     name: str
     language: str | None
-    source: str
     lines: dict[str, list[str]]
 
     splits = property(lambda self: tuple(self.lines), doc="The names of the splits.")
@@ -46,23 +44,23 @@ def load_text(name: str | Path = "wikitext-2", language: str | None = None) -> T
     """
     path = Path(name)
     if name == "wikitext-2":
-        return Text(name, None, name, {split: _wikitext(split) for split in ("train", "valid", "test")})
+        return Text(name, None, {split: _wikitext(split) for split in ("train", "valid", "test")})
     if name == "wikitext-2-valid":
         valid = _wikitext("valid")
         end = round(0.9 * len(valid))
-        return Text(name, None, name, {"train": valid[:end], "valid": valid[end:], "test": _wikitext("test")})
+        return Text(name, None, {"train": valid[:end], "valid": valid[end:], "test": _wikitext("test")})
     if name == "pride-and-prejudice":
-        return Text(name, "en", name, _in_three(read_text(shipped("data/texts") / f"{name}.txt")))
+        return Text(name, "en", _in_three(read_text(shipped("data/texts") / f"{name}.txt")))
     if name in CORPORA:
         corpus = load_corpus(name)
         language = language or "en"
-        return Text(name, language, name, {split: corpus.lines(split, language) for split in corpus.splits[:3]})
+        return Text(name, language, {split: corpus.lines(split, language) for split in corpus.splits[:3]})
     if path.is_dir():
         files = [path / "train.txt", path / "valid.txt", *sorted(path.glob("test*.txt"))]
-        return Text(path.resolve().name, language, str(path.resolve()), {file.stem: read_text(file) for file in files})
+        return Text(path.resolve().name, language, {file.stem: read_text(file) for file in files})
     if path.is_file():
-        return Text(path.stem, language, str(path.resolve()), _in_three(read_text(path)))
-    raise CorpusError(f"text is {str(name)!r}, expected one of {', '.join(TEXTS)}, or a file or folder of your own")
+        return Text(path.stem, language, _in_three(read_text(path)))
+    raise CorpusError(f"text is '{name}', expected one of {', '.join(TEXTS)}, or a file or folder of your own")
 
 
 def _wikitext(split: str) -> list[str]:

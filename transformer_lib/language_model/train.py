@@ -50,6 +50,6 @@ def train_language_model(
     log(f"text      {text.name}: {len(train_set):,} tokens to train on, {len(val_set):,} to validate")
     log(f"words     {len(tokenizer.vocab):,} types")
     log(f"model     {preset}: {model.num_parameters():,} parameters, on {device}")
-    notes = {"corpus": text.source, "preset": preset}
+    notes = {"corpus": text.name, "preset": preset}
     fit(model, train_set, val_set, recipe, output, resume, notes, log=log)
     return TextGenerator(model, tokenizer)

@@ -61,15 +61,15 @@ _styled = plt.rc_context(STYLE)  # as a decorator: whatever a function draws is 
 class Picture(Figure):
     """A figure that notebooks show as an SVG: sharp, with letters as letters, light or dark as the page.
 
-    ``alt`` says in words what it shows, where no picture is shown: in a terminal, or in a notebook that came from
-    somebody else. Where it is empty, whatever is written in the picture takes its place.
+    Where none is shown, as in a terminal or in a notebook that came from somebody else, ``alt`` is: what is written in
+    the picture, or something better.
     """
 
     alt = ""
 
     def __repr__(self) -> str:
         texts = [text.get_text() for text in self.findobj(Text) if text.get_visible()]
-        return "Picture: " + (self.alt or "  ".join(filter(None, dict.fromkeys(texts))))
+        return "Picture: " + (self.alt or "  ".join(filter(None, texts)))
 
     def _ipython_display_(self) -> None:
         display({"image/svg+xml": self.svg(), "text/plain": repr(self)}, raw=True)
@@ -151,7 +151,6 @@ def matrices(panels: Mapping[str, Tensor], rows: Labels = (), columns: Labels = 
     axes.set(xlim=(0, right), ylim=(line + depth + 0.05, -above - 0.3))
     axes.set_axis_off()
     figure.set_size_inches(right, line + depth + above + 0.35)
-    figure.alt = "  ".join(text.get_text() for text in axes.texts)
     return figure
 
 

@@ -40,7 +40,7 @@ class Recipe:
     subwords: int = 0  # size of a subword vocabulary for both languages (see ``SubwordTokenizer``); 0 for words
     beam_size: int = 1  # if above 1, a beam to translate with, and the length penalty that validates best with it
     validate_every: int = 0  # validate after so many steps, and at the end; 0: after each epoch
-    save_every: int = 0  # save what a run resumes from after so many steps as well; 0: when it has validated
+    save_every: int = 0  # save what a run resumes from after so many steps, besides each epoch's end; 0: then alone
     seed: int = 1234  # decides dropout, the order of the sentences and, unless you call ``fit``, the initial weights
 
     def __post_init__(self):

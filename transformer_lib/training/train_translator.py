@@ -151,7 +151,7 @@ def tune_length_penalty(
     scores = {}
     for length_penalty in length_penalties:
         translations = translator.translate([pair.src for pair in pairs], beam_size, length_penalty)
-        tokens_bleu, _ = score(translations, [pair.tgt for pair in pairs], translator.tgt_tokenizer)
+        tokens_bleu, *_ = score(translations, [pair.tgt for pair in pairs], translator.tgt_tokenizer)
         scores[length_penalty] = tokens_bleu.value
     translator.beam_size = beam_size
     translator.length_penalty = max(scores, key=scores.__getitem__)
