@@ -1,7 +1,9 @@
 """Answers of notebook 07: attention maps, switching heads off, swapping vectors of the memory."""
 
 import torch
-from transformer_exercises.course import notebook_07 as course
+from exercise_answers import worked
+
+course = worked.notebook("07")
 
 
 def looks_back(offset=-1, pick=lambda found, length: found.mean(-1)):

@@ -7,11 +7,13 @@ from fractions import Fraction
 import numpy as np
 import torch
 import torch.nn.functional as F
+from exercise_answers import worked
 from torch import nn
-from transformer_exercises.course import notebook_04 as boxes
-from transformer_exercises.course import notebook_09 as course
 
 from transformer_lib.model.masks import local_mask
+
+boxes = worked.notebook("04")
+course = worked.notebook("09")
 
 
 def multiplications(projections=4, mixing=2, feed_forward=2):

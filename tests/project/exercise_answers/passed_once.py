@@ -4,12 +4,12 @@
 """
 
 import copy
-import importlib
 import inspect
 import math
 
 import torch
 import torch.nn.functional as F
+from exercise_answers import worked
 from transformer_exercises import course
 
 SIZES = "both are arguments"
@@ -24,8 +24,8 @@ PASSED: dict[str, list] = {}
 
 
 def with_lines(name, *texts):
-    """The course's function or class of this name, with some pieces of text changed: old, new, old, new …"""
-    module = importlib.import_module(f"transformer_exercises.course.notebook_{course.notebook_of(name)}")
+    """The worked function or class of this name, with some pieces of text changed: old, new, old, new …"""
+    module = worked.notebook(course.notebook_of(name))
     source = inspect.getsource(getattr(module, name))
     for old, new in zip(texts[::2], texts[1::2], strict=True):
         assert old in source, (name, old)
