@@ -1,7 +1,7 @@
 """Exercises that check themselves: ``check("05.1", my_shift)`` says whether it is right, or what to look at.
 
 The boxes of the Transformer are exercises, too: ``target_mask = write(target_mask)`` checks what a reader wrote, and
-goes on with it once it is right, until then with the course's own (``course``). ``keep`` and ``kept`` carry what was
+goes on with it once it is right, until then with the library's own (``course``). ``keep`` and ``kept`` carry what was
 written in one notebook to the next. ``guess`` asks what will come out before a cell is run.
 
 The checks of a notebook's exercises are in a file of their own, ``notebook_03`` for example, and are loaded when the
@@ -230,19 +230,20 @@ def _begin_with_nothing(cells: int) -> None:
 def write(written: Any) -> Any:
     """Check what a reader wrote, show the verdict, and return what the notebook goes on with.
 
-    That is ``written`` if it is right; until then, what the course has of that name, so that all later cells run.
+    That is ``written`` if it is right; until then, what the library or the course has of that name, so that all later
+    cells run.
 
     Args:
-        written: a function or class, which has the name of the course's own.
+        written: a function or class, with the name that the notebook gives it.
 
     Raises:
-        ValueError: the course has nothing of that name.
+        ValueError: no notebook asks for something of that name.
     """
     name = getattr(written, "__name__", type(written).__name__)
     own = course.own(name)
     verdict = check(name, written)
     if not verdict:
-        verdict = replace(verdict, message=f"{verdict.message} The course's own stands in.")
+        verdict = replace(verdict, message=f"{verdict.message} {course.whose(name).capitalize()} own stands in.")
     show = print
     if _shell() is not None and verdict.state in _SIGNS:  # before there is an answer, there is nothing to colour
         from IPython.display import display as show
@@ -258,13 +259,13 @@ def keep(folder: str | Path, *written: Any) -> None:
 
     Args:
         folder: it is made if there is none.
-        written: what ``write`` returned. Nothing of the course's own is written down.
+        written: what ``write`` returned. What stands in is not written down.
     """
     keeping.keep(folder, written, check)
 
 
 def kept(folder: str | Path, name: str) -> Any:
-    """Return what a reader wrote under a name and ``keep`` wrote down, if it is right; else the course's own.
+    """Return what a reader wrote under a name and ``keep`` wrote down, if it is right; else what stands in.
 
     A printed line says which of the two it is, and why it is not the reader's.
     """

@@ -65,7 +65,7 @@ def keep(folder: str | Path, written: Iterable[Any], check: Check) -> None:
     """Write functions and classes to ``written.py``, with all that they use, and say what is kept and what is not."""
     items = {item.__name__: item for item in written if not course.has(item)}
     if not items:
-        print("Nothing is kept: all of it is the course's own.")
+        print("Nothing is kept: none of it is yours yet.")
         return
     file = (Path(folder) / FILE).resolve()
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def keep(folder: str | Path, written: Iterable[Any], check: Check) -> None:
 
 
 def kept(folder: str | Path, name: str, check: Check) -> Any:
-    """Return what ``keep`` wrote down under a name, if it is right; else the course's own. A line says which it is."""
+    """Return what ``keep`` wrote down under a name, if it is right; else what stands in. A line says which it is."""
     file, written, why_not = (Path(folder) / FILE).resolve(), None, "since you have kept none"
     try:
         module, stopped = _run(file)
@@ -109,7 +109,7 @@ def kept(folder: str | Path, name: str, check: Check) -> Any:
         elif stopped:
             error = stopped.get(name, next(iter(stopped.values())))
             why_not = f"since what is kept cannot be run: {type(error).__name__}: {error}"
-    print(f"{name}: the course's own, {why_not}" if why_not else f"{name}: yours")
+    print(f"{name}: {course.whose(name)} own, {why_not}" if why_not else f"{name}: yours")
     return course.own(name) if why_not else written
 
 

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 import transformer_lib as library
 from transformer_exercises import (
-    Unsolved,
     Wrong,
     as_list,
     build,
@@ -707,7 +706,7 @@ def expect_stacks(model: nn.Module, d_model: int) -> None:
 def expect_model_dropout(kind: type[nn.Module], config: TransformerConfig, weights: dict[str, Tensor]) -> None:
     """Raise ``Wrong`` unless a model drops where the paper does: of both embeddings' sums, and in each layer."""
     config = replace(config, dropout=ALL)
-    model, right = load(build(kind, config), weights).train(), course.own("Transformer")(config).train()
+    model, right = load(build(kind, config), weights).train(), library.Transformer(config).train()
     right.load_state_dict(weights)
     ids, x = torch.tensor([[2, 8, 9, 3], [2, 7, 3, config.pad_id]]), torch.randn(2, 4, config.d_model)
     parts = {"src_embedding": (ids,), "tgt_embedding": (ids,), "encoder": (x,), "decoder": (x, x)}
@@ -769,9 +768,51 @@ def expect_whole_model(kind: type[nn.Module], config: TransformerConfig, otherwi
 RIGHT_WAY = "encode the source, decode the target, then the output layer."
 
 
-@exercise("Wiring")
-def wiring(Wiring: type[nn.Module]) -> str:
-    """Put the boxes together: post-LN with learned positions, and pre-LN with sinusoids; two tables each."""
+def expect_methods(model: nn.Module, config: TransformerConfig) -> None:
+    """Raise ``Wrong`` unless a model has what the library and later notebooks ask for."""
+    both = callable(getattr(model, "encode", None)) and callable(getattr(model, "decode", None))
+    expect(both, "encode and decode are methods of their own: a search encodes once, and decodes many times.")
+    expect(getattr(model, "config", None) is config, "keep the line self.config = config: later notebooks read it.")
+    kind = getattr(type(model), "config_class", None)
+    expect(kind is TransformerConfig, "keep the line config_class = TransformerConfig: a saved model is built of one.")
+    method = getattr(model, "logits_and_targets", None)
+    expect(callable(method), "keep the method logits_and_targets: the library's training loop asks for it.")
+
+
+def expect_questions(model: nn.Module) -> None:
+    """Raise ``Wrong`` unless ``logits_and_targets`` shifts the target, as it was given."""
+    method = model.eval().logits_and_targets
+    src, tgt = torch.tensor([[2, 8, 9, 3]]), torch.tensor([[2, 5, 6, 3]])
+    with torch.no_grad():
+        found = call(method, src, tgt)
+        expect(isinstance(found, tuple) and len(found) == 2, "logits_and_targets returns two things, as it was given.")
+        right = close(found[0], call(model, src, tgt[:, :-1])) and close(found[1], tgt[:, 1:])
+    expect(right, "logits_and_targets was right as it was given: keep it as it is.")
+
+
+def expect_initial_values(kind: type[nn.Module], config: TransformerConfig) -> None:
+    """Raise ``Wrong`` unless matrices start with Xavier's values, and one table for all with smaller ones."""
+    torch.manual_seed(0)
+    model = build(kind, config)
+    tables = [weight for weight in model.parameters() if weight.shape == (300, config.d_model)]
+    expect(config.tie_embeddings or len(tables) == 3, "tables are shared only where `tie_embeddings` says so.")
+    for name, parameter in model.named_parameters():
+        shared = config.tie_embeddings and parameter.shape == (300, config.d_model)
+        if parameter.dim() < 2 or shared:
+            continue
+        bound = math.sqrt(6 / sum(parameter.shape))  # Xavier's values are uniform between -bound and bound
+        largest = parameter.abs().max().item()
+        hint = f"{name} reaches {largest:.2f}; xavier_uniform_ stays within {bound:.2f}, and nearly reaches it."
+        expect(0.9 * bound < largest < 1.01 * bound, hint)
+    if config.tie_embeddings:
+        expect(len(tables) == 1, f"with tie_embeddings there is one table, but here are {len(tables)}.")
+        hint = "the table starts with N(0, 1 / d_model), that is std=d_model**-0.5, drawn after Xavier's values."
+        expect(0.9 < tables[0].std().item() * math.sqrt(config.d_model) < 1.1, hint)
+
+
+@exercise("Transformer")
+def transformer(Transformer: type[nn.Module]) -> str:
+    """The whole: post-LN with learned positions and pre-LN with sinusoids, two tables each; then one table for all."""
     paper = TransformerConfig(30, 40, **SIZES, positions="learned")
     for config, otherwise in (
         (paper, RIGHT_WAY),
@@ -779,51 +820,18 @@ def wiring(Wiring: type[nn.Module]) -> str:
         (replace(paper, norm_first=True, positions="sinusoidal"), RIGHT_WAY),
     ):
         torch.manual_seed(0)
-        expect_methods(build(Wiring, config), config)
-        expect_whole_model(Wiring, config, otherwise)
-    return "every box is in its place: the logits are those of the library, which notebook 10 compares with PyTorch's."
-
-
-def expect_methods(model: nn.Module, config: TransformerConfig) -> None:
-    """Raise ``Wrong`` unless a model has what later notebooks call."""
-    both = callable(getattr(model, "encode", None)) and callable(getattr(model, "decode", None))
-    expect(both, "encode and decode are methods of their own: a search encodes once, and decodes many times.")
-    expect(getattr(model, "config", None) is config, "keep the line self.config = config: later notebooks read it.")
-
-
-@exercise("Transformer")
-def transformer(Transformer: type[nn.Module]) -> str:
-    """Initial values, and one table for both sides and the output if ``tie_embeddings`` asks for that."""
+        expect_methods(build(Transformer, config), config)
+        expect_whole_model(Transformer, config, otherwise)
+    expect_questions(build(Transformer, config))
     untied = TransformerConfig(300, 300, **SIZES, positions="learned")
     tied = TransformerConfig(300, 300, **OTHERS, norm_first=True, tie_embeddings=True, positions="sinusoidal")
-    model, wiring = build(Transformer, tied), Transformer.__mro__[1]
-    if wiring is not nn.Module:
-        torch.manual_seed(0)
-        before = wiring(tied).state_dict()
-        torch.manual_seed(0)
-        after = build(Transformer, tied).state_dict()
-        if before.keys() == after.keys() and all(close(after[name], before[name]) for name in before):
-            raise Unsolved  # nothing is new yet
     for config in (untied, tied):
-        torch.manual_seed(0)
-        model = build(Transformer, config)
-        expect_methods(model, config)
-        tables = [weight for weight in model.parameters() if weight.shape == (300, config.d_model)]
-        expect(config.tie_embeddings or len(tables) == 3, "tables are shared only where `tie_embeddings` says so.")
-        for name, parameter in model.named_parameters():
-            shared = config.tie_embeddings and parameter.shape == (300, config.d_model)
-            if parameter.dim() < 2 or shared:
-                continue
-            bound = math.sqrt(6 / sum(parameter.shape))  # Xavier's values are uniform between -bound and bound
-            largest = parameter.abs().max().item()
-            hint = f"{name} reaches {largest:.2f}; xavier_uniform_ stays within {bound:.2f}, and nearly reaches it."
-            expect(0.9 * bound < largest < 1.01 * bound, hint)
-        if config.tie_embeddings:
-            expect(len(tables) == 1, f"with tie_embeddings there is one table, but here are {len(tables)}.")
-            hint = "the table starts with N(0, 1 / d_model), that is std=d_model**-0.5, drawn after Xavier's values."
-            expect(0.9 < tables[0].std().item() * math.sqrt(config.d_model) < 1.1, hint)
+        expect_initial_values(Transformer, config)
         expect_whole_model(Transformer, config)
-    return "small initial values and, where it is asked for, one table in three places: ready to be trained."
+    return (
+        "the logits are those of the library, which notebook 10 compares with PyTorch's. It starts with small values, "
+        "and shares one table where it is asked to: ready to be trained."
+    )
 
 
 @exercise("MyTransformer")

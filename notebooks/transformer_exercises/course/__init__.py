@@ -1,36 +1,56 @@
-"""The boxes as the notebooks write them, worked out: what ``write`` goes on with until the reader's own are right.
+"""What ``write`` goes on with until the reader's own is right: the library's own functions and classes.
 
-There is a module for each notebook. The closed folds below the notebooks' ``write`` cells show its source
-(``python tools/listings.py``), so that comments explain its lines.
+There is a module for each notebook. Where the reader's takes or returns something else than the library's, an adaptor
+of a few lines stands in; where the library has no such thing, since it is a step on the way to one, the worked answer.
 """
 
 import importlib
-import pkgutil
 from typing import Any
 
-MODULES = sorted(module.name for module in pkgutil.iter_modules(__path__))
+WRITTEN = {  # by the notebook that asks for them
+    "02": (
+        *("attention", "Head", "HeadsInAList", "scaled_dot_product_attention", "MultiHeadAttention"),
+        "MyMultiHeadAttention",
+    ),
+    "03": ("padding_mask", "causal_mask", "target_mask"),
+    "04": (
+        *("TokenEmbedding", "SinusoidalPositionalEncoding", "InputEmbedding", "PositionwiseFeedForward"),
+        *("PostLNEncoderLayer", "EncoderLayer", "DecoderLayer", "Decoder", "Transformer", "MyTransformer"),
+    ),
+    "05": ("token_loss", "train_one_epoch", "my_training"),
+    "06": ("greedy", "greedy_batch", "beam_step", "beam", "my_beam", "my_cached_beam"),
+    "07": ("looks_back", "silence", "patch"),
+    "08": ("clipped_matches", "brevity_penalty", "corpus_bleu"),
+    "09": ("PaperTransformer",),
+}
+STEPS = {  # of which the library has no like
+    *("Head", "HeadsInAList", "greedy", "greedy_batch", "beam", "my_beam", "my_cached_beam"),
+    *("looks_back", "silence", "patch", "clipped_matches", "brevity_penalty"),
+}
 
 
 def notebook_of(name: str) -> str:
     """Return the number of the notebook in which something of this name is written; an empty string if none."""
-    for module in MODULES:
-        if has(getattr(importlib.import_module(f"{__name__}.{module}"), name, None), module):
-            return module[-2:]
-    return ""
+    return next((number for number, names in WRITTEN.items() if name in names), "")
 
 
 def own(name: str) -> Any:
-    """Return the course's own function or class of this name.
+    """Return what stands in for a function or class of this name.
 
     Raises:
         ValueError: there is none.
     """
-    if not (notebook := notebook_of(name)):
+    if not (number := notebook_of(name)):
         raise ValueError(f"written is called {name!r}, expected the name that the notebook gives it")
-    return getattr(importlib.import_module(f"{__name__}.notebook_{notebook}"), name)
+    return getattr(importlib.import_module(f"{__name__}.notebook_{number}"), name)
 
 
-def has(item: Any, module: str = "") -> bool:
-    """Return whether a function or class is the course's own, and of this module, if one is given."""
-    where = getattr(item, "__module__", None) or ""
-    return where == f"{__name__}.{module}" if module else where.startswith(f"{__name__}.")
+def whose(name: str) -> str:
+    """Return whose stands in under a name: ``"the library's"``, or ``"the course's"`` where the library has none."""
+    return "the course's" if name in STEPS else "the library's"
+
+
+def has(item: Any) -> bool:
+    """Return whether a function or class is one that stands in."""
+    name = getattr(item, "__name__", "")
+    return bool(notebook_of(name)) and item is own(name)

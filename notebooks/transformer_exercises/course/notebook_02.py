@@ -1,16 +1,14 @@
-"""Attention, as notebook 02 writes it."""
-
-import math
+"""What stands in for the attention of notebook 02: the library's, and two steps on the way to it."""
 
 import torch
-import torch.nn.functional as F
 from torch import nn
+
+from transformer_lib.model import attention as library
+from transformer_lib.model.attention import scaled_dot_product_attention
 
 
 def attention(query, key, value):
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # each query meets each key; √d_k: section 4
-    weights = scores.softmax(dim=-1)  # along a row, over the keys: each query's weights sum to 1
-    return weights @ value, weights  # for each query, an average of all values in these shares
+    return scaled_dot_product_attention(query, key, value)
 
 
 class Head(nn.Module):
@@ -37,51 +35,13 @@ class HeadsInAList(nn.Module):
         return self.W_O(torch.cat(outputs, dim=-1))  # end to end, they are as long as d_model again
 
 
-def scaled_dot_product_attention(query, key, value, mask=None, dropout=0.0):
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # [..., query_len, key_len]
-    if mask is not None:  # new
-        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)  # new: e to the power of this is 0
-    weights = scores.softmax(dim=-1)
-    if mask is not None:  # new
-        weights = weights.masked_fill(~mask, 0.0)  # new: only changes a row that may attend to nothing
-    weights = F.dropout(weights, dropout)  # new: always drops; the caller passes 0.0 outside training
-    return weights @ value, weights
-
-
-class MultiHeadAttention(nn.Module):
-    def __init__(self, d_model, num_heads, dropout=0.0):
-        super().__init__()
-        self.num_heads = num_heads
-        self.q_proj = nn.Linear(d_model, d_model)  # the W_Q of all heads, side by side
-        self.k_proj = nn.Linear(d_model, d_model)  # W_K
-        self.v_proj = nn.Linear(d_model, d_model)  # W_V
-        self.out_proj = nn.Linear(d_model, d_model)  # W_O, which mixes what the heads have found
-        self.dropout = dropout
-
-    def split_heads(self, x):  # [batch, seq_len, d_model] -> [batch, heads, seq_len, d_k]
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # cut the vectors, then put heads before positions
+class MultiHeadAttention(library.MultiHeadAttention):
+    """The library's, which computes its map only if it is asked for; notebooks want it always."""
 
     def forward(self, query, key, value, mask=None):
-        q = self.split_heads(self.q_proj(query))  # [batch, heads, query_len, d_k]
-        k = self.split_heads(self.k_proj(key))  # [batch, heads, key_len, d_k]
-        v = self.split_heads(self.v_proj(value))
-        dropout = self.dropout if self.training else 0.0
-        heads, weights = scaled_dot_product_attention(q, k, v, mask, dropout)  # all heads in one product
-        joined = heads.transpose(1, 2).flatten(2)  # the way back: [batch, query_len, d_model]
-        return self.out_proj(joined), weights
+        return super().forward(query, key, value, mask, need_weights=True)
 
 
-class MyMultiHeadAttention(nn.Module):
-    def __init__(self, d_model, num_heads):
-        super().__init__()
-        self.num_heads = num_heads
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(d_model, d_model) for _ in range(4))
-
+class MyMultiHeadAttention(library.MultiHeadAttention):
     def forward(self, query, key, value, mask=None):
-        q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)  # [batch, seq_len, d_model]
-        q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in (q, k, v))  # heads before words
-        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # [batch, heads, query_len, key_len]
-        if mask is not None:
-            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-        heads = scores.softmax(dim=-1) @ v  # [batch, heads, query_len, d_k]
-        return self.out_proj(heads.transpose(1, 2).flatten(2))  # [batch, query_len, d_model]
+        return super().forward(query, key, value, mask)[0]

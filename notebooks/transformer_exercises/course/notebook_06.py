@@ -1,8 +1,10 @@
-"""Greedy and beam search, as notebook 06 writes them."""
+"""Searches, as notebook 06 writes them: steps on the way to the library's, which also shares a cache among them."""
 
 import math
 
 import torch
+
+from transformer_lib.inference import search
 
 
 def greedy(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
@@ -30,12 +32,7 @@ def greedy_batch(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50
 
 
 def beam_step(log_probs, step, beam_size):
-    sentences, width, vocab = step.shape
-    candidates = (log_probs[:, :, None] + step).flatten(1)  # [sentences, width · vocab]: of whole prefixes
-    number = min(2 * beam_size, candidates.shape[1])  # all, where a small vocabulary has no more
-    best, index = candidates.topk(number)  # one topk: a prefix may have several, or none
-    first_row = torch.arange(sentences, device=step.device)[:, None] * width  # of each sentence, in tgt
-    return best, first_row + index // vocab, index % vocab
+    return search.beam_step(log_probs, step.clone(), beam_size)  # the library's overwrites the step
 
 
 def beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50, lp=lambda length: 1.0):

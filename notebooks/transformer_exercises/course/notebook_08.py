@@ -1,7 +1,9 @@
-"""BLEU, as notebook 08 writes it."""
+"""What stands in for the BLEU of notebook 08: two steps on the way to the library's, and the library's."""
 
 import math
 from collections import Counter
+
+from transformer_lib.inference.bleu import by_definition
 
 
 def ngrams(tokens, n):
@@ -20,10 +22,4 @@ def brevity_penalty(c, r):
 
 
 def corpus_bleu(hypotheses, references):
-    product = 1.0
-    for n in range(1, 5):
-        counts = [clipped_matches(*pair, n) for pair in zip(hypotheses, references, strict=True)]
-        matches, total = map(sum, zip(*counts, strict=True))  # over all sentences, before the one division
-        product *= matches / max(total, 1)  # 1 where all sentences are too short to have an n-gram
-    c, r = sum(map(len, hypotheses)), sum(map(len, references))
-    return 100 * brevity_penalty(c, r) * product ** (1 / 4)  # the fourth root: a geometric mean
+    return by_definition(hypotheses, references)

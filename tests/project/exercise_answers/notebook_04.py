@@ -171,6 +171,8 @@ class ShortDecoder(nn.Module):
 class AllAtOnce(nn.Module):
     """The whole model in one class, with everything in ``__init__``."""
 
+    config_class = course.TransformerConfig
+
     def __init__(self, config):
         super().__init__()
         self.config = config
@@ -213,6 +215,9 @@ class AllAtOnce(nn.Module):
     def forward(self, src, tgt):
         memory, mask = self.encode(src)
         return self.decode(tgt, memory, mask)
+
+    def logits_and_targets(self, src, tgt):
+        return self(src, tgt[:, :-1]), tgt[:, 1:]
 
 
 def rotary(base=10_000, speed=None, sign=-1, keep=1.0):
@@ -285,7 +290,6 @@ RIGHT = {
     "EncoderLayer": [(course.EncoderLayer,), (WrappedEncoderLayer,)],
     "DecoderLayer": [(course.DecoderLayer,), (WrappedDecoderLayer,)],
     "Decoder": [(course.Decoder,), (ShortDecoder,)],
-    "Wiring": [(course.Wiring,), (AllAtOnce,)],
     "Transformer": [(course.Transformer,), (AllAtOnce,)],
     "MyTransformer": [(course.MyTransformer,), (course.Transformer,), (AllAtOnce,)],
     "04.1": [
@@ -384,7 +388,7 @@ WIRING = (
         "def forward(self, src, tgt):",
         "def forward(self, src, tgt):\n",
         "self.decode(tgt, *self.encode(src))",
-        "self.decode(tgt, self.encode(src), padding_mask(src, self.pad_id))",
+        "self.decode(tgt, self.encode(src), padding_mask(src, self.config.pad_id))",
         "encode returns two things",
     ),
     ("self.output(x)", "x", "the logits have the shape"),
@@ -409,6 +413,10 @@ WIRING = (
     ("range(config.num_layers)", "range(1)", "no ['decoder.layers.1"),
     ("def encode", "def read", "self.encode", "self.read", "encode and decode are methods"),
     ("self.config = config", "self.sizes = config", "keep the line self.config"),
+    ("    config_class = TransformerConfig\n", "", "keep the line config_class"),
+    ("def logits_and_targets", "def logits", "keep the method logits_and_targets"),
+    ("tgt[:, :-1]), tgt[:, 1:]", "tgt), tgt", "keep it as it is"),
+    ("self(src, tgt[:, :-1]), tgt[:, 1:]", "self(src, tgt[:, :-1])", "returns two things, as it was given"),
     ("config.norm_first\n", "not config.norm_first\n", "encode the source, decode the target"),
     (
         "def encode(self, src):",
@@ -638,11 +646,11 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ("layer(x, memory, tgt_mask, memory_mask)", "layer(x, memory, memory_mask, tgt_mask)", "exchanged"),
         ("x, self_weights, cross_weights = layer", "memory, self_weights, cross_weights = layer", "is the new x"),
     ),
-    "Wiring": wrong("Wiring", *WIRING),
     "Transformer": [
         *wrong(
             "Transformer",
-            ("        for parameter in self.parameters():  # new\n", "        for parameter in []:\n", "reaches"),
+            *WIRING,
+            ("        for parameter in self.parameters():\n", "        for parameter in []:\n", "reaches"),
             ("xavier_uniform_(parameter)", "xavier_normal_(parameter)", "stays within"),
             ("xavier_uniform_(parameter)", "normal_(parameter, std=0.02)", "stays within"),
             ("        if config.tie_embeddings:", "        if False:", "here are 3"),

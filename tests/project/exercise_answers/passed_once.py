@@ -221,10 +221,10 @@ lines(
     ("4i", "-torch.arange(0, d_model, 2)", "-2 * torch.arange(0, d_model, 2)", "4i in the exponent"),
 )
 lines(
-    "Wiring",
-    ("padding is 1", "config.pad_id", "1", PADDING),
-    ("padding is 1, source", "padding_mask(src, self.pad_id)", "padding_mask(src, 1)", PADDING),
-    ("padding is 1, target", "target_mask(tgt, self.pad_id)", "target_mask(tgt, 1)", PADDING),
+    "Transformer",
+    ("padding is 1", "self.config.pad_id", "1", PADDING),
+    ("padding is 1, source", "padding_mask(src, self.config.pad_id)", "padding_mask(src, 1)", PADDING),
+    ("padding is 1, target", "target_mask(tgt, self.config.pad_id)", "target_mask(tgt, 1)", PADDING),
     ("4 heads", "config.num_heads", "4", "each size is `config`'s"),
     ("2 layers", "range(config.num_layers)", "range(2)", "no ['decoder.layers.2"),
     ("20 positions", "config.max_len", "20", "must match"),
@@ -236,9 +236,6 @@ lines(
         TRAINING,
     ),
     ("memory detached", "memory, mask, memory_mask", "memory.detach(), mask, memory_mask", SOME_GRADIENT),
-)
-lines(
-    "Transformer",
     ("std of 32", "std=config.d_model**-0.5", "std=32**-0.5", "std=d_model**-0.5"),
     (
         "one size, one table",
