@@ -4,9 +4,8 @@
     python the_transformer.py train --texts my.de my.en --test test.de test.en --epochs 5
     python the_transformer.py translate "Zwei Hunde spielen im Schnee."
 
-The first learns from Multi30k (transformer-lib download multi30k gets it), the second from texts of yours:
-line n of my.en translates line n of my.de. All it needs is PyTorch. (3.2.1) is a section of the paper. Two
-things are younger: a norm stands before each sub-layer, and the learning rate falls to zero.
+The first learns from Multi30k (transformer-lib download multi30k gets it), the second from texts of yours, line by
+line. (3.2.1) is a section of the paper. Younger are the norms before the sub-layers, and a rate that falls to zero.
 """
 
 import argparse
@@ -14,7 +13,6 @@ import gzip
 import math
 import os
 import re
-import signal
 import sys
 import unicodedata
 from collections import Counter
@@ -120,43 +118,49 @@ def padding_mask(ids, pad_id):  # True where a query may look: at no padding
     return (ids != pad_id)[:, None, None, :]  # [batch, 1, 1, seq_len]: for all heads and queries alike
 
 
-def target_mask(ids, pad_id):  # at no padding, and at nothing later: row i is True from 0 to i (3.2.3)
-    causal = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool, device=ids.device).tril()
-    return padding_mask(ids, pad_id) & causal  # [batch, 1, tgt_len, tgt_len]
+def causal_mask(length):  # at nothing later (3.2.3)
+    return torch.ones(length, length, dtype=torch.bool).tril()  # row i: True in columns 0 to i
 
 
-def scaled_dot_product_attention(query, key, value, mask):  # an average of values for each query (3.2.1)
+def target_mask(ids, pad_id):  # both must allow it: [batch, 1, tgt_len, tgt_len]
+    return padding_mask(ids, pad_id) & causal_mask(ids.shape[1]).to(ids.device)
+
+
+def scaled_dot_product_attention(query, key, value, mask=None, dropout=0.0):  # averages of values (3.2.1)
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # [..., query_len, key_len]
-    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)  # e to the power of this is 0
-    weights = scores.softmax(dim=-1)  # those of a query sum to 1
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)  # e to the power of this is 0
+    weights = nn.functional.dropout(scores.softmax(dim=-1), dropout)  # those of a query sum to 1
     return weights @ value, weights  # [..., query_len, d_k], and the map
 
 
 class MultiHeadAttention(nn.Module):  # several attentions, each in a smaller space of its own (3.2.2)
-    def __init__(self, d_model, num_heads):
+    def __init__(self, d_model, num_heads, dropout=0.0):
         super().__init__()
-        assert d_model % num_heads == 0, f"num_heads={num_heads} does not divide d_model={d_model}"
         self.num_heads = num_heads
         self.q_proj = nn.Linear(d_model, d_model)  # the W_Q of all heads, side by side
         self.k_proj = nn.Linear(d_model, d_model)  # W_K
         self.v_proj = nn.Linear(d_model, d_model)  # W_V
         self.out_proj = nn.Linear(d_model, d_model)  # W_O, which mixes what the heads have found
+        self.dropout = dropout
 
-    def forward(self, query, key, value, mask):
+    def forward(self, query, key, value, mask=None):
         projected = self.q_proj(query), self.k_proj(key), self.v_proj(value)  # [batch, seq_len, d_model]
         q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in projected)
-        heads, weights = scaled_dot_product_attention(q, k, v, mask)  # [batch, heads, query_len, d_k]
+        dropout = self.dropout if self.training else 0.0
+        heads, weights = scaled_dot_product_attention(q, k, v, mask, dropout)  # [batch, heads, query_len, d_k]
         return self.out_proj(heads.transpose(1, 2).flatten(2)), weights  # [batch, query_len, d_model]
 
 
 class PositionwiseFeedForward(nn.Module):  # max(0, x W₁ + b₁) W₂ + b₂, at each position alike (3.3)
-    def __init__(self, d_model, d_ff):
+    def __init__(self, d_model, d_ff, dropout=0.0):
         super().__init__()
         self.linear1 = nn.Linear(d_model, d_ff)
         self.linear2 = nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):  # [batch, seq_len, d_model]
-        return self.linear2(self.linear1(x).relu())
+        return self.linear2(self.dropout(self.linear1(x).relu()))
 
 
 class EncoderLayer(nn.Module):  # each position looks at its sentence, then is changed on its own (3.1)
@@ -262,7 +266,7 @@ def train_one_epoch(model, batches, optimizer, schedule, pad_id, label_smoothing
     return (total_loss / total_tokens).item()
 
 
-def beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len, lp):  # lp divides scores
+def beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50, lp=lambda length: 1.0):
     tgt = torch.full((len(memory), 1), sos_id, device=memory.device)  # [rows, length]: beginnings
     log_probs = torch.zeros(len(memory), 1, device=memory.device)  # [sentences, 1], then beam_size
     finished = [[] for _ in memory]  # of each sentence: pairs of score and ids
@@ -295,14 +299,11 @@ def translate(model, tokenizer, sentences, beam_size, length_penalty):  # a beam
         return logits.log_softmax(dim=-1)
 
     model.eval()  # dropout off
-    translations = []
     for start in range(0, len(sentences), 100):
         src = padded([tokenizer.encode(sentence) for sentence in sentences[start : start + 100]])
-        max_len = ((src != PAD).sum(dim=1, keepdim=True) + 50).clamp(max=MAX_LEN)  # [batch, 1]
-        settings = beam_size, max_len, lambda length: ((5 + length) / 6) ** length_penalty
-        found = beam(next_log_probs, *model.encode(src), SOS, EOS, *settings)
-        translations += [tokenizer.decode(pairs[0][1]) for pairs in found]
-    return translations
+        limits = SOS, EOS, beam_size, min(src.shape[1] + 50, MAX_LEN)
+        found = beam(next_log_probs, *model.encode(src), *limits, lambda length: ((5 + length) / 6) ** length_penalty)
+        yield from (tokenizer.decode(pairs[0][1]) for pairs in found)
 
 
 def corpus_bleu(hypotheses, references):  # of lists of words, from 0 to 100 (Papineni et al. 2002)
@@ -376,7 +377,6 @@ def train(config, train_paths, test_paths, path):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, lambda *_: sys.exit("stopped: the same command goes on from what is saved"))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="the_transformer.pt", help="what train writes and translate reads")
     commands = parser.add_subparsers(dest="command", required=True)

@@ -29,7 +29,8 @@ _SETTINGS = "d_model", "num_heads", "d_ff", "num_layers", "dropout"
 def from_one_file(path: str | Path, src: str = "de", tgt: str = "en") -> Translator:
     """Build a translator of what ``the_transformer.py train`` saved; ``save_model`` can write its parts.
 
-    It writes the same text, except where the file cut a word of over 100 characters or a sentence of over 256 pieces.
+    It writes the same text, except where the file cut a word of over 100 characters or a sentence of over 256 pieces,
+    and where a translation finds no end: that of a short sentence beside long ones is longer there.
 
     Args:
         path: the file. It may come from anybody: reading never runs code.

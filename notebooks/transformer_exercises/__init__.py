@@ -38,7 +38,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 import transformer_lib
-from transformer_exercises import course, keeping
+from transformer_exercises import course, keeping, taking_home
 
 _MOST_ENTRIES = 1_000_000
 NOTHING = {"text/html": "", "text/plain": ""}  # an output that takes no room
@@ -270,6 +270,19 @@ def kept(folder: str | Path, name: str) -> Any:
     A printed line says which of the two it is, and why it is not the reader's.
     """
     return keeping.kept(folder, name, check)
+
+
+def my_transformer(folder: str | Path) -> None:
+    """Write ``my_transformer.py``, the whole Transformer in one file, and print how many of its parts are the reader's.
+
+    They are what ``keep`` wrote down, as far as it is right; ``the_transformer.py`` gives the rest. The file needs
+    PyTorch alone: ``python my_transformer.py --help`` says how it trains, and translates. It is run once, tiny, before
+    it replaces an older one; what does not fit is left out, with the reason. One that was changed by hand is set aside.
+
+    Args:
+        folder: where ``keep`` writes.
+    """
+    taking_home.write(folder, check)
 
 
 def _load_notebook(number: str) -> None:

@@ -96,7 +96,7 @@ def kept(folder: str | Path, name: str, check: Check) -> Any:
     """Return what ``keep`` wrote down under a name, if it is right; else what stands in. A line says which it is."""
     file, written, why_not = (Path(folder) / FILE).resolve(), None, "since you have kept none"
     try:
-        module, stopped = _run(file)
+        module, stopped = run(file)
     except FileNotFoundError:
         pass
     except (OSError, SyntaxError, ValueError) as error:
@@ -128,7 +128,7 @@ def _readable_text(file: Path) -> str:
         return ""
 
 
-def _run(file: Path) -> tuple[types.ModuleType, dict[str, Exception]]:
+def run(file: Path) -> tuple[types.ModuleType, dict[str, Exception]]:
     """Run a file statement by statement, and return its names, and what stopped those that stopped, by their names."""
     module, stopped = types.ModuleType(file.stem), {}
     text = file.read_text(encoding="utf-8")
@@ -148,7 +148,7 @@ def _not_right(names: Iterable[str], text: str, check: Check) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, FILE)
         file.write_text(text, encoding="utf-8")
-        module, stopped = _run(file)
+        module, stopped = run(file)
         for name in names:
             if name in stopped:
                 wrong[name] = f"it cannot be run again: {type(stopped[name]).__name__}: {stopped[name]}"
@@ -200,7 +200,7 @@ def _lines_of(node: ast.stmt, lines: list[str]) -> tuple[int, int]:
     return first, node.end_lineno or node.lineno
 
 
-def _statements(lines: list[str], tree: ast.Module) -> Iterator[Block]:
+def statements(lines: list[str], tree: ast.Module) -> Iterator[Block]:
     """Yield the statements of a cell or a file, and the comments that stand alone."""
     end = 0
     for node in tree.body:
@@ -322,7 +322,7 @@ def _is_plain(value: Any) -> bool:
 def _constant(name: str, value: Any, around: dict[str, Any], into: Collection) -> Block | None:
     """Return the statement that gives a constant its value, if it can be run elsewhere; or else, the value."""
     for lines, tree in _sources() if _is_plain(value) else ():
-        for block in reversed(list(_statements(lines, tree))):
+        for block in reversed(list(statements(lines, tree))):
             if name in block.names and not block.imports:
                 needed = Collection(into.file, dict(into.blocks), dict(into.imports))
                 _collect_names(block, around, needed)
@@ -339,7 +339,7 @@ def _constant(name: str, value: Any, around: dict[str, Any], into: Collection) -
 
 def merged(before: str, collection: Collection) -> str:
     """Return the text of a file with these blocks and imports in it, each in place of an older one of its name."""
-    blocks = list(_statements(before.splitlines(), ast.parse(before)))
+    blocks = list(statements(before.splitlines(), ast.parse(before)))
     new = list({id(block): block for block in collection.blocks.values()}.values())
     given = {name for block in new for name in block.names}
     blocks = [block for block in blocks if not (block.imports and set(block.names) <= given)]
