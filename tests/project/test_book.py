@@ -410,7 +410,7 @@ def test_a_printed_page_is_light_and_whole_and_afterwards_as_it_was(pages, brows
 
 def test_sentences_are_read_to_their_end_on_a_telephone_and_columns_stay_beneath_each_other(pages, browser):
     page, _ = browser.open(BOOK / "notebooks" / "02_attention.html", width=390)
-    verdict = page.locator(".stream pre", has_text="The course's own stands in").first
+    verdict = page.locator(".stream pre", has_text="The library's own stands in").first
     assert verdict.evaluate("one => one.scrollWidth <= one.clientWidth")
     table = page.locator(".stream pre", has_text="weight 0.140").first
     assert table.evaluate("one => getComputedStyle(one).whiteSpace") == "pre"

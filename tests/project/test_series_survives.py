@@ -1,16 +1,22 @@
-"""What readers do to a notebook: restart it and run it all again, run cells twice, and stop a training half-way."""
+"""What readers do to a notebook: restart it and run it all again, run cells twice, stop a training, write boxes."""
 
 import asyncio
 import hashlib
 import os
+import random
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
 import psutil
 import pytest
+from exercise_answers import worked
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from safetensors import safe_open
+from transformer_exercises import course, taking_home
 
 from transformer_lib.checkpoint import load_model
 from transformer_lib.files import STATE_FILE, load_training_state
@@ -44,7 +50,9 @@ WITHOUT_TRAINING = {
     "12_subwords",
 }
 
-KEEPS = {"05_training": {"runs/mine/model.safetensors"}}  # for 06 to 08
+MY_FILE = f"runs/{taking_home.FILE}"  # which notebooks 02 to 08 write
+KEEPS = {path.stem: {MY_FILE} for path in NOTEBOOKS if path.stem[:2] in course.WRITTEN and path.stem[:2] != "09"}
+KEEPS["05_training"] |= {"runs/mine/model.safetensors"}  # for 06 to 08
 
 # The kernels run this first: a fast development run, but with so many epochs, and with runs/ where a full run has it.
 # It can also hold a training at the third step of a cell, so that an interrupt never comes too late.
@@ -277,3 +285,41 @@ async def left_behind(client, tmp_path):
             pass
     _, alive = await asyncio.to_thread(psutil.wait_procs, processes, timeout=60)
     return [*alive, *(tmp_path / "temporary").glob("*/model")]
+
+
+ALL = [name for names in course.WRITTEN.values() for name in names]
+HALVES = [random.Random(seed).sample(ALL, len(ALL) // 2) for seed in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("solved", [[], ALL, *HALVES], ids=["none", "all", "half1", "half2", "half3"])
+def test_whatever_readers_have_written_the_series_goes_on_and_their_file_trains(solved, folder):
+    for path in (path for path in NOTEBOOKS if path.stem[:2] in course.WRITTEN):
+        client = open_notebook(path, folder)
+        for cell, fold in zip(client.nb.cells, client.nb.cells[1:], strict=False):
+            for name in re.findall(r"(?m)^(\w+) = write\(\1\)$", cell.source):
+                if name in solved:
+                    (answer,) = worked.FOLD.findall(fold.source)
+                    cell.source = f"# mine: {name}\n{answer}\n\n\n{name} = write({name})"
+        client.execute()
+        said = {cell.source: shown(cell) for _, cell in code_of(client)}
+        for name in course.WRITTEN[path.stem[:2]]:
+            (verdict,) = (text for source, text in said.items() if f"{name} = write({name})" in source)
+            assert f"{name} · {'right' if name in solved else 'not solved yet'}" in verdict
+    text = (folder / MY_FILE).read_text(encoding="utf-8")
+    parts = [name for name in taking_home.PARTS if f"# mine: {name}\n" in text]
+    assert f"{len(parts)} of {len(taking_home.PARTS)} parts are yours" in text
+    assert solved or not parts
+    assert len(parts) == len(taking_home.PARTS) or solved != ALL
+    sample = Path(__file__).parents[2] / "data" / "sample"
+    files = {split: [str(sample / f"{split}.{side}") for side in ("de", "en")] for split in ("train", "test")}
+    command = [sys.executable, "-I", MY_FILE]  # which keeps this project out
+    train = [*command, "train", "--texts", *files["train"], "--test", *files["test"], "--epochs", "2"]
+    printed_by = subprocess.run(train, cwd=folder, capture_output=True, text=True, check=True).stdout
+    scores = [float(score) for score in re.findall(r"BLEU .*: ([\d.]+)", printed_by)]
+    assert len(scores) == 2 and min(scores) > 20, printed_by
+    translate = [*command, "translate", "Ein Hund schläft."]
+    assert subprocess.run(translate, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def shown(cell):
+    return printed(cell) + "".join(output.data.get("text/plain", "") for output in cell.outputs if "data" in output)
