@@ -254,7 +254,8 @@ def lacks(name: str, written: Written, mine: set[str]) -> str:
 
 def chosen(written: Written, names: Iterable[str]) -> tuple[set[str], dict[str, str]]:
     """Return as many of these parts as can be in the file together, and why the others cannot."""
-    mine, reasons = set(names), {}
+    mine = set(names)
+    reasons: dict[str, str] = {}
     while out := {name: lack for name in mine if (lack := lacks(name, written, mine))}:
         mine -= out.keys()
         reasons |= out
@@ -292,7 +293,7 @@ def _with_what_it_needs(name: str, written: Written) -> set[str]:
 
 def _part_of(text: str, lines: list[int], mine: set[str]) -> str:
     """Return the part in which a traceback ends, of those that are the reader's."""
-    spans = {node.name: (node.lineno, node.end_lineno) for node in ast.parse(text).body if hasattr(node, "name")}
+    spans = {node.name: (node.lineno, node.end_lineno or 0) for node in ast.parse(text).body if hasattr(node, "name")}
     for line in reversed(lines):
         for name, (first, last) in spans.items():
             if name in mine and first <= line <= last:

@@ -391,13 +391,35 @@ def test_a_file_is_never_half_written(few, quick, monkeypatch):
     }  # fmt: skip
 
 
-KILLED = """
+QUICK = """
 import os, signal, sys
 from transformer_exercises import my_transformer, taking_home
 taking_home._outcomes = lambda texts: [("", [])] * len(texts)
+"""
+KILLED = f"""{QUICK}
 os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 my_transformer(sys.argv[1])
 """
+
+
+def in_a_process(code, folder, **environment):
+    path = os.pathsep.join([str(ROOT), str(ROOT / "notebooks")])
+    environment = {**os.environ, "PYTHONPATH": path, **environment}
+    return subprocess.run([sys.executable, "-c", code, str(folder)], env=environment, capture_output=True)
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_the_same_parts_give_the_same_bytes_and_words_in_another_process(folder):
+    change(folder, "dtype=torch.bool).tril()", "dtype=torch.bool).triu()")
+    change(folder, "def beam_step(", "def beam_step_2(")
+    found = set()
+    for seed in "123":
+        ended = in_a_process(f"{QUICK}\nmy_transformer(sys.argv[1])", folder, PYTHONHASHSEED=seed)
+        found.add((ended.stdout, (folder / "my_transformer.py").read_bytes()))
+        (folder / "my_transformer.py").unlink()
+    ((said, _),) = found
+    assert len(said.splitlines()) == 3
 
 
 @pytest.mark.slow
@@ -407,9 +429,7 @@ def test_one_that_is_killed_leaves_the_old_file_and_keeps_no_other_waiting(few, 
     my_transformer(few)
     first = text_of(few)
     change(few, "dtype=torch.bool).tril()", "dtype=torch.bool).tril()  # better")
-    path = os.pathsep.join([str(ROOT), str(ROOT / "notebooks")])
-    command = [sys.executable, "-c", KILLED, str(few)]
-    ended = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True)
+    ended = in_a_process(KILLED, few)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert text_of(few) == first
     my_transformer(few)
