@@ -271,6 +271,18 @@ def test_search_is_the_librarys(half_taught, beam_size, length_penalty):
     assert len(lengths) > 5  # or the search has not been tried
 
 
+def test_a_beam_is_given_one_number_for_its_length(trained, monkeypatch):
+    """As the beam of notebook 06 expects: room for 50 more than the longest source has, at most MAX_LEN."""
+    limits = []
+    search = one.beam
+    monkeypatch.setattr(one, "beam", lambda *given: limits.append(given[6]) or search(*given))
+    model, tokenizer, _ = one.load(trained)
+    for sentences in (SENTENCES, ["hund " * 240]):
+        translations = [*one.translate(model, tokenizer, sentences, 1, 0.0)]
+        assert len(translations) == len(sentences)
+    assert limits == [max(len(tokenizer.encode(sentence)) for sentence in SENTENCES) + 50, one.MAX_LEN]
+
+
 def words(text):
     return re.sub(one.SIGNS, r" \g<0> ", text.lower()).split()
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import filelock
 
-from transformer_exercises import keeping
+from transformer_exercises import course, keeping
 from transformer_lib.files import replacing, shipped
 
 FILE = "my_transformer.py"
@@ -47,17 +47,19 @@ PARTS = {  # in the order of the file; the notebook that writes each, and, if th
     "corpus_bleu": ("08", ""),
 }
 _NARROWER = {"EncoderLayer", "DecoderLayer"}  # the file's own know one order of norm and sub-layer, and not two
-_HEAD = '''"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017). Of {1} parts, {0} are yours.
+_HEAD = '''"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), from two texts to a translator.
+
+{0}
 
     python my_transformer.py train --texts my.de my.en --test test.de test.en --epochs 5
     python my_transformer.py translate "Zwei Hunde spielen im Schnee."
 
 Line n of my.en translates line n of my.de; without --texts, it looks for Multi30k's files in a folder multi30k. All it
-needs is PyTorch. (3.2.1) is a section of the paper.{2}
+needs is PyTorch. (3.2.1) is a section of the paper.
 """'''
 _SEAL = "# {:.16}: as long as this number fits, the notebooks write this file again; a changed one they set aside.\n"
 _CONFIG = """
-    # what the model of notebook 04 asks for besides
+    # what its model asks for besides
     pad_id, max_len, positions, norm_first, tie_embeddings = 1, 256, "sinusoidal", True, True
     src_vocab_size = tgt_vocab_size = property(lambda self: self.vocab_size)
 """
@@ -138,7 +140,7 @@ def write(folder: str | Path, check: keeping.Check) -> None:
                 temporary.write_text(text, encoding="utf-8", newline="\n")
     below = file.relative_to(Path.cwd()).as_posix() if file.is_relative_to(Path.cwd()) else ""
     print(f"{FILE}: {len(mine)} of {len(PARTS)} parts are yours" + (f" ({below})" if below else ""))
-    for reason in dict.fromkeys(reasons.values()):
+    for reason in dict.fromkeys(reasons[name] for name in PARTS if name in reasons):
         print(f"{', '.join(name for name in PARTS if reasons.get(name) == reason)}: {reason}")
 
 
@@ -163,7 +165,7 @@ def _set_aside(file: Path) -> str:
 
 
 def read(file: Path, check: keeping.Check) -> Written:
-    """Read ``written.py``, and check each part that is in it.
+    """Read ``written.py``, and check each part that is in it, with the course's own in the place of those not right.
 
     Raises an OSError, a SyntaxError or a ValueError if it cannot be read.
     """
@@ -184,8 +186,10 @@ def read(file: Path, check: keeping.Check) -> Written:
             written.wrong[name] = f"left out, it cannot be run: {type(stopped[name]).__name__}: {stopped[name]}"
         elif verdict := check(name, getattr(module, name, None)):
             written.right.add(name)
+            continue
         else:
             written.wrong[name] = f"left out, it is not right: {verdict.message}"
+        setattr(module, name, course.own(name))  # what is built of it is judged by itself
     return written
 
 
@@ -250,7 +254,8 @@ def lacks(name: str, written: Written, mine: set[str]) -> str:
 
 def chosen(written: Written, names: Iterable[str]) -> tuple[set[str], dict[str, str]]:
     """Return as many of these parts as can be in the file together, and why the others cannot."""
-    mine, reasons = set(names), {}
+    mine = set(names)
+    reasons: dict[str, str] = {}
     while out := {name: lack for name in mine if (lack := lacks(name, written, mine))}:
         mine -= out.keys()
         reasons |= out
@@ -288,7 +293,7 @@ def _with_what_it_needs(name: str, written: Written) -> set[str]:
 
 def _part_of(text: str, lines: list[int], mine: set[str]) -> str:
     """Return the part in which a traceback ends, of those that are the reader's."""
-    spans = {node.name: (node.lineno, node.end_lineno) for node in ast.parse(text).body if hasattr(node, "name")}
+    spans = {node.name: (node.lineno, node.end_lineno or 0) for node in ast.parse(text).body if hasattr(node, "name")}
     for line in reversed(lines):
         for name, (first, last) in spans.items():
             if name in mine and first <= line <= last:
@@ -366,12 +371,14 @@ def assembled(written: Written, mine: set[str]) -> str:
             after = [_CONFIG.rstrip()] if "Transformer" in mine else []
             after += [f"\n\n{name} = Config" for name in configs]
         if name in mine:
-            pieces += [*lines[end : node.lineno - 1], "\n\n\n".join(block.text for block in blocks[name])]
+            pieces += lines[end : node.lineno - 1]
+            text = "\n\n\n".join(block.text for block in blocks[name])
+            pieces += ["", text] if pieces[-1].startswith("#") else [text]  # the file's headings are no part's
         else:
             pieces += lines[end : node.end_lineno]
         pieces += after
         end = node.end_lineno or 0
-    return _sealed("\n".join([*pieces, *lines[end:]]) + "\n")
+    return _sealed("\n".join([*pieces, *lines[end:]]) + "\n\n")
 
 
 def _blocks(written: Written, mine: set[str]) -> dict[str, list[keeping.Block]]:
@@ -399,6 +406,12 @@ def _blocks(written: Written, mine: set[str]) -> dict[str, list[keeping.Block]]:
 
 
 def _head(mine: set[str]) -> str:
-    others = ", ".join(f"{name} (notebook {number})" for name, (number, _) in PARTS.items() if name not in mine)
-    rest = f"\n\nNot yours: {others}." if others else ""
-    return _HEAD.format(len(mine), len(PARTS), textwrap.fill(rest, 120, replace_whitespace=False) if rest else "")
+    others: dict[str, list[str]] = {}
+    for name, (notebook, _) in PARTS.items():
+        if name not in mine:
+            others.setdefault(notebook, []).append(name)
+    line = f"{len(mine)} of {len(PARTS)} parts are yours."
+    if others:
+        rest = (f"{', '.join(names)} (notebook {notebook})" for notebook, names in sorted(others.items()))
+        line += f" Not yours: {'; '.join(rest)}."
+    return _HEAD.format(textwrap.fill(line, 120))

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from transformer_exercises import course, keep, keeping, kept
 
+from transformer_lib.model import masks
+
 FEED_FORWARD = """\
 class PositionwiseFeedForward(nn.Module):
     def __init__(self, d_model, d_ff, dropout=0.0):
@@ -239,6 +241,14 @@ def test_what_stands_in_is_imported_where_a_box_uses_them_until_the_readers_are_
     kernel.run(CAUSAL.format(TRIANGLE))
     keep(tmp_path, kernel["causal_mask"])
     assert "import causal_mask" not in file.read_text(encoding="utf-8") and is_readers(tmp_path, "target_mask")
+
+
+def test_what_stands_in_for_a_readers_own_is_not_kept(kernel, tmp_path, capsys):
+    keep(tmp_path, course.own("causal_mask"), masks.padding_mask)
+    assert not (tmp_path / "written.py").exists()
+    kernel.run(CAUSAL.format(TRIANGLE))
+    keep(tmp_path, kernel["causal_mask"], masks.padding_mask)
+    assert "padding_mask" not in (tmp_path / "written.py").read_text(encoding="utf-8")
 
 
 def test_names_that_a_statement_finds_around_it():

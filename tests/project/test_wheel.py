@@ -46,6 +46,8 @@ from transformer_exercises import check
 print(check("02.1", ...), check.__code__.co_filename, sep=" in ")
 print(t.__file__, len(t.load_corpus()["train"]), cache_folder(), len(figure("transformer").data))
 print(len(t.load_text("pride-and-prejudice")["train"]))
+from transformer_lib.files import shipped
+assert "class Transformer" in shipped("the_transformer.py").read_text(encoding="utf-8")
 print(SHIPPED_MODEL, t.Translator.load()("Ein Hund läuft."), sep="\\n")
 translation = t.Translator.load().translate(["Ein Hund läuft."], attention=True)[0]
 print(len(t.AttentionViewer.of_translation(translation)._repr_html_()), len(results("training")["contenders"]))
