@@ -155,11 +155,11 @@ class MultiHeadAttention(nn.Module):  # several attentions, each in a smaller sp
 class PositionwiseFeedForward(nn.Module):  # max(0, x W₁ + b₁) W₂ + b₂, at each position alike (3.3)
     def __init__(self, d_model, d_ff, dropout=0.0):
         super().__init__()
-        self.linear1 = nn.Linear(d_model, d_ff)
-        self.linear2 = nn.Linear(d_ff, d_model)
+        self.linear1 = nn.Linear(d_model, d_ff)  # W₁ and b₁
+        self.linear2 = nn.Linear(d_ff, d_model)  # W₂ and b₂
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x):  # [batch, seq_len, d_model]
+    def forward(self, x):  # [batch, seq_len, d_model]; inside, d_ff numbers at each position
         return self.linear2(self.dropout(self.linear1(x).relu()))
 
 
@@ -197,8 +197,8 @@ class DecoderLayer(EncoderLayer):  # in between, it looks at the source, in the 
 class SinusoidalPositionalEncoding(nn.Module):  # a vector for each position: sines and cosines (3.5)
     def __init__(self, max_len, d_model):
         super().__init__()
-        frequency = 10_000 ** (-torch.arange(0, d_model, 2).double() / d_model)  # [d_model / 2]
-        angle = torch.arange(max_len)[:, None] * frequency  # [max_len, d_model / 2]
+        frequency = 10_000 ** (-torch.arange(0, d_model, 2).double() / d_model)  # [d_model / 2]: each pair's own
+        angle = torch.arange(max_len)[:, None] * frequency  # [max_len, d_model / 2]: at each position
         table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)  # sin, cos, sin, cos …
         self.register_buffer("table", table.float(), persistent=False)  # moves with the model, is not trained
 
