@@ -49,7 +49,7 @@ def from_one_file(path: str | Path, src: str = "de", tgt: str = "en") -> Transla
         d_ff, d_model = weights["encoder.layers.0.feed_forward.linear1.weight"].shape
         if damaged or sizes != (len(weights["output.weight"]), d_model, d_ff, layers):  # before anything is made
             raise ValueError(f"damaged: {damaged}, or of other sizes than {sizes}")
-        settings = {name: theirs[name] for name in _SETTINGS} | {"inner_dropout": False, "max_len": 256}
+        settings = {name: theirs[name] for name in _SETTINGS} | {"max_len": 256}
         model = Transformer(TransformerConfig(len(pieces), len(pieces), **settings, **_ARCHITECTURE))
         model.load_state_dict({**weights, **dict.fromkeys(_TABLES, weights["output.weight"])})
         src_tokenizer, tgt_tokenizer = (SubwordTokenizer(each, _sentencepiece_model(pieces)) for each in (src, tgt))
