@@ -323,7 +323,7 @@ def test_a_file_that_ends_its_process_is_told_from_those_beside_it(tmp_path, mon
     (tmp_path / "found.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # which the process is not to look into
     texts = [
-        "import os\nos._exit(3)",
+        "import os\nos.write(1, b'not mine')\nos._exit(0)",
         "def f():\n    1 / 0\n\n\nf()",
         "import sys\nsys.exit('one line')",
         "x = 'loss nan'",
@@ -430,15 +430,20 @@ def in_a_process(code, folder, **environment):
 @pytest.mark.slow
 @pytest.mark.processes
 def test_the_same_parts_give_the_same_bytes_and_words_in_another_process(folder):
-    change(folder, "dtype=torch.bool).tril()", "dtype=torch.bool).triu()")
-    change(folder, "def beam_step(", "def beam_step_2(")
+    modules = "copy, json, random, string"
+    change(folder, "def causal_mask(length):", f"import {modules}\n\n\ndef causal_mask(length):\n    {modules}")
+    for part in ("TokenEmbedding", "DecoderLayer"):
+        change(folder, f"class {part}(", f"class {part}2(")
+    for part in ("beam", "corpus_bleu"):
+        change(folder, f"def {part}(", f"def {part}2(")
     found = set()
     for seed in "123":
         ended = in_a_process(f"{QUICK}\nmy_transformer(sys.argv[1])", folder, PYTHONHASHSEED=seed)
         found.add((ended.stdout, (folder / "my_transformer.py").read_bytes()))
         (folder / "my_transformer.py").unlink()
-    ((said, _),) = found
-    assert len(said.splitlines()) == 3
+    ((said, text),) = found
+    assert len(said.splitlines()) == 5  # how many are the reader's; what waits for four others
+    assert b"\nimport copy\nimport json\nimport random\nimport string\n" in text
 
 
 @pytest.mark.slow
