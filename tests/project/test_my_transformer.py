@@ -219,7 +219,8 @@ def test_parts_stand_in_the_order_of_the_files_own(folder):
         text = taking_home.assembled(written, mine)
         own = [name for name in written_by_hand(OWN) if name not in ("beam_step",)]
         assert [name for name in written_by_hand(text) if name in own] == own
-        assert ast.parse(text)
+        for layer in ("EncoderLayer", "DecoderLayer"):  # the file's own model has its norms first
+            assert (f"{layer}(*sizes, norm_first=True)" in text) == (layer in mine and "Transformer" not in mine)
 
 
 def test_the_files_own_boxes_are_right_answers_to_the_notebooks():
@@ -289,31 +290,49 @@ def test_what_a_part_uses_and_the_file_cannot_have_is_said(before, after, named,
     assert named in reasons.get("causal_mask", "")
 
 
-def test_a_model_waits_for_its_boxes_and_they_for_it():
-    written = taking_home.Written()
-    text = "class {0}:\n    def forward(self):\n        {1}\n"
-    uses = {"Transformer": "TokenEmbedding, EncoderLayer, padding_mask", "TokenEmbedding": "0", "Decoder": "0"}
-    for name, what in uses.items():
-        written.blocks[name] = keeping.Block((name,), text.format(name, what))
-    mine, reasons = taking_home.chosen(written, uses)
-    assert not mine
-    assert "EncoderLayer" in reasons["Transformer"]
-    assert "Transformer" in reasons["TokenEmbedding"] and reasons["Decoder"] == reasons["TokenEmbedding"]
+@pytest.mark.parametrize("missing", ["TokenEmbedding", "EncoderLayer"])
+def test_a_model_waits_for_its_boxes_and_they_for_it(missing, folder):
+    """The file has no part of the first name; of the second, it has one, which knows one order of norm and box."""
+    written = taking_home.read(folder / "written.py", lambda name, answer: True)
+    mine, reasons = taking_home.chosen(written, ALL - {missing})
+    assert mine == ALL - {"TokenEmbedding", "InputEmbedding", "Decoder", "Transformer", missing}
+    assert missing in reasons["Transformer"]
+    assert "Transformer" in reasons["Decoder"] and reasons["Decoder"] == reasons["InputEmbedding"]
+
+
+def test_of_several_parts_the_one_that_does_not_fit_is_found(folder, monkeypatch):
+    """Even where a traceback ends elsewhere, as where a beam hands a model what it cannot read."""
+    written = taking_home.read(folder / "written.py", lambda name, answer: True)
+    marks = {name: written.blocks[name].text for name in ALL}
+
+    def fail(texts, together):
+        lines = [text[: text.index("class Transformer")].count("\n") + 1 for text in texts]
+        wrong = [all(marks[name] in text for name in together) for text in texts]
+        return [("no", [line]) if is_wrong else ("", []) for line, is_wrong in zip(lines, wrong, strict=True)]
+
+    monkeypatch.setattr(taking_home, "_outcomes", lambda texts: fail(texts, ["beam"]))
+    mine, reasons = taking_home.fitting(written)
+    assert mine == ALL - {"beam", "beam_step"} and "beam" in reasons["beam_step"]
+    monkeypatch.setattr(taking_home, "_outcomes", lambda texts: fail(texts, ["beam", "Transformer"]))
+    mine, reasons = taking_home.fitting(written)  # each runs alone: that in which the traceback ends is left out
+    assert mine == ALL - {"Transformer", "TokenEmbedding", "InputEmbedding", "Decoder"}
 
 
 @pytest.mark.processes
-def test_a_file_that_ends_its_process_is_told_from_those_beside_it(tmp_path):
+def test_a_file_that_ends_its_process_is_told_from_those_beside_it(tmp_path, monkeypatch):
+    (tmp_path / "found.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # which the process is not to look into
     texts = [
-        "import os\nos._exit(3)",
+        "import os\nos.write(1, b'not mine')\nos._exit(0)",
         "def f():\n    1 / 0\n\n\nf()",
         "import sys\nsys.exit('one line')",
         "x = 'loss nan'",
     ]
-    outcomes = taking_home._outcomes([*texts, f"import sys\nsys.path.append({str(ROOT)!r})\nimport transformer_lib"])
-    first, second, third, fourth, fifth = outcomes
+    texts += ["import found", f"import sys\nsys.path.append({str(ROOT)!r})\nimport transformer_lib"]
+    first, second, third, fourth, fifth, sixth = taking_home._outcomes(texts)
     assert first[0] and "ZeroDivisionError" in second[0] and third[0] == "one line" and not fourth[0]
     assert second[1][-1] == 2
-    assert "transformer_lib" in fifth[0]
+    assert "ModuleNotFoundError" in fifth[0] and "transformer_lib" in sixth[0]
 
 
 # ---- What is not lost ----
@@ -411,15 +430,20 @@ def in_a_process(code, folder, **environment):
 @pytest.mark.slow
 @pytest.mark.processes
 def test_the_same_parts_give_the_same_bytes_and_words_in_another_process(folder):
-    change(folder, "dtype=torch.bool).tril()", "dtype=torch.bool).triu()")
-    change(folder, "def beam_step(", "def beam_step_2(")
+    modules = "copy, json, random, string"
+    change(folder, "def causal_mask(length):", f"import {modules}\n\n\ndef causal_mask(length):\n    {modules}")
+    for part in ("TokenEmbedding", "DecoderLayer"):
+        change(folder, f"class {part}(", f"class {part}2(")
+    for part in ("beam", "corpus_bleu"):
+        change(folder, f"def {part}(", f"def {part}2(")
     found = set()
     for seed in "123":
         ended = in_a_process(f"{QUICK}\nmy_transformer(sys.argv[1])", folder, PYTHONHASHSEED=seed)
         found.add((ended.stdout, (folder / "my_transformer.py").read_bytes()))
         (folder / "my_transformer.py").unlink()
-    ((said, _),) = found
-    assert len(said.splitlines()) == 3
+    ((said, text),) = found
+    assert len(said.splitlines()) == 5  # how many are the reader's; what waits for four others
+    assert b"\nimport copy\nimport json\nimport random\nimport string\n" in text
 
 
 @pytest.mark.slow
