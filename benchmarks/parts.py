@@ -56,7 +56,7 @@ def main() -> None:
         split: [str(fetch("multi30k", f"{split}.{side}.gz")) for side in ("de", "en")]
         for split in ("train", "test_2016_flickr")
     }
-    print(f"on {one.DEVICE}: {machine()}")
+    print(f"on {one.DEVICE}: {machine(torch.device(one.DEVICE))}")
     config = one.Config()
     watch = Stopwatch()
     train_src, train_tgt = one.read(*files["train"])

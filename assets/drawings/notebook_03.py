@@ -7,21 +7,21 @@ from drawings.kit import BODY, DASHED, HIDDEN, INK, KINDS, LINE, SEEN, WHITE, Fi
 BATCH = (("<sos>", "a", "dog", "runs", "home", "."), ("<sos>", "look", "!", "<eos>", "<pad>", "<pad>"))
 
 
-def padding_mask(tokens: Sequence[str]) -> list[bool]:
+def real_tokens(tokens: Sequence[str]) -> list[bool]:
     """Return True at real tokens."""
     return [token != "<pad>" for token in tokens]
 
 
-def causal_mask(length: int) -> list[list[bool]]:
+def earlier_keys(length: int) -> list[list[bool]]:
     """Return one row for each query, True at keys that do not come after it."""
     keys = range(length)
     return [[key <= query for key in keys] for query in range(length)]
 
 
-def target_mask(tokens: Sequence[str]) -> list[list[bool]]:
+def allowed_keys(tokens: Sequence[str]) -> list[list[bool]]:
     """Return what both masks allow."""
-    real = padding_mask(tokens)
-    rows = causal_mask(len(tokens))
+    real = real_tokens(tokens)
+    rows = earlier_keys(len(tokens))
     return [[is_real and not_later for is_real, not_later in zip(real, row, strict=True)] for row in rows]
 
 
@@ -106,7 +106,7 @@ def masks() -> Figure:
 
     _mask_heading(figure, 36, "", "Padding mask", "padding_mask(ids, pad_id)", "[batch, 1, 1, len]")
     for top, tokens in zip((76, 106), BATCH, strict=True):
-        for position, (token, seen) in enumerate(zip(tokens, padding_mask(tokens), strict=True)):
+        for position, (token, seen) in enumerate(zip(tokens, real_tokens(tokens), strict=True)):
             left = 52 + 49 * position
             fill = SEEN if seen else HIDDEN
             figure.rectangle(left + 1.5, top, 46, 24, fill, fill, radius=3)
@@ -117,7 +117,7 @@ def masks() -> Figure:
     numbers(76, 226, 24)
     for position in range(6):
         figure.text(68, 236 + (position + 0.5) * 24, str(position), "end", code=True)
-    _squares(figure, 76, 236, 24, causal_mask(6))
+    _squares(figure, 76, 236, 24, earlier_keys(6))
     for top, seen, meaning in ((270, True, "may attend"), (300, False, "hidden")):
         _squares(figure, 240, top, 24, [[seen]])
         figure.text(270, top + 12, meaning)
@@ -126,7 +126,7 @@ def masks() -> Figure:
         numbers(left, 466, 18)
         for position, token in enumerate(tokens):
             figure.text(left - 6, 476 + (position + 0.5) * 18, token, "end", code=True)
-        _squares(figure, left, 476, 18, target_mask(tokens))
+        _squares(figure, left, 476, 18, allowed_keys(tokens))
     return figure
 
 

@@ -103,10 +103,10 @@ def test_check_names_what_is_changed_missing_or_left_behind_and_writes_nothing(t
 def test_masks_are_those_of_the_library():
     batch = notebook_03.BATCH
     ids = torch.tensor([[token == "<pad>" for token in tokens] for tokens in batch]).int()
-    padding = torch.tensor([notebook_03.padding_mask(tokens) for tokens in batch])
-    target = torch.tensor([notebook_03.target_mask(tokens) for tokens in batch])
+    padding = torch.tensor([notebook_03.real_tokens(tokens) for tokens in batch])
+    target = torch.tensor([notebook_03.allowed_keys(tokens) for tokens in batch])
     assert padding[:, None, None, :].equal(masks.padding_mask(ids, pad_id=1))
-    assert torch.tensor(notebook_03.causal_mask(6)).equal(masks.causal_mask(6))
+    assert torch.tensor(notebook_03.earlier_keys(6)).equal(masks.causal_mask(6))
     assert target[:, None].equal(masks.target_mask(ids, pad_id=1))
 
 
