@@ -48,7 +48,7 @@ def test_a_text_goes_in_and_what_goes_on_with_it_comes_out(generator, text, fold
     assert generator("Red orange", length=2, top_k=1) == "Red orange yellow green"
     assert TextGenerator.load(folder)("indigo", 1, temperature=0) == "indigo violet"
     notes = load_model(folder).notes
-    assert (notes["corpus"], notes["preset"]) == (text.source, "tutorial")  # its name alone would say little
+    assert (notes["corpus"], notes["preset"]) == (text.name, "tutorial")
     assert generator.model.config.max_len == RECIPE.bptt
 
 
