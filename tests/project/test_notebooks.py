@@ -263,7 +263,7 @@ QUOTED = {
     "04": "3.5 25.7 25.8 29,000",  # the paper's section, its Table 3, row (E); Multi30k
     "05": "29,000 40.2 1.15 1.671 2.018 4.2 4.51 4.75 5.316 36.52"  # book/results.md; published logs; StepLR;
     " 2.5",  # notebook 13
-    "06": "2.85 3.49 2.12 4.87 2.2 2.7",  # its tree of hypotheses; an exercise's table
+    "06": "2.2 2.7",  # an exercise's table
     "08": "0.51 28.4 1.6",  # another scale; the paper's Table 2; a rounded interval
     "09": "1706.03762 3.1 3.2 3.4 5.4 6.3"  # the paper's address and sections,
     " 16,000 25,000 32,000 36,000 37,000 40,000 41.0 1.2"  # its sizes and BLEU, PyTorch's version,
