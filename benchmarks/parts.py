@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from contenders import machine
+from contenders import CORPUS, SMALL, machine, write
 
 from transformer_lib.data.corpora import fetch
+from transformer_lib.files import shipped
 
 
 def load_file() -> Any:
@@ -34,36 +35,43 @@ def load_file() -> Any:
 
 
 class Stopwatch:
-    """Prints what a part has taken as soon as it is over."""
+    """Prints what a part has taken as soon as it is over, and notes it in ``seconds``."""
 
     def __init__(self):
+        self.seconds: dict[str, float] = {}
         self.began = time.perf_counter()
 
     def lap(self, part: str) -> None:
-        """Print the seconds since the last lap."""
-        now = time.perf_counter()
-        print(f"{part:44} {now - self.began:7.1f} s", flush=True)
+        """End a part, and begin the next."""
+        self.seconds[part] = time.perf_counter() - self.began
+        print(f"{part:44} {self.seconds[part]:7.1f} s", flush=True)
         self.began = time.perf_counter()
+
+
+def texts(split: str) -> list[str]:
+    """Return the paths of a split's two files: Multi30k's, or the sample corpus's in a small run."""
+    if CORPUS == "sample":
+        return [str(shipped("data/sample") / f"{split.partition('_')[0]}.{side}") for side in ("de", "en")]
+    return [str(fetch("multi30k", f"{split}.{side}.gz")) for side in ("de", "en")]
 
 
 def main() -> None:
     """Time every part once."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", help="what train has written; otherwise, one epoch's model searches")
-    model_file = parser.parse_args().model
+    parser.add_argument("--output", type=Path, help="a JSON file for the seconds")
+    args = parser.parse_args()
     one = load_file()
-    files = {
-        split: [str(fetch("multi30k", f"{split}.{side}.gz")) for side in ("de", "en")]
-        for split in ("train", "test_2016_flickr")
-    }
     print(f"on {one.DEVICE}: {machine(torch.device(one.DEVICE))}")
-    config = one.Config()
+    config = one.Config(vocab_size=300, d_model=16, num_layers=1) if SMALL else one.Config()
+    few = 50 if SMALL else None
     watch = Stopwatch()
-    train_src, train_tgt = one.read(*files["train"])
-    test_src, test_tgt = one.read(*files["test_2016_flickr"])
+    train_src, train_tgt = (side[:few] for side in one.read(*texts("train")))
+    test_src, test_tgt = (side[:few] for side in one.read(*texts("test_2016_flickr")))
     watch.lap("reading four files")
     pieces = one.learn_pieces(train_src + train_tgt, config.vocab_size)
     watch.lap(f"learning {len(pieces):,} subwords")
+    config.vocab_size = len(pieces)
     tokenizer = one.Tokenizer(pieces)
     pairs = list(zip(map(tokenizer.encode, train_src), map(tokenizer.encode, train_tgt), strict=True))
     watch.lap(f"ids of {len(pairs):,} pairs")
@@ -78,8 +86,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         torch.save({"weights": model.state_dict(), "optimizer": optimizer.state_dict()}, Path(folder) / "model.pt")
     watch.lap("saving")
-    if model_file:
-        model, tokenizer, _ = one.load(model_file)
+    if args.model and not SMALL:
+        model, tokenizer, _ = one.load(args.model)
     watch.lap("loading")
     for beam_size in (1, config.beam_size):
         found = list(one.translate(model, tokenizer, test_src, beam_size, config.length_penalty))
@@ -87,6 +95,7 @@ def main() -> None:
     words = [[text.lower().split() for text in side] for side in (found, test_tgt)]
     one.corpus_bleu(*words)
     watch.lap("BLEU")
+    write(args.output, {**machine(torch.device(one.DEVICE)), "seconds": watch.seconds})
 
 
 if __name__ == "__main__":

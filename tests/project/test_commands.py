@@ -38,6 +38,7 @@ NOT_RUN = {
     "pipx": "takes a network",
     "python -m pip": "the workflows run it",
     "python -m spacy download": "takes a network",
+    "python the_transformer.py": "takes minutes, and Multi30k; tests/test_the_transformer.py runs its commands, small",
     "python3 -m venv": "the workflows run it",
     "py -m venv": "the same, on Windows",
     "jupyter lab": "opens a browser",
