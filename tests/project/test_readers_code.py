@@ -1,6 +1,8 @@
 """What the reader writes in notebooks 02, 03 and 04, as the worked answers have it, computes what the library does."""
 
 import ast
+import copy
+import dataclasses
 import importlib
 import inspect
 import itertools
@@ -17,10 +19,15 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.testing import assert_close
 from transformer_exercises import course
 
-from transformer_lib.checkpoint import SHIPPED_MODEL, load_model
+from transformer_lib.checkpoint import SHIPPED_MODEL, load_model, save_model
+from transformer_lib.data.batches import BucketBatches
+from transformer_lib.files import CheckpointError
 from transformer_lib.inference import bleu, search
 from transformer_lib.inference.translator import Translator
 from transformer_lib.model.config import TransformerConfig
+from transformer_lib.training.loop import evaluate
+from transformer_lib.training.recipe import Recipe
+from transformer_lib.training.trainer import fit
 
 ROOT = Path(__file__).parents[2]
 FILES = ("attention", "masks", "embeddings", "sublayers", "encoder", "decoder", "transformer")
@@ -186,6 +193,34 @@ def test_the_whole_model(reader):
         expected = librarys.encode(SRC)
         assert_close((memory, memory_mask), expected)
         assert_close(readers.decode(TGT, memory, memory_mask), librarys.decode(TGT, *expected), atol=1e-4, rtol=1e-4)
+
+
+def test_the_library_trains_scores_translates_and_saves_the_readers_class_as_it_is(
+    reader, dataset, tiny_config, pairs, tokenizers, tmp_path
+):
+    """The losses are those of the library's own class, and the file's weights are read into either."""
+    recipe, losses = Recipe(epochs=2, batch_size=4, learning_rate=2e-3, warmup_steps=2), []
+    sides = dict(zip(("src", "tgt"), tokenizers, strict=True))
+    for kind in (reader["Transformer"], LIBRARY["Transformer"]):
+        torch.manual_seed(5)
+        model = kind(dataclasses.replace(tiny_config, dropout=0.0))
+        if kind is reader["Transformer"]:
+            weights = copy.deepcopy(model.state_dict())
+        model.load_state_dict(weights)
+        folder = tmp_path / kind.__module__
+        history = fit(model, dataset, dataset, recipe, folder, tokenizers=sides, log=lambda line: None)
+        losses.append([*history.train_loss, *history.val_loss, evaluate(model, BucketBatches(dataset, 8))])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    sources = [pair.src for pair in pairs]
+    texts = set()
+    for kind in (reader["Transformer"], LIBRARY["Transformer"]):
+        saved = load_model(tmp_path / reader["Transformer"].__module__, kind)
+        assert type(saved.model) is kind
+        texts.add(tuple(Translator.from_saved(saved)(sources)))
+        save_model(tmp_path / "again.safetensors", saved.model, saved.tokenizers)
+    assert len(texts) == 1
+    with pytest.raises(CheckpointError, match="Transformer"):
+        load_model(tmp_path / reader["Transformer"].__module__)  # whose class nobody has named
 
 
 def test_both_stacks_keep_their_maps(reader):
