@@ -56,7 +56,7 @@ def words_of(text):  # "Ein Hund." -> ["▁ein", "▁hund."]; ▁ was a space; a
 def learn_pieces(texts, size):  # merge the most frequent pair, again and again (Sennrich et al. 2016)
     words = (word for text in texts for word in words_of(text))
     counts = Counter(part for word in words for part in re.findall(r"▁?\w+|▁?\W", word))  # "." by itself
-    pieces = dict.fromkeys(["<unk>", "<pad>", "<sos>", "<eos>", *sorted(set("".join(counts)))])  # the order says when
+    pieces = dict.fromkeys(["<unk>", "<pad>", "<sos>", "<eos>", *sorted(set("".join(counts)))])  # in learning order
     cuts = {word: f" {'  '.join(word)} " for word in counts}  # " ▁  d  e  r ": each piece has two spaces of its own
     pairs = Counter()  # how often two pieces stand side by side
     changed = list(cuts)
