@@ -61,8 +61,8 @@ endif
 	@touch $@
 
 # The notebooks run as copies in build/, so that neither they nor the models they train get mixed up with yours: two at a
-# time, of one thread each, the longest first, but 05 before all: 06 to 08 take the model that it trains.
-FIRST := 05_training 11_from_here_to_gpt 15_the_clinic 13_the_recipe 07_looking_inside 00_quick_tour 14_fast
+# time, of one thread each, the longest first, but 06 before all: 07 to 09 take the model that it trains.
+FIRST := 06_training 10_from_here_to_gpt 17_the_clinic 13_the_recipe 08_looking_inside 00_quick_tour 14_fast
 LONGEST := $(patsubst %,notebooks/%.ipynb,$(FIRST))
 RUNS = $(patsubst notebooks/%.ipynb,$(1)/%.run,$(2))
 
@@ -75,7 +75,7 @@ notebooks: $(READY)
 	@$(MAKE) --no-print-directory book NOTEBOOKS=build/notebooks BOOK=build/notebooks/book
 	@echo "or run them yourself: make lab, and begin with 00_quick_tour"
 
-$(patsubst %,build/notebooks/%.run,06_translating 07_looking_inside 08_bleu): build/notebooks/05_training.run
+$(patsubst %,build/notebooks/%.run,07_translating 08_looking_inside 09_bleu): build/notebooks/06_training.run
 
 # Run a notebook in place, and say how long it took; if it fails, show what it said.
 build/%.run:
@@ -147,7 +147,7 @@ lint: $(READY)
 outputs: $(READY)
 	@$(BIN)/python -c 'import transformer_lib; transformer_lib.load_corpus("multi30k")["train"]'  # or sample takes its place
 	@mkdir -p build/outputs/solutions build/outputs/runs
-	@find build/outputs/runs -mindepth 1 -maxdepth 1 ! -name mine -exec rm -r {} +  # notebook 05's model, for 06 to 08
+	@find build/outputs/runs -mindepth 1 -maxdepth 1 ! -name mine -exec rm -r {} +  # notebook 06's model, for 07 to 09
 	@for notebook in $(ALL:notebooks/%=%); do cp "notebooks/$$notebook" "build/outputs/$$notebook" || exit; done
 	@$(MAKE) --no-print-directory --jobs 1 $(call RUNS,build/outputs,$(ALL))
 	$(NBCONVERT) --inplace --coalesce-streams $(CLEAN) $(ALL:notebooks/%=build/outputs/%)  # drops progress bars

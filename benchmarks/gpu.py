@@ -89,7 +89,7 @@ def stages(folder: Path) -> dict[str, list[str]]:
     """Return the commands of all stages, the most telling first; ``PYTHON`` comes before each."""
     pytest = ["-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:benchmark"]  # warns beside xdist
     few = ["-k", "picks or searches"] if SMALL else []
-    notebooks = ["notebooks/06_translating.ipynb"] if SMALL else ["notebooks"]
+    notebooks = ["notebooks/07_translating.ipynb"] if SMALL else ["notebooks"]
     side_by_side = ["--numprocesses", "2" if SMALL else "8", "--dist", "loadfile"]  # each notebook in one process
     here = [__file__, "--folder", str(folder), "--here"]
     return {

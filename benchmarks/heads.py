@@ -1,6 +1,6 @@
 """How much worse the shipped model predicts without each of its heads: what frames the heads on the page "Try it".
 
-A head is switched off as notebook 07 does it, section 4: its part of the joined heads is set to zero before
+A head is switched off as notebook 08 does it, section 4: its part of the joined heads is set to zero before
 ``out_proj``. Of each sentence of Multi30k's validation split, the loss is the mean over its tokens; what counts is how
 much it rises, in the mean over all sentences, with a 95 % interval from 10,000 bootstrap samples of sentences.
 

@@ -274,7 +274,7 @@ def test_search_is_the_librarys(half_taught, beam_size, length_penalty):
 
 
 def test_a_beam_is_given_one_number_for_its_length(trained, monkeypatch):
-    """As the beam of notebook 06 expects: room for 50 more than the longest source has, at most MAX_LEN."""
+    """As the beam of notebook 07 expects: room for 50 more than the longest source has, at most MAX_LEN."""
     limits = []
     search = one.beam
     monkeypatch.setattr(one, "beam", lambda *given: limits.append(given[6]) or search(*given))

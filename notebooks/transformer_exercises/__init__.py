@@ -1,4 +1,4 @@
-"""Exercises that check themselves: ``check("05.1", my_shift)`` says whether it is right, or what to look at.
+"""Exercises that check themselves: ``check("06.1", my_shift)`` says whether it is right, or what to look at.
 
 The boxes of the Transformer are exercises, too: ``target_mask = write(target_mask)`` checks what a reader wrote, and
 goes on with it once it is right, until then with the library's own (``course``). ``keep`` and ``kept`` carry what was

@@ -1,4 +1,4 @@
-"""A film of a training, for notebooks 00 and 05: a slider over epochs, and what the model had learned by then."""
+"""A film of a training, for notebooks 00 and 06: a slider over epochs, and what the model had learned by then."""
 
 import html
 import math

@@ -829,7 +829,7 @@ def transformer(Transformer: type[nn.Module]) -> str:
         expect_initial_values(Transformer, config)
         expect_whole_model(Transformer, config)
     return (
-        "the logits are those of the library, which notebook 10 compares with PyTorch's. It starts with small values, "
+        "the logits are those of the library, which notebook 16 compares with PyTorch's. It starts with small values, "
         "and shares one table where it is asked to: ready to be trained."
     )
 

@@ -1,19 +1,26 @@
-"""Checks of the exercises of notebook 06: searching for a translation."""
+"""Checks of the exercises of notebook 06: target, loss, learning rate, loop, when to stop, and the other direction.
 
+What its patient has stands here in the open, too: read ``patient`` when you have named it.
+"""
+
+import copy
 import math
-import operator
-from collections.abc import Callable, Sequence
-from numbers import Real
+import traceback
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
 
 from transformer_exercises import (
-    Unsolved,
     Wrong,
-    as_letters,
+    as_list,
     as_number,
     call,
     close,
@@ -22,719 +29,871 @@ from transformer_exercises import (
     exercise,
     expect,
     expect_any_device,
+    expect_gradients,
     expect_number,
     expect_tensor,
     question,
 )
-from transformer_lib.inference.kv_cache import CachedDecoder
-from transformer_lib.inference.search import beam_search, greedy_search
+from transformer_exercises.notebook_02 import OTHER_WITH_GRADIENT
+from transformer_lib.data.batches import Batch, BucketBatches, build_vocabularies, make_dataset
+from transformer_lib.data.corpora import load_corpus
+from transformer_lib.data.tokenizers import WordTokenizer
+from transformer_lib.inference.bleu import sacre_bleu
+from transformer_lib.inference.translator import Translator
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
 
+ENOUGH_BLEU = 60
+
 question(
     "06.a",
-    right="the dog: greedy search misses it",
+    right="ln V",
     replies={
-        "a dog: greedy search writes it": "it takes the best word at each step, and ends there. But multiply: is "
-        "0.6 × 0.4 more than 0.4 × 0.9?",
-        "the dog: greedy search writes it": "the dog is the most probable, with 0.36. But it begins with the less "
-        "probable word, and greedy search never takes that.",
-        "the dog: greedy search misses it": "0.4 × 0.9 = 0.36. Greedy search begins with a, for 0.6, and "
-        "gets to 0.24 at best: it does not look ahead.",
+        "ln V": "fresh weights give logits that are small and much alike, so each token gets about 1/V. Which words "
+        "are common, the model has yet to learn.",
+        "the unigram loss": "for that, somebody must have counted the words. No weight has seen a sentence yet.",
+        "far above both": "that is what weights do that start too large: the model is sure of itself, and wrong. One "
+        "that starts well is merely undecided.",
     },
 )
-
 question(
     "06.b",
-    right="long ones",
+    right="90%",
     replies={
-        "long ones": "lp grows with the length, and a negative number divided by more comes closer to 0. A higher "
-        "score is better, so long translations gain.",
-        "short ones": "that would be so if scores were positive. Try it with log P = −4, and lp = 1 or lp = 2.",
-        "neither: all are divided by the same": "α is the same for all, but lp depends on the length.",
+        "50%": "the smoothed target still asks for the wanted token with 0.9 and a little. Half is too modest.",
+        "90%": "the target gives the wanted token 0.900025, and a loss is lowest where the probabilities are those "
+        "of the target.",
+        "99.99%": "of the plain loss, yes. The smoothed one also counts the surprise at the 3,983 others, and they "
+        "have become next to impossible.",
     },
 )
-
 question(
     "06.c",
-    right="at least as probable and no longer",
+    right="something from the eight",
     replies={
-        "at least as probable and no longer": "a wider beam finds what a narrow one cuts. What else it finds is "
-        "often short, since each token costs: more probable does not mean better.",
-        "more probable and longer": "it does find more, but each further token lowers the probability. What wins "
-        "without a length penalty is rather short.",
-        "less probable: ten share the work": "each of the ten prefixes is extended by all tokens, so more is looked "
-        "at. A single sentence can lose by it, but hardly the mean.",
+        "a rough translation": "eight sentences are enough to learn eight sentences by heart. What a German word "
+        "means can be told only from many sentences that share it.",
+        "something from the eight": "it has learned to write eight English sentences, and has nothing else to say.",
+        "one word again and again": "so does a model that has learned to copy what it is given. This one had to "
+        "find eight sentences word by word.",
     },
 )
-
 question(
     "06.d",
-    right="much less",
+    right="higher for a while",
     replies={
-        "about that": "it would be so if all time went into positions. But each step has a fixed price: Python, and "
-        "the launch of each operation.",
-        "much less": "each step has a fixed price, whatever it computes, and a machine does twenty positions at once "
-        "almost as fast as one. At thousands of tokens, the clock comes closer to the cells.",
-        "even more": "reading and appending keys and values takes time as well, so the cache saves less than it "
-        "counts.",
+        "the same": "the weights are the same in that moment, but the next step is not: Adam has forgotten its "
+        "averages, and the schedule its place.",
+        "higher for a while": "Adam's averages start from nothing, and the learning rate warms up once more. With "
+        "time, such a run catches up.",
+        "back at the beginning": "what has been learned is in the weights, and those are there.",
+    },
+)
+question(
+    "06.e",
+    right="one word again and again",
+    replies={
+        "words at random": "it does learn something, and quickly: to copy its last input, where the answer is. What "
+        "does that give, when its last input is its own last word?",
+        "the eight sentences, as before": "the loss falls as before, indeed. But what must the model know of German, "
+        "if it is given the token that it must say?",
+        "one word again and again": "it has learned to copy its last input. When it writes, its last input is its "
+        "own last word.",
+    },
+)
+question(
+    "06.f",
+    right="too high and never the same",
+    replies={
+        "right": "no weight changes, but dropout still sets numbers to zero on the way through.",
+        "too high but twice the same": "which numbers dropout sets to zero is drawn anew in each pass.",
+        "too high and never the same": "each pass goes through the model with other numbers set to zero.",
+    },
+)
+question(
+    "06.g",
+    right="falls but the model is no good",
+    replies={
+        "becomes nan": "clipping and Adam bound the length of a step. It is 150 times too long, but it is finite.",
+        "rises": "steps that long destroy much, but the commonest words are found again quickly, and the loss, "
+        "terrible after the first steps, falls from there.",
+        "falls but the model is no good": "a loss that falls says only that it was worse before. Compare with the "
+        "baseline: what does counting words reach?",
     },
 )
 
 
 @exercise("06.1")
-def log_prob_of_a_translation(my_log_prob: Callable[[Transformer, Tensor, Tensor], float]) -> str:
-    """``my_log_prob(model, src, tgt)``: of all tokens after ``<sos>``, given the source."""
-    for seed, length in ((2, 7), (7, 4), (29, 9)):
-        model, src = _tiny(seed, 1)
-        tgt = torch.tensor([[2, *torch.randint(4, 9, (length,)).tolist(), 3]])
-        logits, targets = model.logits_and_targets(src, tgt)
-        steps = logits.log_softmax(-1).gather(2, targets[:, :, None]).flatten()
-        right = steps.sum().item()
-        found = as_number(call(my_log_prob, model, src.clone(), tgt.clone()))
-        shifted = model(src, tgt).log_softmax(-1).gather(2, tgt[:, :, None]).sum().item()
-        unshifted = logits.log_softmax(-1).gather(2, tgt[:, :-1, None]).sum().item()
-        for wrong, hint in (
-            (-right, "a log-probability is never positive: that is the loss, its negative."),
-            (steps.mean().item(), "*add* the steps' log-probabilities; that is their mean."),
-            (-steps.mean().item(), "that is the mean loss: *add* the steps' log-probabilities."),
-            (steps.exp().sum().item(), "add log-probabilities, not probabilities."),
-            (math.exp(right), "that is the probability. Its logarithm is asked for."),
-            (right - steps[-1].item(), "the `<eos>` is written, too: it counts."),
-            (shifted, "row i of the logits is about token i + 1: shift the two against each other by one."),
-            (unshifted, "row i of the logits is about token i + 1: shift the two against each other by one."),
-            (logits.gather(2, targets[:, :, None]).sum().item(), "these are sums of logits: a log-softmax is missing."),
-        ):
-            expect(not math.isclose(found, wrong, rel_tol=1e-4, abs_tol=1e-4), hint)
-        expect_number(
-            found,
-            right,
-            "give the model all tokens but the last, take the log-softmax of its logits, and pick, in each row, the "
-            "entry of the token that comes next.",
+def shift(my_shift: Callable[[list[list[int]], int, int, int], tuple[Tensor, Tensor]]) -> str:
+    """``my_shift(sentences, sos_id, eos_id, pad_id)``: what the decoder is given, and what it must say."""
+    for sentences, sos_id, eos_id, pad_id in (([[7, 8, 9], [5], [6, 4]], 2, 3, 1), ([[4, 6], [5, 7, 8, 4]], 9, 0, 3)):
+        length = max(map(len, sentences)) + 1
+        right_given, right_wanted = (
+            torch.tensor([row + [pad_id] * (length - len(row)) for row in rows])
+            for rows in ([[sos_id, *ids] for ids in sentences], [[*ids, eos_id] for ids in sentences])
         )
-    return "one pass scores all steps, because the causal mask hides what each row has to predict."
-
-
-NextLogProbs = Callable[[Tensor, Tensor, Tensor], Tensor]
-
-
-def _next_log_probs(model: Transformer, sos_id: int, max_len: int) -> tuple[NextLogProbs, list[int]]:
-    """Return what a search asks, for a model, and a list that grows by the number of rows of each question."""
-    rows: list[int] = []
-
-    def next_log_probs(tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+        found = call(my_shift, [list(ids) for ids in sentences], sos_id, eos_id, pad_id)
         expect(
-            isinstance(tgt, Tensor) and tgt.dim() == 2 and tgt.dtype == torch.long,
-            "`next_log_probs` takes `tgt` as a tensor of ids, [rows, length].",
+            isinstance(found, tuple | list | Tensor) and len(found) == 2, "two tensors were expected: given, wanted."
         )
-        expect((tgt[:, 0] == sos_id).all(), "each row of `tgt` starts with `<sos>`.")
-        expect(
-            tgt.shape[1] <= max_len, f"you ask for token number {tgt.shape[1]} of a translation, but max_len={max_len}."
-        )
-        expect(len(rows) < 20 * max_len, "your search asks again and again, and does not end.")
-        sizes = len(tgt), len(memory), len(memory_mask)
-        expect(
-            len(set(sizes)) == 1,
-            f"`tgt` has {sizes[0]} rows, the memory {sizes[1]} and its mask {sizes[2]}: where rows leave, or are "
-            "copied, those of the memory and its mask follow.",
-        )
-        rows.append(len(tgt))
-        logits = model.decode(tgt, memory, memory_mask)[:, -1]
-        logits[:, [model.config.pad_id, sos_id]] = -math.inf
-        return logits.log_softmax(-1)
-
-    return next_log_probs, rows
-
-
-def _expect_any_device(search: Callable[..., Any], *more: int) -> None:
-    """Raise ``Wrong`` if a search makes a tensor on the CPU, wherever the memory is, until it first reads a number."""
-
-    def next_log_probs(tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
-        return F.embedding(tgt[:, -1], torch.zeros(9, 9, device=memory.device))
-
-    memory, memory_mask = torch.zeros(1, 4, 8), torch.ones(1, 1, 1, 4, dtype=torch.bool)
-    expect_any_device("Say `device=memory.device`.", search, next_log_probs, memory, memory_mask, 2, 3, *more)
-
-
-@exercise("greedy")
-def greedy_search_of_one(greedy: Callable[..., tuple[list[int], float]]) -> str:
-    """``greedy(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len)``: ids without ``<sos>``, log P."""
-    for seed, sos_id, eos_id, max_len in ((2, 2, 3, 12), (7, 2, 3, 8), (29, 4, 5, 12)):
-        model, src = _tiny(seed, 5, sos_id, eos_id)
-        for sentence in src.split(1):
-            right = greedy_search(model, sentence, sos_id, eos_id, max_len)[0]
-            next_log_probs, _ = _next_log_probs(model, sos_id, max_len)
-            answer = _returned(greedy, next_log_probs, *model.encode(sentence), sos_id, eos_id, max_len)
-            pair = isinstance(answer, tuple | list) and len(answer) == 2
-            expect(pair, "a pair was expected: ids, and the log-probability of them all.")
-            if answer[0] == []:
-                raise Unsolved
-            (ids,), total = _lists([answer[0]]), as_number(answer[1])
-            expect(ids != [sos_id, *right.ids], "leave out `<sos>`, which is given and not written.")
-            finished = right.ids[-1] == eos_id
-            expect(ids != right.ids[:-1] or not finished, "leave `<eos>` in: it is written, and it counts.")
+        given, wanted = (_as_ids(ids) for ids in found)
+        for name, ids in (("given", given), ("wanted", wanted)):
             expect(
-                ids != right.ids[:-1],
-                f"max_len={max_len} tokens may be written; `<sos>` is not one of them, `<eos>` is.",
+                ids.shape == right_wanted.shape,
+                f"{name} has the shape {list(ids.shape)}, expected {list(right_wanted.shape)}: the longest sentence "
+                "with `<sos>` or with `<eos>`, but not with both.",
             )
-            expect(
-                len(ids) == 1 or ids[:1] != right.ids[:1] or ids == right.ids,
-                "the first token is right, a later one is not: ask with all that is written so far.",
-            )
-            expect(ids == right.ids, "take the most probable token at each step, until it is `<eos>`.")
-            expect(
-                total <= 0 or right.log_prob == 0, "a log-probability is never above 0: *add* the steps' as they are."
-            )
-            mean = right.log_prob / len(ids)
-            expect(abs(total - mean) > 1e-4 or len(ids) == 1, "add the steps' log-probabilities; that is their mean.")
-            expect_number(total, right.log_prob, "the log-probability of the whole is the sum of the steps'.", 1e-3)
-    _expect_any_device(greedy)
-    return "that is the library's greedy search, token by token."
-
-
-@exercise("greedy_batch")
-def greedy_search_of_many(greedy_batch: Callable[..., list[list[int]]]) -> str:
-    """``greedy_batch(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len)``: ids of each sentence."""
-    for seed, sos_id, eos_id, max_len in ((2, 2, 3, 12), (7, 2, 3, 8), (29, 4, 5, 12)):
-        model, src = _tiny(seed, 5, sos_id, eos_id)
-        right = [one.ids for one in greedy_search(model, src, sos_id, eos_id, max_len)]
-        next_log_probs, rows = _next_log_probs(model, sos_id, max_len)
-        found = _lists(_returned(greedy_batch, next_log_probs, *model.encode(src), sos_id, eos_id, max_len))
-        expect(len(found) == len(right), f"there are {len(right)} sentences, but you return {len(found)}.")
-        expect(found != [[sos_id, *ids] for ids in right], "leave out `<sos>`, which is given and not written.")
+        real = right_wanted != pad_id
         expect(
-            found != [ids[:-1] if ids[-1] == eos_id else ids for ids in right],
-            "leave `<eos>` in: it tells a translation that is finished from one that was cut off.",
+            not (given.equal(right_wanted) and wanted.equal(right_given)),
+            "you have exchanged them: what is given begins with `<sos>`, what is wanted ends in `<eos>`.",
         )
-        pairs = list(zip(found, right, strict=True))
-        if all(ids[: len(wanted)] == wanted for ids, wanted in pairs) and found != right:
-            raise Wrong("some go on behind their `<eos>`: what comes there means nothing.")
-        if all(wanted[: len(ids)] == ids for ids, wanted in pairs) and found != right:
-            expect(
-                any(len(ids) < len(wanted) < max_len for ids, wanted in pairs),
-                f"they are cut off too early: max_len is {max_len} tokens, `<eos>` included and `<sos>` not.",
-            )
-            raise Wrong("you stop when the *first* sentence has its `<eos>`; the others need more steps.")
+        expect(not wanted[real].equal(given[real]), "they are the same, so the decoder is given what it must say.")
+        expect((given[:, 0] == sos_id).all(), "what is given begins with `<sos>`, in every sentence.")
+        expect(not (wanted == sos_id).any(), "nobody ever has to say `<sos>`.")
         expect(
-            sorted(found) != sorted(right) or found == right,
-            "the translations are right, but in another order than the sentences: remember which row is which.",
+            ((wanted == eos_id).sum(dim=1) == 1).all(),
+            "what is wanted ends in `<eos>`, in every sentence: exactly one.",
         )
         expect(
-            any(ids[:1] != wanted[:1] for ids, wanted in pairs) or found == right,
-            "the first tokens are right, the later ones are not. Do `tgt`, memory and mask lose the same rows, and do "
-            "you ask with all that is written so far?",
+            not (wanted[:, -1] == eos_id).all(),
+            "`<eos>` comes right after the last word, and padding after `<eos>`.",
         )
-        expect(found == right, "the first token is wrong: take the most probable one of each row.")
-        needed = sum(map(len, right))
-        expect(
-            sum(rows) <= needed,
-            f"every id is right, but {sum(rows)} rows were computed, and {needed} are needed: let a row leave `tgt`, "
-            "the memory and its mask as soon as it has its `<eos>`.",
-        )
-    _expect_any_device(greedy_batch)
-    return "translations of one batch never influence each other, and nobody pays for a neighbour that is longer."
+        expect(wanted.equal(right_wanted), "look at what is wanted: the words, `<eos>`, then padding.")
+        expect(given[real].equal(right_given[real]), "look at what is given: `<sos>`, then the words, one place later.")
+    return "`<eos>` is learned like any word. A model that was never asked for it would never stop."
 
 
-def _tiny(seed: int, sentences: int, sos_id: int = 2, eos_id: int = 3, pad_id: int = 1) -> tuple[Transformer, Tensor]:
-    """Return a model that has learned nothing, but has strong opinions, and ids of sentences of different lengths."""
-    torch.manual_seed(seed)
-    config = TransformerConfig(9, 9, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_len=24, pad_id=pad_id)
-    model = Transformer(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter *= 2
-        model.output.bias[[config.pad_id, sos_id, eos_id]] += 1
-    src = torch.randint(4, 9, (sentences, 6))
-    for sentence in range(sentences):
-        src[sentence, 2 + sentence % 5 :] = config.pad_id
-    return model.requires_grad_(False), src
-
-
-def _returned(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a reader's function as ``call`` does, but leave a generator what it is: later cells want a list."""
-    (found,) = call(lambda *given: [function(*given)], *arguments)
-    if found is None or found is ...:
-        raise Unsolved
-    return found
-
-
-def _lists(found: Any) -> list[list[int]]:
-    """Return lists of ids. Later cells compare lists, and would not take a tensor or a tuple for one."""
-    hint = "a list of lists of ids was expected, one for each sentence"
-    if not isinstance(found, list):
-        raise Wrong(f"{hint}; yours is a {type(found).__name__}.")
-    for ids in found:
-        if not isinstance(ids, list):
-            raise Wrong(f"{hint}; yours holds a {type(ids).__name__}. Of a tensor, `.tolist()` makes a list.")
+def _as_ids(ids: Any) -> Tensor:
     try:
-        return [[operator.index(i) for i in ids] for ids in found]
-    except (TypeError, ValueError):
-        raise Wrong(f"{hint}, and an id is a whole number.") from None
-
-
-@exercise("beam_step")
-def candidates(beam_step: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]]) -> str:
-    """``beam_step(log_probs, step, beam_size)``: the best candidates' log-probabilities, rows and tokens."""
-    generator, vocab = torch.Generator().manual_seed(0), 9
-    for sentences, width, beam_size in ((1, 2, 2), (3, 1, 2), (3, 3, 3), (4, 2, 2), (2, 1, 6)):
-        log_probs = -2 * torch.rand(sentences, width, generator=generator)
-        step = (2 * torch.randn(sentences, width, vocab, generator=generator)).log_softmax(-1)
-        whole = log_probs[:, :, None] + step
-        number = min(2 * beam_size, width * vocab)
-        best, index = whole.flatten(1).topk(number)
-        parent, token = index // vocab, index % vocab
-        rows = torch.arange(sentences)[:, None] * width + parent
-        try:
-            answer = call(beam_step, log_probs.clone(), step.clone(), beam_size)
-        except Wrong as stopped:
-            expect(
-                number == 2 * beam_size,
-                f"with {vocab} tokens and a beam of {beam_size}, the first step has {number} candidates: take all "
-                f"where they are fewer than 2 · beam_size. {stopped}",
-            )
-            raise
-        three = isinstance(answer, tuple | list) and len(answer) == 3 and all(isinstance(one, Tensor) for one in answer)
-        expect(three, "three tensors were expected: log-probabilities, rows and tokens.")
-        shape = list(answer[0].shape)
-        expect(
-            shape != [sentences, beam_size],
-            "return twice as many as the beam is wide: where half of them end, the other half fills it again.",
-        )
-        expect(
-            len(shape) != 3,
-            "that is a choice for each prefix. All candidates of a sentence compete, in one row: `flatten(1)`.",
-        )
-        expect(len(shape) != 1, "that is one choice for all sentences: each has a beam of its own, `flatten(1)`.")
-        last = step.flatten(1).topk(number).values
-        expect(
-            width == 1 or not close(answer[0], last),
-            "that ranks candidates by their last token: add the log-probability of the prefix.",
-        )
-        expect_tensor(answer[0], best, "the best of log_probs[:, :, None] + step, over all prefixes and tokens.")
-        whole_numbers = not any(one.is_floating_point() for one in answer[1:])
-        expect(whole_numbers, "rows and tokens are whole numbers: divide by `//`.")
-        for hint, of_rows, of_tokens in (
-            ("rows come before tokens: `index // vocab` is the prefix, `index % vocab` the token.", token, rows),
-            ("`index` still counts through all candidates: which prefix is it, and which token?", rows, index),
-            (
-                "the row is counted from the sentence's first prefix; `tgt` has the rows of *all* sentences: add the "
-                "number of the sentence's first row.",
-                parent,
-                token,
-            ),
-            (
-                "in the first step, a sentence has one row and not beam_size: `log_probs` says how many.",
-                rows + torch.arange(sentences)[:, None] * (beam_size - width),
-                token,
-            ),
-        ):
-            same = close(answer[1], of_rows) and close(answer[2], of_tokens)
-            expect(not same or (of_rows.equal(rows) and of_tokens.equal(token)), hint)
-        expect_tensor(answer[1], rows, "a row is its sentence's first row plus `index // vocab`.")
-        expect_tensor(answer[2], token, "a token is `index % vocab`.")
-    expect_any_device("Say `device=step.device`.", beam_step, log_probs, step, beam_size)
-    return "one `topk` for a whole batch: `index // vocab` is the prefix it came from, `index % vocab` the token."
-
-
-_BEAMS = (  # seed, <sos>, <eos>, beam size, max_len, α
-    (2, 2, 3, 2, 12, 0.0),
-    (3, 2, 3, 2, 5, 0.0),  # where nothing ends
-    (7, 2, 3, 3, 8, 0.6),
-    (29, 4, 5, 2, 12, 0.6),
-    (1, 2, 3, 3, 6, 0.0),
-    (2, 2, 3, 9, 3, 0.0),  # as wide as the vocabulary
-)
-_NOTHING = torch.zeros(2, 1)  # the memory of two sentences, for a language that needs no source: that of section 3
-_TOY_WORDS = ["<sos>", "<eos>", "a", "the", "dog", "cat", "pet"]
-_TOY_SENTENCES = {"a dog": 0.24, "a cat": 0.21, "a pet": 0.15, "the dog": 0.36, "the cat": 0.04}
-
-
-def _toy_ids(sentence: str) -> list[int]:
-    return [*map(_TOY_WORDS.index, sentence.split()), 1]
-
-
-def _toy(tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
-    """Answer from the sentences that begin with a prefix; where none does, with ``<eos>``."""
-    answers = torch.zeros(len(tgt), len(_TOY_WORDS))
-    for answer, (_, *ids) in zip(answers, tgt.tolist(), strict=True):
-        for whole, p in ((_toy_ids(sentence), p) for sentence, p in _TOY_SENTENCES.items()):
-            if whole[: len(ids)] == ids and len(ids) < len(whole):
-                answer[whole[len(ids)]] += p
-        if not answer.any():
-            answer[1] = 1.0
-    return (answers / answers.sum(dim=1, keepdim=True)).log()
-
-
-SCORE = "a score: log-probability of all tokens, `<eos>` included, by `lp(length)`."
-
-
-def _log_prob(model: Transformer, src: Tensor, ids: list[int], sos_id: int) -> float:
-    """Return the log-probability of a translation, where ``<pad>`` and ``<sos>`` are impossible."""
-    logits = model(src, torch.tensor([[sos_id, *ids[:-1]]]))[0]
-    logits[:, [model.config.pad_id, sos_id]] = -math.inf
-    return logits.log_softmax(-1).gather(1, torch.tensor(ids)[:, None]).sum().item()
-
-
-@exercise("beam")
-def beam_search_of_many(beam: Callable[..., list[list[tuple[float, list[int]]]]]) -> str:
-    """``beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len, lp)``: pairs of score and ids."""
-    for seed, sos_id, eos_id, *settings in _BEAMS:
-        model, src = _tiny(seed, 5, sos_id, eos_id)
-        try:
-            found, computed = _beams(beam, model, src, sos_id, eos_id, *settings)
-        except Wrong as hint:
-            if "ellipsis" in str(hint).lower():  # some of the dots are still there
-                raise Unsolved from None
-            raise
-        beam_size, max_len, alpha = settings
-        hypotheses = beam_search(model, src, sos_id, eos_id, beam_size, alpha, max_len)
-        right = [[(one.score, one.ids) for one in many] for many in hypotheses]
-        expect(len(found) == len(right), f"there are {len(right)} sentences, but you return {len(found)}.")
-        found_ids, right_ids = ([[ids for _, ids in pairs] for pairs in some] for some in (found, right))
-        greedy = [one.ids for one in greedy_search(model, src, sos_id, eos_id, max_len)]
-        one_by_one = all(many and all(ids == one for ids in many) for many, one in zip(found_ids, greedy, strict=True))
-        expect(
-            not one_by_one, f"that is greedy search: the beam goes on with the best {beam_size} prefixes, not with one."
-        )
-        ended = [[ids for ids in many if ids[-1] == eos_id] for many in right_ids]
-        expect(
-            found_ids != ended or found_ids == right_ids,
-            f"what has not ended after max_len={max_len} tokens is lost: keep the best beam_size as they are.",
-        )
-        everything = [ids for many in found_ids for ids in many]
-        expect(not any(ids[:1] == [sos_id] for ids in everything), "leave out `<sos>`, which is given and not written.")
-        expect(
-            not any(eos_id in ids[:-1] for ids in everything),
-            "some go on behind their `<eos>`: what is finished leaves the beam.",
-        )
-        expect(
-            all(len(ids) == beam_size for ids in found_ids),
-            f"return the {beam_size} best translations of each sentence, as many as the beam is wide.",
-        )
-        expect(
-            [sorted(pairs, reverse=True) for pairs in found] == found,
-            "of each sentence's translations, the best comes first.",
-        )
-        expect(
-            sorted(found_ids) != sorted(right_ids) or found_ids == right_ids,
-            "the translations are right, but in another order than the sentences: remember which row is which.",
-        )
-        if found_ids != right_ids:
-            alone = [_beams(beam, model, row, sos_id, eos_id, *settings)[0][0] for row in src.split(1)]
-            expect(
-                [[ids for _, ids in pairs] for pairs in alone] != right_ids,
-                "each sentence alone is right; in a batch, they get mixed up: which rows belong to which sentence?",
-            )
-            for row, many in zip(src.split(1), found, strict=True):
-                for score, ids in many:
-                    log_prob, penalty = _log_prob(model, row, ids, sos_id), ((5 + len(ids)) / 6) ** alpha
-                    expect(abs(score - log_prob) > 1e-3 or abs(log_prob / penalty - log_prob) < 1e-3, SCORE)
-            raise Wrong(
-                "others are better: each new token continues the prefix of its row, `tgt[rows]`, and its memory."
-            )
-        scores, right_scores = (
-            torch.tensor([[score for score, _ in pairs] for pairs in some]) for some in (found, right)
-        )
-        expect(close(scores, right_scores, 1e-3), SCORE)
-        _, needed = _beams(course.own("beam"), model, src, sos_id, eos_id, *settings)
-        expect(
-            computed <= needed,
-            f"every translation is right, but {computed} rows were computed, and {needed} are needed: a sentence that "
-            "is done leaves with all its rows.",
-        )
-    by_hand = [[_toy_ids(sentence), p] for sentence, p in sorted(_TOY_SENTENCES.items(), key=lambda one: -one[1])]
-    for beam_size in (len(_TOY_WORDS), len(_TOY_WORDS) + 1):
-        (found,) = _pairs(beam, _toy, _NOTHING[:1], _NOTHING[:1], 0, 1, beam_size, 6)
-        expect(
-            [[ids, round(math.exp(score), 4)] for score, ids in found] == by_hand,
-            f"the toy has five sentences, and a beam of {beam_size} finds these and no others: what is impossible, "
-            "with a log-probability of -inf, is not finished.",
-        )
-    _expect_any_device(beam, 2)
-    return "that is the library's beam search, for a whole batch, and nothing is lost at max_len."
-
-
-def _beams(
-    search: Callable[..., Any],
-    model: Transformer,
-    src: Tensor,
-    sos_id: int,
-    eos_id: int,
-    beam_size: int,
-    max_len: int,
-    alpha: float,
-) -> tuple[list[list[tuple[float, list[int]]]], int]:
-    """Return what a beam search finds, pairs of score and ids, and how many rows it computed."""
-    next_log_probs, rows = _next_log_probs(model, sos_id, max_len)
-
-    def lp(length: int) -> float:
-        return ((5 + length) / 6) ** alpha
-
-    return _pairs(search, next_log_probs, *model.encode(src), sos_id, eos_id, beam_size, max_len, lp), sum(rows)
-
-
-def _pairs(search: Callable[..., Any], *arguments: Any) -> list[list[tuple[float, list[int]]]]:
-    """Return what a beam search finds, pairs of score and ids."""
-    found = _returned(search, *arguments)
-    hint = "for each sentence, a list of pairs was expected, such as (-1.25, [4, 7, 3]): score and ids."
-    try:
-        expect(isinstance(found, list) and all(isinstance(pairs, list) for pairs in found), hint)
-        scores = [[score for score, _ in pairs] for pairs in found]
-        ids = [_lists([ids for _, ids in pairs]) for pairs in found]
-    except (TypeError, ValueError):
-        raise Wrong(hint) from None
-    number = all(isinstance(score, Real) for of_one in scores for score in of_one)
-    expect(number, "a score is a number, and no tensor: `.item()`.")
-    return [[*zip(map(float, some), many, strict=True)] for some, many in zip(scores, ids, strict=True)]
-
-
-@exercise("my_beam")
-def blank_page(my_beam: Callable[..., list[list[int]]]) -> str:
-    """``my_beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len)``: the best ids of each."""
-    for seed, sos_id, eos_id, beam_size, max_len, _ in _BEAMS:
-        model, src = _tiny(seed, 5, sos_id, eos_id)
-
-        def answer(src: Tensor, settings: tuple = (sos_id, eos_id, beam_size, max_len), model: Transformer = model):
-            next_log_probs, rows = _next_log_probs(model, settings[0], settings[3])
-            return _lists(_returned(my_beam, next_log_probs, *model.encode(src), *settings)), len(rows)
-
-        found, asked = answer(src)
-        right = [many[0].ids for many in beam_search(model, src, sos_id, eos_id, beam_size, 0.0, max_len)]
-        expect(len(found) == len(right), f"there are {len(right)} sentences, but you return {len(found)}.")
-        expect(found != [[sos_id, *ids] for ids in right], "leave out `<sos>`, which is given and not written.")
-        without = [ids[:-1] if ids[-1] == eos_id else ids for ids in right]
-        expect(found != without or found == right, "leave `<eos>` in: it is written, and it counts.")
-        expect(all(found), f"what has not ended after max_len={max_len} tokens is lost: it counts as it is.")
-        greedy = [one.ids for one in greedy_search(model, src, sos_id, eos_id, max_len)]
-        expect(found != greedy or found == right, f"that is greedy search: the beam holds {beam_size} prefixes.")
-        if found != right:
-            expect(
-                [answer(row)[0][0] for row in src.split(1)] != right,
-                "each sentence alone is right; in a batch, they get mixed up: which rows belong to which sentence?",
-            )
-            raise Wrong(
-                "other translations win. Rank whole prefixes; of the best beam_size, what ends is put aside, and the "
-                "best of the rest go on, until none of them is more probable than the best that has ended."
-            )
-        expect(asked <= max_len, f"right, but you ask {asked} times: ask once a step, about all sentences.")
-    for beam_size in (2, len(_TOY_WORDS), len(_TOY_WORDS) + 1):
-        found = _lists(_returned(my_beam, _toy, _NOTHING, _NOTHING, 0, 1, beam_size, 6))
-        best = max(_TOY_SENTENCES, key=_TOY_SENTENCES.__getitem__)
-        expect(found == [_toy_ids(best)] * 2, f"of the toy's five sentences, a beam of {beam_size} finds *{best}*.")
-    _expect_any_device(my_beam, 2)
-    return "beam search on a blank page, and every id is the library's."
-
-
-class _Watched(CachedDecoder):
-    """The library's cache, which says what is wrong where rows and cache do not match."""
-
-    def step(self, newest: Tensor) -> Tensor:
-        expect(
-            isinstance(newest, Tensor) and newest.dim() == 2 and newest.dtype == torch.long and newest.shape[1] == 1,
-            "`decoder.step` takes the newest token of each row, [rows, 1]: the others went through it before.",
-        )
-        expect(self.length < self.model.config.max_len, "your search asks again and again, and does not end.")
-        rows = len(self.layers[0].self_attn.keys) if self.length else len(self.memory_mask)
-        expect(
-            len(newest) == rows,
-            f"`decoder.step` is given {len(newest)} rows, and the cache holds {rows}: where rows leave, or are copied, "
-            "the cache's do. `decoder.select`.",
-        )
-        return super().step(newest)
-
-
-class _OnAnyDevice:
-    """Answers like a decoder with a cache, wherever its mask is."""
-
-    def __init__(self, memory_mask: Tensor):
-        self.memory_mask = memory_mask
-
-    def step(self, newest: Tensor) -> Tensor:
-        return F.embedding(newest, torch.zeros(9, 9, device=self.memory_mask.device))
-
-    def select(self, rows: Tensor, sentences: Tensor) -> None:
-        pass
-
-
-@exercise("my_cached_beam")
-def blank_page_with_a_cache(my_cached_beam: Callable[..., list[list[int]]]) -> str:
-    """``my_cached_beam(decoder, pad_id, sos_id, eos_id, beam_size, max_len)``: the best ids of each sentence."""
-    for seed, sos_id, eos_id, beam_size, max_len, pad_id in (
-        (2, 2, 3, 1, 12, 1),
-        (2, 2, 3, 3, 12, 1),
-        (7, 2, 3, 2, 9, 0),
-        (29, 4, 5, 4, 12, 0),
-    ):
-        model, src = _tiny(seed, 5, sos_id, eos_id, pad_id)
-        model.output.bias[eos_id] -= 3  # long translations: two tokens would forgive a cache that has lost its rows
-        model.output.bias[[pad_id, sos_id]] += 4  # whoever does not rule them out writes them
-
-        def answer(src: Tensor, settings: tuple = (pad_id, sos_id, eos_id, beam_size, max_len), model: Any = model):
-            return _lists(_returned(my_cached_beam, _Watched(model, *model.encode(src)), *settings))
-
-        found = answer(src)
-        several = beam_search(model, src, sos_id, eos_id, beam_size, 0.0, max_len, use_cache=False)
-        right = [many[0].ids for many in several]
-        expect(len(found) == len(right), f"there are {len(right)} sentences, but you return {len(found)}.")
-        expect(found != [[sos_id, *ids] for ids in right], "leave out `<sos>`, which is given and not written.")
-        expect(
-            not any({pad_id, sos_id} & {*ids} for ids in found), "`<pad>` and `<sos>` are never written: rule them out."
-        )
-        if found != right and beam_size == 1:
-            raise Wrong("even with a beam of 1, the ids are not those of `my_beam`. Which sentences go on?")
-        if found != right:
-            expect(
-                [answer(row)[0] for row in src.split(1)] != right,
-                "each sentence alone is right; in a batch, they get mixed up: which rows belong to which sentence?",
-            )
-            raise Wrong(
-                "other translations win than without a cache. A new row continues some row of this step, and that "
-                "one's keys and values are what it needs: `decoder.select(rows, …)`, the same rows as in `tgt[rows]`."
-            )
-    mask = torch.ones(1, 1, 1, 4, dtype=torch.bool)
-    remedy = "Say `device=decoder.memory_mask.device`."
-    expect_any_device(remedy, lambda mask: my_cached_beam(_OnAnyDevice(mask), 1, 2, 3, 2), mask)
-    return "every id is that of the search without a cache: the cache follows its rows."
+        return torch.as_tensor(ids).long().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise Wrong("a tensor of ids was expected: rows of one length, filled up with padding.") from None
 
 
 @exercise("06.2")
-def length_penalties(winners: Sequence[str], best_score: float) -> str:
-    """``winners`` for alpha 0, 0.6 and 1, of A (3 words, -2.0), B (5, -2.2), C (8, -2.7); the score of the second."""
-    scores = [
-        {name: log_prob / ((5 + words + 1) / 6) ** alpha for name, words, log_prob in _FINISHED}
-        for alpha in (0.0, 0.6, 1.0)
-    ]
-    right = [max(of_alpha, key=of_alpha.__getitem__) for of_alpha in scores]
-    found = as_letters(winners, "ABC", "translations")
-    expect(len(found) == 3, "three letters are expected: for α = 0, for α = 0.6 and for α = 1.")
-    expect(found[0] == "A", "with α = 0, nothing is divided: the highest log-probability wins, the one closest to 0.")
-    expect(
-        found != ["A"] * 3, "you multiply by lp, or do not use it. *Divide* by it: that brings long ones closer to 0."
+def surprise(loss_of_sentence: float, perplexity_of_sentence: float, perplexity_after: float) -> str:
+    """Loss and perplexity of wanted tokens that got 1/4, 1/2, 1/2, 1/16; then with 1/32 in place of a half."""
+    bit = math.log(2)  # a half surprises by so many nats
+    hints = {
+        2.0: "those are bits. A nat comes from the natural logarithm.",
+        8 * bit: "that is the sum; a loss is the mean over tokens.",
+        14 / 5 * bit: "`<pad>` does not count: neither in the sum nor in the number of tokens.",
+        8 / 5 * bit: "`<pad>` does not count in the number of tokens either.",
+        4 / 3 * bit: "`<eos>` is wanted too: it is a token like any other.",
+        -math.log(21 / 64): "take the logarithm of each probability first, and the mean after that.",
+        -2 * bit: "a probability is at most 1, so its logarithm is negative, and a surprise takes minus that.",
+    }
+    loss = as_number(loss_of_sentence)
+    for wrong, hint in hints.items():
+        expect(not _near(loss, wrong), f"the loss: {hint}")
+    expect_number(loss, 2 * bit, "the loss: -ln of each of the four probabilities, and the mean of them.", 5e-3)
+    for name, given, right, of_each in (
+        ("perplexity_of_sentence", perplexity_of_sentence, 4, "4, 2, 2, 16"),
+        ("perplexity_after", perplexity_after, 8, "4, 32, 2, 16"),
+    ):
+        found = as_number(given)
+        expect(not _near(found, 2 ** math.log(right)), f"{name}: nats go with powers of e, bits with powers of 2.")
+        expect(
+            not _near(found, sum(map(int, of_each.split(", "))) / 4),
+            f"{name}: that is the mean of {of_each}. The mean of the *logarithms* goes into e^loss.",
+        )
+        expect_number(
+            found, right, f"{name} is e to the power of the loss; here, it comes out as a whole number.", 5e-3
+        )
+    return (
+        "a single token that is sixteen times less likely doubles the perplexity of four: the fourth root of 16 is 2."
     )
-    expect(
-        found != ["A", "C", "C"], "that is dividing by the length to the power of α; the formula has (5 + length) / 6."
-    )
-    for alpha, letter, winner, of_alpha in zip((0.0, 0.6, 1.0), found, right, scores, strict=True):
-        expect(letter == winner, f"α = {alpha:g}: it is not {letter}, whose score is {of_alpha[letter]:.3f}.")
-    best_score = as_number(best_score)
-    expect(
-        not _near(best_score, -2.2 / (10 / 6) ** 0.6),
-        "the length is that of all tokens which were written: count `<eos>`.",
-    )
-    expect(not _near(best_score, -2.2 * (11 / 6) ** 0.6), "divide by lp instead of multiplying by it.")
-    expect(not _near(best_score, -2.2 / (11 / 6)), "that is its score with α = 1.")
-    expect_number(
-        best_score,
-        scores[1]["B"],
-        "the score is the winner's log P, divided by its lp: formula and length are in section 4.",
-        2e-3,
-    )
-    return "the larger α, the longer what wins. It is chosen on the validation split, like the size of the beam."
-
-
-_FINISHED = (("A", 3, -2.0), ("B", 5, -2.2), ("C", 8, -2.7))
 
 
 def _near(found: float, wrong: float) -> bool:
-    return abs(found - wrong) < 2e-3
+    return abs(found - wrong) < 2e-3 * max(1, abs(wrong))
 
 
 @exercise("06.3")
-def cache_size(my_cache_size: Callable[[TransformerConfig, int, int], int]) -> str:
-    """``my_cache_size(config, src_len, tgt_len)``: numbers in all layers' caches for one sentence."""
-    for layers, d_model, heads, src_len, tgt_len in ((3, 256, 4, 9, 6), (2, 16, 2, 5, 11), (6, 512, 8, 40, 30)):
-        config = TransformerConfig(9, 9, d_model=d_model, num_heads=heads, num_layers=layers)
-        found = as_number(call(my_cache_size, config, src_len, tgt_len))
-        right = 2 * layers * d_model * (src_len + tgt_len)
-        for wrong, hint in (
-            (right // 2, "each position has a key *and* a value."),
-            (right // layers, "each layer has a cache of its own."),
-            (right // d_model, "a key is not one number but d_model of them, over all heads."),
-            (right * heads, "the heads share d_model: each key of a head has d_model / num_heads numbers."),
-            (right // heads, "that is one head's; all of them together have d_model numbers per position."),
-            (2 * layers * d_model * tgt_len, "cross-attention has keys and values, too: those of the source."),
-            (2 * layers * d_model * src_len, "self-attention has keys and values, too: those of the target."),
-            (2 * right, "the encoder has finished: only the decoder's layers need a cache."),
-            (2 * layers * d_model * src_len * tgt_len, "keys and values belong to a position, not to pairs of them."),
-        ):
-            expect(found != wrong or wrong == right, hint)
-        expect(
-            found == right, "there are two tensors for each layer and each kind of attention: what are their shapes?"
+def label_smoothing(my_smoothed_loss: Callable[[Tensor, Tensor, int, float], Tensor]) -> str:
+    """``my_smoothed_loss(logits, targets, pad_id, smoothing)``: section 5.4, without counting padding."""
+    generator = torch.Generator().manual_seed(0)
+    for pad_id, smoothing in ((1, 0.1), (0, 0.3), (1, 0.0)):
+        logits = 3 * torch.randn(3, 5, 7, generator=generator)  # [batch, tgt_len, vocabulary]
+        targets = torch.randint(2, 7, (3, 5), generator=generator)
+        targets[1, 3:], targets[2, 1:] = pad_id, pad_id
+        right = _cross_entropy(logits, targets, pad_id, smoothing)
+        found = call(my_smoothed_loss, logits.clone().requires_grad_(), targets.clone(), pad_id, smoothing)
+        expect(isinstance(found, Tensor), "a tensor was expected, so that PyTorch can compute the gradient.")
+        expect(found.numel() == 1, f"one number was expected, the mean over tokens; yours has {found.numel()}.")
+        for hint, wrong in _mistakes(logits, targets, pad_id, smoothing).items():
+            same = abs(wrong - right) < 1e-4  # without smoothing, some mistakes make no difference
+            expect(same or not torch.allclose(found.detach().double(), wrong.double(), atol=1e-4), hint)
+        expect_tensor(
+            found.detach().reshape(()), right, "the surprise at the wanted token, and the mean of the surprise at all."
         )
-    return "in float32, that is four bytes each. A beam of 4 needs four times the target's part."
+        expect(found.requires_grad, "the number is right, but it has no gradient: keep it a tensor all the way.")
+    far = torch.tensor([[[300.0, 0.0, -300.0]]])
+    found, right = call(my_smoothed_loss, far, torch.tensor([[2]]), 1, 0.1), _cross_entropy(far, [[2]], 1, 0.1)
+    expect_tensor(
+        torch.as_tensor(found).reshape(()),
+        right,
+        "large logits give inf or nan: `log_softmax` is safe, log of a softmax is not.",
+    )
+    expect_any_device("Say `device=logits.device`.", my_smoothed_loss, logits, targets, 1, 0.1)
+    return "the smallest loss that a model can reach is now the entropy of its smoothed target, and not 0."
+
+
+def _cross_entropy(logits: Tensor, targets: Any, pad_id: int, smoothing: float, **options: Any) -> Tensor:
+    options = {"ignore_index": pad_id, "label_smoothing": smoothing, **options}
+    return F.cross_entropy(logits.detach().flatten(0, 1), torch.as_tensor(targets).flatten(), **options)
+
+
+def _mistakes(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> dict[str, Tensor]:
+    log_p = logits.log_softmax(-1)
+    real, types = targets != pad_id, logits.shape[-1]
+    wanted = -log_p.gather(-1, targets[..., None])[..., 0][real]  # [real tokens]
+    everything = -log_p.sum(-1)[real]
+    but_padding = everything + log_p[..., pad_id][real]
+    right = ((1 - smoothing) * wanted + smoothing / types * everything).mean()
+    per_token = _cross_entropy(logits, targets, pad_id, smoothing, reduction="none").view_as(targets)
+    return {
+        "there is no smoothing in it.": wanted.mean(),
+        "padding counts in it: leave those positions out.": _cross_entropy(logits, targets, -100, smoothing),
+        "padding is out of the sum, but the sum is divided by all positions.": right * real.sum() / real.numel(),
+        "that is the sum over tokens; a loss is their mean.": right * real.sum(),
+        "first the mean of each sentence, then of these: so words of short sentences weigh more. Take one mean over "
+        "all real tokens.": (per_token.sum(1) / real.sum(1)).mean(),
+        "you add up the surprise at all tokens; take its mean.": (
+            (1 - smoothing) * wanted + smoothing * everything
+        ).mean(),
+        "you spread ε over all tokens *but the wanted one*. Here, as in PyTorch, the wanted one gets its share too.": (
+            (1 - smoothing) * wanted + smoothing / (types - 1) * (everything - wanted)
+        ).mean(),
+        "you spread ε over all tokens but `<pad>`. It is one of the vocabulary, and gets its share too.": (
+            (1 - smoothing) * wanted + smoothing / (types - 1) * but_padding
+        ).mean(),
+        "what is spread must be taken from somewhere: the wanted token keeps 1 - ε.": (
+            wanted + smoothing / types * everything
+        ).mean(),
+        "you have exchanged ε and 1 - ε.": (smoothing * wanted + (1 - smoothing) / types * everything).mean(),
+        "the sign: a surprise is *minus* a logarithm.": -right,
+    }
 
 
 @exercise("06.4")
-def shortest_limit(my_shortest_limit: Callable[[Transformer, Tensor, int, int, float], int]) -> str:
-    """``my_shortest_limit(model, src, sos_id, eos_id, share)``: the least max_len for so many finished sentences."""
-    for seed, sos_id, eos_id, share in ((27, 4, 5, 0.625), (7, 2, 3, 0.5), (7, 2, 3, 0.75), (1, 2, 3, 0.625)):
-        model, src = _tiny(seed, 16, sos_id, eos_id)
-        written = [one.ids for one in greedy_search(model, src, sos_id, eos_id)]
-        lengths = sorted(len(ids) if ids[-1] == eos_id else 10**6 for ids in written)
-        enough = math.ceil(share * len(lengths))
-        right = lengths[enough - 1]
-        found = as_number(call(my_shortest_limit, model, src.clone(), sos_id, eos_id, share))
-        finished = sum(length <= found for length in lengths) / len(lengths)
-        expect(found != right - 1, f"with max_len={found:g}, the `<eos>` of some has no room: it counts as a token.")
-        longest = max(map(len, written))
-        expect(found != longest or right == longest, "that is the longest of all, also of those that never finish.")
+def paper_schedule(my_paper_schedule: Callable[[Optimizer, int, int], Any]) -> str:
+    """``my_paper_schedule(optimizer, d_model, warmup_steps)``: a scheduler with the rates of equation 3."""
+    for d_model, warmup_steps, given_rate in ((64, 10, 1.0), (256, 8, 0.5), (100, 5, 2e-3)):
+        right = [d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5) for step in range(1, 41)]
+        rates = _rates(my_paper_schedule, d_model, warmup_steps, given_rate)
+        if _same(rates, right):
+            continue
+        scaled = [rate / given_rate for rate in rates]
         expect(
-            found != lengths[enough] or found == right,
-            f"that is one sentence more than needed: in a sorted list, number {enough} is the one after the first "
-            f"{enough}.",
+            not _same(scaled, right),
+            f"the rates are those of equation 3, times {given_rate:g}: `LambdaLR` multiplies the rate that the "
+            "optimiser was made with.",
         )
-        expect(
-            found != max(n for n in lengths if n < 10**6) or found == right, "that is room for all that ever finish."
+        for found in (rates, scaled):
+            expect(
+                not _same(found[1:], right[:-1]),
+                "you are one step late: `LambdaLR` counts the steps that have been taken, from 0; the paper from 1.",
+            )
+            expect(not _same(found[:-1], right[1:]), "you are one step ahead: the first step is step 1.")
+            expect(
+                not _same(found, [d_model**-0.5 * max(step**-0.5, step * warmup_steps**-1.5) for step in range(1, 41)]),
+                "of the two branches, the *smaller* one counts.",
+            )
+            if found[0] and _same([rate * right[0] for rate in found], [rate * found[0] for rate in right]):
+                raise Wrong(
+                    f"the curve has the right form, but its first rate is {found[0]:.3g}, expected {right[0]:.3g}: "
+                    "look at d_model^-0.5, and at what the optimiser's own rate does."
+                )
+        raise Wrong(
+            f"with d_model={d_model} and warmup_steps={warmup_steps}, step 1 has the rate {rates[0]:.3g}, expected "
+            f"{right[0]:.3g}, and step {warmup_steps} has {rates[warmup_steps - 1]:.3g}, expected "
+            f"{right[warmup_steps - 1]:.3g}."
         )
-        expect(
-            found >= right,
-            f"with max_len={found:g}, only {finished:.1%} of the sentences finish, and {share:.1%} should; the others "
-            "are cut off.",
-        )
-        expect(found == right, f"max_len={found:g} is enough, but {right} would do. (`<sos>` does not count.)")
-    return "one generous search is enough to know: the log-probability of a truncated translation even looks better."
+    return (
+        "`LambdaLR` multiplies: the library gives the optimiser the peak, and the schedule only says which share of it."
+    )
 
 
-# The patient: how its signs would differ from those of the other four
+def _rates(
+    make: Callable[[Optimizer, int, int], Any], d_model: int, warmup_steps: int, given_rate: float
+) -> list[float]:
+    """Return the learning rates of forty steps."""
+    optimizer = SGD([nn.Parameter(torch.zeros(1))], lr=given_rate)
+    schedule = call(make, optimizer, d_model, warmup_steps)
+    expect(hasattr(schedule, "step"), "return the schedule itself, such as a `LambdaLR`: it has a method `step`.")
+    rates = []
+    for _ in range(40):
+        rates.append(float(optimizer.param_groups[0]["lr"]))
+        optimizer.step()
+        call(lambda: schedule.step() or True)
+    return rates
+
+
+def _same(found: list[float], right: list[float]) -> bool:
+    return all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(found, right, strict=True))
+
+
+@exercise("06.5")
+def when_to_stop(my_stop: Callable[[list[float], int], tuple[int, int]]) -> str:
+    """``my_stop(val_losses, patience)``: the epoch whose weights to keep, and the one after which to stop."""
+    cases = (
+        ([3.0, 2.0, 1.5, 1.6, 1.7, 1.8, 1.4], 2, (3, 5)),
+        ([3.0, 2.0, 2.1, 1.9, 2.5, 2.4, 2.3, 1.0], 3, (4, 7)),  # falling again is not yet better than the best
+        ([2.0, 1.9, 1.8, 1.7], 2, (4, 4)),
+        ([2.0, 1.0, 1.5, 1.0, 1.5, 1.6, 0.5], 2, (2, 4)),  # a tie is no improvement
+        ([1.0, 2.0, 0.5], 1, (1, 2)),
+    )
+    compare = "Compare with the best so far, not with the epoch before; a new best starts the count again."
+    for losses, patience, right in cases:
+        given = f"my_stop({losses}, patience={patience})"
+        found = as_list(call(my_stop, list(losses), patience))
+        expect(
+            isinstance(found, list | tuple) and len(found) == 2, f"{given}: two numbers were expected, best and last."
+        )
+        best, last = (as_number(number) for number in found)
+        expect((best, last) != right[::-1] or best == last, f"{given}: you have exchanged the two.")
+        expect(
+            (best + 1, last + 1) != right and (best + 1, last) != right,
+            f"{given}: Python counts from 0, epochs count from 1.",
+        )
+        expect(
+            (best, last) != (4, 6) or losses[3] != losses[1],
+            f"{given}: a loss that only equals the best so far is no improvement.",
+        )
+        expect(
+            last == right[1] or last != len(losses),
+            f"{given}: you go on to the end, but after epoch {right[1]}, there has been no new *best* for {patience} "
+            f"epochs in a row. {compare}",
+        )
+        expect(
+            best != losses.index(min(losses)) + 1 or best == right[0],
+            f"{given}: epoch {best:.0f} is the best of the list, but training has stopped before it.",
+        )
+        expect(
+            best == right[0],
+            f"{given}: the best epoch is {right[0]}, the first with the lowest validation loss before training stops.",
+        )
+        expect(
+            last != right[1] + 1,
+            f"{given}: one epoch too late: with a patience of 1, the first epoch without a new best is the last.",
+        )
+        expect(
+            last == right[1],
+            f"{given}: you stop after epoch {last:.0f}, expected {right[1]}. {compare}",
+        )
+    return "this is early stopping. It costs `patience` epochs for nothing, and the copy of the best weights."
+
+
+@exercise("06.6")
+def other_direction(my_translator: Callable[[list[str]], Sequence[str]]) -> str:
+    """``my_translator(sentences)``: English in, German out, for sentences of the sample corpus's test split."""
+    corpus = load_corpus("sample", src="en", tgt="de")
+    pairs = corpus["test"][:100]
+    found = call(my_translator, [pair.src for pair in pairs])
+    expect(
+        isinstance(found, list | tuple) and len(found) == len(pairs) and all(isinstance(text, str) for text in found),
+        f"given a list of {len(pairs)} sentences, it must return a list of {len(pairs)} strings.",
+    )
+    english, german = ({word.lower() for pair in corpus["val"] for word in pair[side].split()} for side in (0, 1))
+    words = [word for text in found for word in text.lower().split()]
+    expect(words, "it returns empty sentences.")
+    in_english, in_german = (sum(word in side for word in words) for side in (english, german))
+    expect(
+        in_english < in_german,
+        "what it writes is English. Source and target change places in the corpus, in the tokenisers, in the sizes of "
+        "the model's vocabularies, and in the Translator: which one is missing?",
+    )
+    expect(
+        len(set(found)) > len(found) / 4,
+        "it says the same again and again, whatever it reads: has it been trained? Look at the validation loss.",
+    )
+    bleu = sacre_bleu(found, [pair.tgt for pair in pairs], lowercase=True).value
+    expect(
+        bleu >= ENOUGH_BLEU,
+        f"those are German words, but BLEU (notebook 09) is {bleu:.0f}, expected {ENOUGH_BLEU} or more: train longer.",
+    )
+    return "nothing in the model knows a language: only the data, the tokenisers and their vocabularies do."
+
+
+ANY_PADDING = "right as long as padding is 1; it is an argument, `pad_id`, and need not be."
+
+
+@exercise("token_loss")
+def mean_surprise(token_loss: Callable[[Tensor, Tensor, int, float], Tensor]) -> str:
+    """``token_loss(logits, targets, pad_id, label_smoothing=0.0)``: the mean over all real tokens."""
+    torch.manual_seed(0)
+    logits, targets = 3 * torch.randn(3, 5, 7), torch.randint(2, 7, (3, 5))  # [batch, tgt_len, vocabulary]
+    targets[1, 3:], targets[2, 1:] = 1, 1
+    rows = logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0].neg()  # the surprise at each token
+    real = targets != 1
+    right = rows[real].mean()
+    try:
+        found = call(token_loss, logits.clone().requires_grad_(), targets.clone(), 1)
+    except Wrong as stopped:
+        _expect_shapes_of_loss(
+            stopped, logits.shape[-1], "There must be as many: both come in shifted, and with the same positions."
+        )
+        raise
+    expect(isinstance(found, Tensor) and found.numel() == 1, "one number was expected, as a tensor.")
+    probabilities = logits.softmax(-1)
+    twice = F.cross_entropy(probabilities.flatten(0, 1), targets.flatten(), ignore_index=1)
+    hints = {
+        "padding counts: which argument says what to ignore?": rows.mean(),
+        "`cross_entropy` takes logits: it computes the softmax itself.": twice,
+        "that is the sum; the loss is the mean over the real tokens.": rows[real].sum(),
+        "each sentence weighs the same here; each *token* should.": torch.stack(
+            [row[kept].mean() for row, kept in zip(rows, real, strict=True)]
+        ).mean(),
+    }
+    for hint, wrong in hints.items():
+        expect(not torch.allclose(found.detach(), wrong, atol=1e-4), hint)
+    expect_number(found, right.item(), "-log of the wanted token's probability, in the mean over all real tokens.")
+    smoothed = call(token_loss, logits, targets, 1, 0.1)
+    smooth = 0.9 * right + 0.1 * logits.log_softmax(-1).mean(-1).neg()[real].mean()
+    expect_number(smoothed, smooth.item(), "label_smoothing does not arrive in `cross_entropy`.")
+    for pad_id in (0, 5):
+        others = torch.where(real, targets, pad_id)
+        expected = _cross_entropy(logits, others, pad_id, 0.1)
+        expect_number(call(token_loss, logits.clone(), others.clone(), pad_id, 0.1), expected.item(), ANY_PADDING)
+    far = torch.tensor([[[300.0, 0.0, -300.0]]])
+    hint = "large logits give inf or nan: `log_softmax` is safe, log of a softmax is not."
+    expect_tensor(torch.as_tensor(call(token_loss, far, torch.tensor([[2]]), 1)).reshape(()), torch.tensor(600.0), hint)
+
+    def loss(logits: Tensor, targets: Tensor) -> Tensor:
+        return token_loss(logits, targets, 1, 0.1).reshape(())
+
+    def by_hand(logits: Tensor, targets: Tensor) -> Tensor:
+        options = {"ignore_index": 1, "label_smoothing": 0.1}
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), **options)
+
+    expect_gradients(OTHER_WITH_GRADIENT, loss, by_hand, logits, targets)
+    expect_any_device("Say `device=logits.device`.", token_loss, logits, targets, 1, 0.1)
+    return "`cross_entropy` does softmax, logarithm, choice and mean in one go."
+
+
+class _Thing:
+    """Something that a weak reference may lead to."""
+
+
+class _Traced(torch.autograd.Function):
+    """Does nothing, and keeps a thing as long as somebody keeps the graph that leads here."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, thing: Any) -> Tensor:
+        context.thing = thing
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient, None
+
+
+class Bilinear(nn.Module):
+    """The smallest model that a loop can train: it looks at the token before, and at the source's first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.source, self.drop = nn.Embedding(9, 9), nn.Embedding(9, 9), nn.Dropout(0.0)
+        self.calls: list[SimpleNamespace] = []
+
+    def __deepcopy__(self, memo: dict) -> "Bilinear":
+        """Return one with the same weights, which has not been called."""
+        other = Bilinear()
+        other.load_state_dict(self.state_dict())
+        return other
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """Return logits, ``[batch, tgt_len, 9]``."""
+        state = {"src_len": src.shape[1], "training": self.training, "learns": torch.is_grad_enabled()}
+        state["half"] = torch.is_autocast_enabled(src.device.type)
+        state["kept"] = sum(one.graph() is not None for one in self.calls)  # of the batches before
+        thing = _Thing()
+        state["graph"] = weakref.ref(thing)
+        self.calls.append(SimpleNamespace(**state, given=tgt.clone(), table=self.table.weight.detach().clone()))
+        return _Traced.apply(3 * (self.table(tgt) + self.source(src[:, :1])), thing)
+
+
+def _share(taken: int) -> float:
+    return 1 / (taken + 1)
+
+
+def _rate(taken: int) -> float:
+    return 0.5 * _share(taken)
+
+
+def _expect_no_graph_kept(model: Bilinear) -> None:
+    """Raise ``Wrong`` if, in the third batch, the graph of the first is still there: the second's goes only then."""
+    kept = any(one.kept > 1 for one in model.calls)
+    hint = (
+        "the sum of losses keeps the graph of every batch, and memory grows: add up `loss.item()` or `loss.detach()`."
+    )
+    expect(not kept, hint)
+
+
+class _Batches(list[Batch]):
+    """Batches that take what a ``BucketBatches`` takes, and keep their order."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Do nothing: in a check, each epoch has the same order."""
+
+
+def _batches(*sizes: tuple[int, int], src_len: int = 3, pad_id: int = 1) -> _Batches:
+    """Return random batches of so many sentences and so many target tokens, with padding in the first sentence."""
+    batches = _Batches()
+    for size, length in sizes:
+        src, tgt = torch.randint(2, 9, (size, src_len)), torch.randint(2, 9, (size, length))
+        tgt[tgt == pad_id] = 1  # a word like others, where it is no padding
+        tgt[0, -2:] = pad_id
+        batches.append(Batch(src, tgt))
+    return batches
+
+
+def _losses(
+    model: nn.Module, batches: list, shifts: bool = True, ignored: int = 1, smoothing: float = 0.0
+) -> Iterable[tuple[Tensor, int]]:
+    """Yield each batch's loss, and how many tokens it is a mean of."""
+    for src, tgt in batches:
+        wanted = tgt[:, 1:] if shifts else tgt[:, :-1]
+        logits, options = model(src, tgt[:, :-1]), {"ignore_index": ignored, "label_smoothing": smoothing}
+        loss = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), **options)
+        yield loss, int((wanted != ignored).sum())
+
+
+def _epoch(
+    model: nn.Module,
+    batches: list,
+    forgets: bool = True,
+    clips: bool = True,
+    rate: Callable[[int], float] = _rate,
+    taken: int = 0,
+    **options: Any,
+) -> list[tuple[float, int]]:
+    """Train a model for an epoch by gradient descent, as a loop should or in a wrong way.
+
+    Returns:
+        the loss of each batch, and its tokens.
+    """
+    losses, kept = [], [torch.zeros_like(p) for p in model.parameters()]
+    for loss, tokens in _losses(model, batches, **options):
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        kept = [new if forgets else old + new for old, new in zip(kept, gradients, strict=True)]
+        length = torch.stack([gradient.norm() for gradient in kept]).norm()
+        scale = (1 / (length + 1e-6)).clamp(max=1.0) if clips else torch.tensor(1.0)
+        kept = [gradient * scale for gradient in kept]
+        with torch.no_grad():
+            for parameter, gradient in zip(model.parameters(), kept, strict=True):
+                parameter -= rate(taken + len(losses)) * gradient
+        losses.append((loss.item(), tokens))
+    return losses
+
+
+def _mean(losses: list[tuple[float, int]]) -> float:
+    return sum(loss * tokens for loss, tokens in losses) / sum(tokens for _, tokens in losses)
+
+
+_WRONG_WAYS: dict[str, dict[str, Any]] = {
+    "the gradients of earlier batches are still there: where is `optimizer.zero_grad()`?": {"forgets": False},
+    "gradients with a norm above 1 are to be clipped to 1, between `backward` and `step`.": {"clips": False},
+    "the decoder is asked for the token that it is given: shift the target by one.": {"shifts": False},
+    "the schedule takes its step before the optimiser does, so the first learning rate is never used.": {
+        "rate": lambda taken: _rate(taken + 1)
+    },
+}
+
+
+@exercise("train_one_epoch")
+def loop(train_one_epoch: Callable[..., float]) -> str:
+    """``train_one_epoch(model, batches, optimizer, schedule, pad_id, …)``: what every weight is after an epoch."""
+    torch.manual_seed(0)
+    first, batches = Bilinear(), _batches((2, 6), (5, 4), (3, 7))
+
+    def trained(*options: Any) -> tuple[Bilinear, Any, Any]:
+        model = copy.deepcopy(first)
+        optimizer = SGD(model.parameters(), lr=0.5)
+        schedule = LambdaLR(optimizer, _share)
+        found = _trained(train_one_epoch, model.eval(), batches, optimizer, schedule, 1, *options)
+        return model, schedule, found
+
+    model, schedule, found = trained()
+    loss = as_number(found)
+    expect(model.calls, "the model is never called.")
+    expect(all(one.training for one in model.calls), "the model is not in training mode, in which dropout is on.")
+    right = copy.deepcopy(first)
+    right_loss = _mean(_epoch(right, batches))
+    _expect_no_wrong_way(model.table.weight, first, batches)
+    rate = schedule.get_last_lr()[0]
+    expect(
+        abs(rate - 0.125) < 1e-6, f"after three steps the schedule is at {rate:.3f}: it takes a step after each batch."
+    )
+    expect_tensor(model.table.weight, right.table.weight, "the weights are others than gradient descent's.", 1e-5)
+    expect_number(loss, right_loss, "returned is the mean loss over all *tokens*, as a number.", 1e-5)
+    _expect_no_graph_kept(model)
+    expect(
+        not isinstance(found, Tensor),
+        "what is returned is right, but a tensor, which on a GPU no picture can draw: `.item()` makes it a number.",
+    )
+
+    in_half, _, smoothed_loss = trained(0.1, True)
+    expect(
+        not close(in_half.table.weight, model.table.weight, 1e-5),
+        "`label_smoothing` makes no difference: hand it to `token_loss`.",
+    )
+    smoothed = copy.deepcopy(first)
+    right_loss = _mean(_epoch(smoothed, batches, smoothing=0.1))
+    expect_tensor(
+        in_half.table.weight, smoothed.table.weight, "with `label_smoothing`, other weights were expected.", 1e-5
+    )
+    expect_number(
+        smoothed_loss, right_loss, "returned is the loss that you take the gradient of, smoothed or not.", 1e-5
+    )
+    others = _batches((3, 6), (2, 5), pad_id=5)
+    other, right = copy.deepcopy(first), copy.deepcopy(first)
+    optimizer = SGD(other.parameters(), lr=0.5)
+    found = _trained(train_one_epoch, other, others, optimizer, LambdaLR(optimizer, _share), 5)
+    right_loss = _mean(_epoch(right, others, ignored=5))
+    expect_tensor(other.table.weight, right.table.weight, ANY_PADDING, 1e-5)
+    expect_number(found, right_loss, ANY_PADDING, 1e-5)
+    expect(
+        all(one.half for one in in_half.calls) and not any(one.half for one in model.calls),
+        "the model is to be called under `torch.autocast` if `half` is true, and only then: keep the `with` line.",
+    )
+    return "every weight is where a loop by hand puts it. Twelve lines: nearly all training code you will meet is this."
+
+
+def _trained(function: Callable[..., Any], model: Bilinear, *arguments: Any) -> Any:
+    """Call a reader's training without PyTorch's warning of a schedule that steps too early: the hint says it.
+
+    Raises:
+        Wrong: it raises something, or gives the decoder the whole target, or all but its first token.
+    """
+    batches = [batch for argument in arguments if isinstance(argument, list) for batch in argument]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            found = call(function, model, *arguments)
+        except Wrong as stopped:
+            _expect_shifted(model, batches)
+            _expect_shapes_of_loss(
+                stopped,
+                model.table.num_embeddings,
+                "There must be as many: given are all tokens but the last, and wanted all but the *first*.",
+            )
+            raise
+    _expect_shifted(model, batches)
+    return found
+
+
+def _expect_shifted(model: Bilinear, batches: list) -> None:
+    for given in (one.given for one in model.calls):
+        expect(
+            not any(given.equal(tgt) for _, tgt in batches),
+            "the decoder is given the whole target, without a shift: leave out its last token, and, in what is wanted, "
+            "its first.",
+        )
+        expect(
+            not any(given.equal(tgt[:, 1:]) for _, tgt in batches),
+            "the shift goes the wrong way: *given* are all tokens but the last, from `<sos>` on, and *wanted* all but "
+            "the first.",
+        )
+
+
+def _expect_shapes_of_loss(stopped: Wrong, vocab_size: int, hint: str) -> None:
+    """Look at what PyTorch's loss was given, if it is where a reader's code stopped.
+
+    Args:
+        stopped: what was raised there.
+        vocab_size: how many logits a position has.
+        hint: what to say of other numbers of positions.
+
+    Raises:
+        Wrong: the shapes do not fit.
+    """
+    for frame, _ in traceback.walk_tb(stopped.__cause__.__traceback__ if stopped.__cause__ else None):
+        if frame.f_code.co_name in ("cross_entropy", "nll_loss"):
+            logits, wanted = (list(getattr(frame.f_locals[name], "shape", ())) for name in ("input", "target"))
+            got = f"PyTorch's loss was given logits {logits} and targets {wanted}"
+            expect(
+                (len(logits), len(wanted)) == (2, 1),
+                f"{got}, and wants all positions in one row, [positions, vocab_size] and [positions]: `flatten` both.",
+            )
+            expect(
+                logits[1] == vocab_size,
+                f"{got}. A position's {vocab_size} logits stay side by side: `flatten(0, 1)` joins the two axes before "
+                "them, and no others.",
+            )
+            expect(logits[0] == wanted[0], f"{got}. {hint}")
+
+
+def _expect_no_wrong_way(table: Tensor, first: nn.Module, batches: list) -> None:
+    """Compare weights after the first epoch with those of the known mistakes.
+
+    Raises:
+        Wrong: they are the same.
+    """
+    pairs = [(hint, way | other) for hint, way in _WRONG_WAYS.items() for other in _WRONG_WAYS.values()]
+    for hint, way in [*_WRONG_WAYS.items(), *pairs]:  # alone, or two at once
+        other = copy.deepcopy(first)
+        _epoch(other, batches, **way)
+        expect(not close(table, other.table.weight, 1e-5), hint)
+    expect(not close(table, first.table.weight), "no weight has changed: `backward`, then `optimizer.step()`.")
+
+
+@exercise("my_training")
+def blank_page(my_training: Callable[..., Any]) -> str:
+    """``my_training(model, train_batches, val_batches, optimizer, schedule, epochs, pad_id)``: both losses an epoch.
+
+    The model ends with the weights of the best epoch.
+    """
+    torch.manual_seed(16)
+    first, epochs = Bilinear(), 4
+    nn.init.normal_(first.table.weight, std=0.1)
+    nn.init.normal_(first.source.weight, std=0.1)
+    train, val = _batches((2, 6), (5, 4), (3, 7)), _batches((4, 7), (1, 4), src_len=4)
+    for _, tgt in train:
+        tgt[tgt == 8] = 7
+    val[0][1][1:, 1:4] = 8  # which is never wanted in training, so that the first epoch is the best
+    model, right = copy.deepcopy(first), copy.deepcopy(first)
+    optimizer = SGD(model.parameters(), lr=0.5)
+    schedule = LambdaLR(optimizer, _share)
+    found = _trained(my_training, model.eval(), train, val, optimizer, schedule, epochs, 1)
+    tables, losses, unshifted = [], [], []
+    for epoch in range(epochs):
+        trained = _epoch(right, train, taken=epoch * len(train))
+        losses.append((trained, [(loss.item(), tokens) for loss, tokens in _losses(right, val)]))
+        unshifted.append(_mean([(loss.item(), tokens) for loss, tokens in _losses(right, val, shifts=False)]))
+        tables.append(right.table.weight.detach().clone())
+
+    training, validation = ([one for one in model.calls if one.src_len == length] for length in (3, 4))
+    learning = [one for one in training if one.learns]
+    expect(learning, "the model never gets a training batch.")
+    expect(validation, "nobody measures: after each epoch, the loss of `val_batches`.")
+    expect(learning[0].training, "the model is not in training mode, in which dropout is on.")
+    expect(
+        all(one.training for one in learning),
+        "validation leaves the model in evaluation mode, and in the second epoch dropout is still off: `model.train()` "
+        "at the beginning of each.",
+    )
+    expect(not any(one.training for one in validation), "dropout is on in validation: `model.eval()` before it.")
+    expect(
+        not any(one.learns for one in validation),
+        "validation keeps all that a `backward` would need. `torch.no_grad()` saves that memory and time.",
+    )
+    _expect_no_wrong_way(validation[0].table, first, train)
+    expect(
+        len(learning) == epochs * len(train),
+        f"{epochs} epochs have {epochs * len(train)} training batches; the model learned from {len(learning)}.",
+    )
+    expect(
+        schedule.last_epoch == epochs * len(train),
+        f"the schedule has taken {schedule.last_epoch} steps in {epochs * len(train)} batches: one after each.",
+    )
+    expect_tensor(validation[0].table, tables[0], "after an epoch, the weights are others than gradient descent's.")
+
+    found = as_list(found)
+    expect(
+        isinstance(found, list | tuple) and len(found) == 2,
+        "two lists were expected: the training losses and the validation losses.",
+    )
+    for name, numbers, of_epochs in zip(("training", "validation"), found, zip(*losses, strict=True), strict=True):
+        numbers = as_list(numbers)
+        expect(
+            isinstance(numbers, list | tuple) and len(numbers) == epochs,
+            f"the {name} losses: a list of {epochs} numbers was expected, one an epoch.",
+        )
+        expect(
+            name != "validation" or not _near(as_number(numbers[0]), unshifted[0]),
+            "the validation loss asks for the token that is given: shift the target there, too.",
+        )
+        for number, of_batches in zip(numbers, of_epochs, strict=True):
+            found_loss, by_batch = as_number(number), sum(loss for loss, _ in of_batches) / len(of_batches)
+            expect(
+                abs(found_loss - by_batch) > 1e-4,
+                f"the {name} loss is a mean over batches, in which a small batch weighs as much as a large one. Take "
+                "it over tokens.",
+            )
+            expect_number(found_loss, _mean(of_batches), f"the {name} loss is no mean over all real tokens.")
+    best = min(range(epochs), key=lambda epoch: _mean(losses[epoch][1]))
+    expect(
+        not close(model.table.weight, tables[-1]),
+        f"the model ends with the weights of the last epoch; epoch {best + 1} was the best. (`model.state_dict()` "
+        "alone is no copy: it goes on changing.)",
+    )
+    expect_tensor(model.table.weight, tables[best], f"the model should end with the weights of epoch {best + 1}.")
+    _expect_no_graph_kept(model)
+    _expect_any_padding(my_training, first)
+    return _learn_by_heart(my_training)
+
+
+def _expect_any_padding(my_training: Callable[..., Any], first: Bilinear) -> None:
+    """Raise ``Wrong`` unless a training, which is right with 1 for padding, is so with another id."""
+    train, val = _batches((3, 6), (2, 5), pad_id=5), _batches((2, 7), src_len=4, pad_id=5)
+    model, right = copy.deepcopy(first), copy.deepcopy(first)
+    optimizer = SGD(model.parameters(), lr=0.5)
+    found = _trained(my_training, model, train, val, optimizer, LambdaLR(optimizer, _share), 1, 5)
+    train_loss = _mean(_epoch(right, train, ignored=5))
+    val_loss = _mean([(loss.item(), tokens) for loss, tokens in _losses(right, val, ignored=5)])
+    for number, expected in zip(as_list(found), (train_loss, val_loss), strict=True):
+        expect_number(as_list(number)[0], expected, ANY_PADDING)
+
+
+def _learn_by_heart(my_training: Callable[..., Any]) -> str:
+    """Train a small Transformer with a loop that is right, and say what it says."""
+    pairs = load_corpus("sample")["train"][:8]
+    german, english = WordTokenizer("de"), WordTokenizer("en")
+    dataset = make_dataset(pairs, german, english)
+    build_vocabularies(dataset, min_freq=1)
+    sizes = {"d_model": 64, "num_heads": 4, "d_ff": 64, "num_layers": 1, "dropout": 0.0}
+    model = Transformer(TransformerConfig.preset("small", len(german.vocab), len(english.vocab), **sizes))
+    optimizer, batches = Adam(model.parameters(), lr=8e-3), BucketBatches(dataset, batch_size=4)
+    schedule = LambdaLR(optimizer, lambda taken: min(1.0, (taken + 1) / 10))
+    _, losses = my_training(model, batches, batches, optimizer, schedule, 20, english.pad_id)
+    said = Translator(model.eval(), german, english)(pairs[0].src)
+    return (
+        "every weight is where a loop by hand puts it. With yours, a small Transformer has learned eight sentences, "
+        f"loss {losses[0]:.2f} at first and {min(losses):.2f} at last. Asked for “{pairs[0].src}”, it says: “{said}”"
+    )
+
 
 FAULTS = {
-    "one beam": "all sentences of the batch share one beam",
-    "first row": "each row is counted from its sentence's first row, which is not added",
-    "repeat": "from the second step on, memory and mask are in the order 0 1 0 1, but tgt in the order 0 0 1 1",
-    "mask": "the memory follows its row, but the mask stays where it was",
-    "order": "translations are returned in the order in which they end",
+    "kept gradients": "those of earlier batches are never set to zero",
+    "no clipping": "a gradient is used however long it is",
+    "no dropout": "the model learns in evaluation mode",
+    "mean over batches": "the loss that is returned weighs small batches like large ones",
+    "slow schedule": "the learning rate moves once an epoch, not once a batch",
 }
+
 _SIGNS = {
-    "one beam": "next_log_probs would be asked about beam_size rows, however many sentences there are",
-    "first row": "a beam of 1 would go wrong in a batch, too",
-    "mask": "sentences of equally many tokens, which have no padding, would come out right, with a beam of 2 as well",
-    "order": "each translation would be in the list, beside the wrong sentence, with a beam of 1 as well",
+    "kept gradients": "the second of two batches would end in other weights even at a constant learning rate",
+    "no clipping": "a single batch with a long gradient would end in other weights",
+    "no dropout": "a model without dropout, as here, would end in the same weights",
+    "mean over batches": "all weights would be right, and only the number that is returned would not",
 }
 
 
 def patient(
-    next_log_probs: NextLogProbs,
-    memory: Tensor,
-    memory_mask: Tensor,
-    sos_id: int,
-    eos_id: int,
-    beam_size: int,
-    max_len: int = 50,
-    lp: Callable[[int], float] = lambda length: 1.0,
-) -> list[list[tuple[float, list[int]]]]:
-    """Search with a beam as notebook 06's ``beam`` does, but for one fault. Find it by what it does."""
-
-    def asked(tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
-        width = 1 if tgt.shape[1] == 1 else beam_size
-        memory, memory_mask = memory[::width], memory_mask[::width]  # one row a sentence
-        return next_log_probs(tgt, memory.repeat(width, 1, 1), memory_mask.repeat(width, 1, 1, 1))
-
-    return course.own("beam")(asked, memory, memory_mask, sos_id, eos_id, beam_size, max_len, lp)
+    model: nn.Module,
+    batches: Iterable,
+    optimizer: Optimizer,
+    schedule: Any,
+    pad_id: int,
+    label_smoothing: float = 0.0,
+    half: bool = False,
+) -> float:
+    """Train for an epoch, as somebody brings it to the clinic."""
+    standing = SimpleNamespace(step=lambda: None)
+    own = course.own("train_one_epoch")
+    loss = own(model, batches, optimizer, standing, pad_id, label_smoothing, half)
+    schedule.step()  # expected: after each batch
+    return loss
 
 
-@exercise("06.5")
+@exercise("06.7")
 def diagnosis(fault: str) -> str:
-    """``fault``: what ails ``patient``, as it is called in ``FAULTS``."""
-    diagnose(fault, "repeat", FAULTS, _SIGNS)
-    return "it has `memory.repeat(beam_size, 1, 1)` where `repeat_interleave(beam_size, dim=0)` belongs."
+    """``fault``: the name of the patient's in ``FAULTS``."""
+    diagnose(fault, "slow schedule", FAULTS, _SIGNS)
+    return (
+        "`schedule.step()` stands outside the loop over the batches. With a single batch, an epoch is a step, so the "
+        "test of eight sentences cannot see it."
+    )

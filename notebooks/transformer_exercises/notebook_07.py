@@ -1,218 +1,740 @@
-"""Checks of notebook 07: attention maps, switching heads off, swapping vectors of the memory."""
+"""Checks of the exercises of notebook 07: searching for a translation."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+import operator
+from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_exercises import Unsolved, Wrong, call, close, exercise, expect, expect_tensor, question
+from transformer_exercises import (
+    Unsolved,
+    Wrong,
+    as_letters,
+    as_number,
+    call,
+    close,
+    course,
+    diagnose,
+    exercise,
+    expect,
+    expect_any_device,
+    expect_number,
+    expect_tensor,
+    question,
+)
+from transformer_lib.inference.kv_cache import CachedDecoder
+from transformer_lib.inference.search import beam_search, greedy_search
+from transformer_lib.model.config import TransformerConfig
+from transformer_lib.model.transformer import Transformer
 
 question(
     "07.a",
-    right="more",
+    right="the dog: greedy search misses it",
     replies={
-        "as much": "that would be so if each head did a job of its own, which no other can do.",
-        "less": "that would be so if they failed at the same tokens, so that most of the damage is counted once. "
-        "That is not how the decoder's first layer behaves.",
-        "more": "with one head gone, the others do some of its work. With all four gone, nobody does: heads are "
-        "redundant.",
+        "a dog: greedy search writes it": "it takes the best word at each step, and ends there. But multiply: is "
+        "0.6 × 0.4 more than 0.4 × 0.9?",
+        "the dog: greedy search writes it": "the dog is the most probable, with 0.36. But it begins with the less "
+        "probable word, and greedy search never takes that.",
+        "the dog: greedy search misses it": "0.4 × 0.9 = 0.36. Greedy search begins with a, for 0.6, and "
+        "gets to 0.24 at best: it does not look ahead.",
     },
 )
 
 question(
     "07.b",
-    right="it stays as it is",
+    right="long ones",
     replies={
-        "it becomes lift or hold": "so the grammar says, and so the map suggests: auf belongs to hebt. "
-        "But do the training sentences force a model to learn it?",
-        "it stays as it is": "in what this model has read, hebt, with a man and a ball, is enough to choose the "
-        "verb. It never had to look at auf.",
-        "there is no verb any more": "hebt is still there, and it is what the verb comes from, even if it is only "
-        "half of the German one.",
+        "long ones": "lp grows with the length, and a negative number divided by more comes closer to 0. A higher "
+        "score is better, so long translations gain.",
+        "short ones": "that would be so if scores were positive. Try it with log P = −4, and lp = 1 or lp = 2.",
+        "neither: all are divided by the same": "α is the same for all, but lp depends on the length.",
     },
 )
 
 question(
     "07.c",
-    right="the same as before",
+    right="at least as probable and no longer",
     replies={
-        "it goes down: all vectors know of hinunter": "a fair guess, since three layers of self-attention mix all "
-        "words. But being able to know is not the same as being read for it.",
-        "the stairs are garbled": "both sentences speak of the same stairs, and their vectors there are much alike.",
-        "the same as before": "the vector is another, but what the decoder reads there, the stairs, is the same in "
-        "both. That is what a control is for.",
+        "at least as probable and no longer": "a wider beam finds what a narrow one cuts. What else it finds is "
+        "often short, since each token costs: more probable does not mean better.",
+        "more probable and longer": "it does find more, but each further token lowers the probability. What wins "
+        "without a length penalty is rather short.",
+        "less probable: ten share the work": "each of the ten prefixes is extended by all tokens, so more is looked "
+        "at. A single sentence can lose by it, but hardly the mean.",
+    },
+)
+
+question(
+    "07.d",
+    right="much less",
+    replies={
+        "about that": "it would be so if all time went into positions. But each step has a fixed price: Python, and "
+        "the launch of each operation.",
+        "much less": "each step has a fixed price, whatever it computes, and a machine does twenty positions at once "
+        "almost as fast as one. At thousands of tokens, the clock comes closer to the cells.",
+        "even more": "reading and appending keys and values takes time as well, so the cache saves less than it "
+        "counts.",
     },
 )
 
 
-@exercise("looks_back")
-def looks_back(written: Callable[[Tensor], Tensor]) -> str:
-    """``looks_back(weights)``: of each head, the mean weight on the position before."""
-    torch.manual_seed(0)
-    for heads, length in ((4, 7), (2, 5), (3, 2)):
-        weights = torch.randn(heads, length, length).mul(2).softmax(-1)
-        back = weights.diagonal(-1, dim1=1, dim2=2)  # [heads, length - 1]
-        found = call(written, weights.clone())
-        for wrong, hint in (
-            (weights.diagonal(0, dim1=1, dim2=2).mean(-1), "that is the weight of a position on *itself*."),
-            (weights.diagonal(1, dim1=1, dim2=2).mean(-1), "that looks one *ahead*: rows look, columns are looked at."),
-            (back.sum(-1) / length, f"{length} positions have {length - 1} before them: the first row does not count."),
-            (back.sum(-1), "that is the sum; the *mean* is asked for."),
-            (back, "take the mean over the positions: one number for each head."),
-            (back.mean(), "one number for each head is asked for, not one for all."),
-        ):
-            expect(not close(found, wrong) or close(wrong, back.mean(-1)), hint)
-        expect_tensor(
-            found, back.mean(-1), "row i looks at column i - 1: these entries are a diagonal, one below the main one."
-        )
-    return "a head near 1 looks back whatever the words are."
-
-
 @exercise("07.1")
-def read_maps(heads: Mapping[str, str], alignment: str) -> str:
-    """``heads``: what each of four does; ``alignment``: of the one that writes, in the Pharaoh format."""
-    kinds = {"writes", "reads", "order", "nothing"}
-    expect(isinstance(heads, Mapping), "heads is a dictionary, from a letter to what that head does.")
-    if any(kind is None or kind is ... for kind in heads.values()):
-        raise Unsolved
-    found = {str(letter).strip().upper(): str(kind).strip().lower() for letter, kind in heads.items()}
-    expect(set(found) == set("ABCD"), "there are four heads: A, B, C and D.")
-    expect(set(found.values()) <= kinds, f"each head does one of these: {', '.join(sorted(kinds))}.")
-    expect(found["B"] == "nothing", "one head looks at the same places whatever is written. Which?")
-    expect(
-        found["D"] == "order", "one head moves on from left to right with every step, whatever the words mean. Which?"
-    )
-    expect(
-        (found["A"], found["C"]) != ("writes", "reads"),
-        "you have exchanged two. In the step that reads *a* and writes *dog*, where does each head look?",
-    )
-    expect((found["A"], found["C"]) == ("reads", "writes"), "A and C follow the words: which one is a step late?")
-    links = _links(alignment)
-    for wrong, hint in (
-        ({(i + 1, j) for i, j in _GOLD}, "the first source *word* is 0: `<sos>` does not count."),
-        ({(i + 1, j + 1) for i, j in _GOLD}, "words are counted from 0, and `<sos>` does not count."),
-        ({(i, j + 1) for i, j in _GOLD}, "the first target *word* is 0: `<sos>` does not count."),
-        ({(j, i) for i, j in _GOLD}, "the source word comes first, then the target word."),
-        (_GOLD | {(7, 9)}, "`<eos>` is no word: it has no link."),
-        (_GOLD | {(8, 9)}, "`<eos>` is no word: it has no link."),
-    ):
-        expect(links != wrong, hint)
-    if missing := _GOLD - links:
-        word = min(j for _, j in missing)
-        raise Wrong(
-            f"target word {word}, *{_ENGLISH[word]}*, is linked with the word that head C looks at in that row."
+def log_prob_of_a_translation(my_log_prob: Callable[[Transformer, Tensor, Tensor], float]) -> str:
+    """``my_log_prob(model, src, tgt)``: of all tokens after ``<sos>``, given the source."""
+    for seed, length in ((2, 7), (7, 4), (29, 9)):
+        model, src = _tiny(seed, 1)
+        tgt = torch.tensor([[2, *torch.randint(4, 9, (length,)).tolist(), 3]])
+        logits, targets = model.logits_and_targets(src, tgt)
+        steps = logits.log_softmax(-1).gather(2, targets[:, :, None]).flatten()
+        right = steps.sum().item()
+        found = as_number(call(my_log_prob, model, src.clone(), tgt.clone()))
+        shifted = model(src, tgt).log_softmax(-1).gather(2, tgt[:, :, None]).sum().item()
+        unshifted = logits.log_softmax(-1).gather(2, tgt[:, :-1, None]).sum().item()
+        for wrong, hint in (
+            (-right, "a log-probability is never positive: that is the loss, its negative."),
+            (steps.mean().item(), "*add* the steps' log-probabilities; that is their mean."),
+            (-steps.mean().item(), "that is the mean loss: *add* the steps' log-probabilities."),
+            (steps.exp().sum().item(), "add log-probabilities, not probabilities."),
+            (math.exp(right), "that is the probability. Its logarithm is asked for."),
+            (right - steps[-1].item(), "the `<eos>` is written, too: it counts."),
+            (shifted, "row i of the logits is about token i + 1: shift the two against each other by one."),
+            (unshifted, "row i of the logits is about token i + 1: shift the two against each other by one."),
+            (logits.gather(2, targets[:, :, None]).sum().item(), "these are sums of logits: a log-softmax is missing."),
+        ):
+            expect(not math.isclose(found, wrong, rel_tol=1e-4, abs_tol=1e-4), hint)
+        expect_number(
+            found,
+            right,
+            "give the model all tokens but the last, take the log-softmax of its logits, and pick, in each row, the "
+            "entry of the token that comes next.",
         )
-    expect(links == _GOLD, "there is a link too many: each target word has one.")
-    return "A aligns as well as C, one step later: labelled with the wrong rows, a good head looks bad."
+    return "one pass scores all steps, because the causal mask hides what each row has to predict."
 
 
-_ENGLISH = ("a", "dog", "is", "playing", "in", "the", "garden", "today", ".")
-_GOLD = {(2, 0), (3, 1), (1, 2), (1, 3), (4, 4), (4, 5), (5, 6), (0, 7), (6, 8)}
+NextLogProbs = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def _links(text: Any) -> set[tuple[int, int]]:
+def _next_log_probs(model: Transformer, sos_id: int, max_len: int) -> tuple[NextLogProbs, list[int]]:
+    """Return what a search asks, for a model, and a list that grows by the number of rows of each question."""
+    rows: list[int] = []
+
+    def next_log_probs(tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+        expect(
+            isinstance(tgt, Tensor) and tgt.dim() == 2 and tgt.dtype == torch.long,
+            "`next_log_probs` takes `tgt` as a tensor of ids, [rows, length].",
+        )
+        expect((tgt[:, 0] == sos_id).all(), "each row of `tgt` starts with `<sos>`.")
+        expect(
+            tgt.shape[1] <= max_len, f"you ask for token number {tgt.shape[1]} of a translation, but max_len={max_len}."
+        )
+        expect(len(rows) < 20 * max_len, "your search asks again and again, and does not end.")
+        sizes = len(tgt), len(memory), len(memory_mask)
+        expect(
+            len(set(sizes)) == 1,
+            f"`tgt` has {sizes[0]} rows, the memory {sizes[1]} and its mask {sizes[2]}: where rows leave, or are "
+            "copied, those of the memory and its mask follow.",
+        )
+        rows.append(len(tgt))
+        logits = model.decode(tgt, memory, memory_mask)[:, -1]
+        logits[:, [model.config.pad_id, sos_id]] = -math.inf
+        return logits.log_softmax(-1)
+
+    return next_log_probs, rows
+
+
+def _expect_any_device(search: Callable[..., Any], *more: int) -> None:
+    """Raise ``Wrong`` if a search makes a tensor on the CPU, wherever the memory is, until it first reads a number."""
+
+    def next_log_probs(tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+        return F.embedding(tgt[:, -1], torch.zeros(9, 9, device=memory.device))
+
+    memory, memory_mask = torch.zeros(1, 4, 8), torch.ones(1, 1, 1, 4, dtype=torch.bool)
+    expect_any_device("Say `device=memory.device`.", search, next_log_probs, memory, memory_mask, 2, 3, *more)
+
+
+@exercise("greedy")
+def greedy_search_of_one(greedy: Callable[..., tuple[list[int], float]]) -> str:
+    """``greedy(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len)``: ids without ``<sos>``, log P."""
+    for seed, sos_id, eos_id, max_len in ((2, 2, 3, 12), (7, 2, 3, 8), (29, 4, 5, 12)):
+        model, src = _tiny(seed, 5, sos_id, eos_id)
+        for sentence in src.split(1):
+            right = greedy_search(model, sentence, sos_id, eos_id, max_len)[0]
+            next_log_probs, _ = _next_log_probs(model, sos_id, max_len)
+            answer = _returned(greedy, next_log_probs, *model.encode(sentence), sos_id, eos_id, max_len)
+            pair = isinstance(answer, tuple | list) and len(answer) == 2
+            expect(pair, "a pair was expected: ids, and the log-probability of them all.")
+            if answer[0] == []:
+                raise Unsolved
+            (ids,), total = _lists([answer[0]]), as_number(answer[1])
+            expect(ids != [sos_id, *right.ids], "leave out `<sos>`, which is given and not written.")
+            finished = right.ids[-1] == eos_id
+            expect(ids != right.ids[:-1] or not finished, "leave `<eos>` in: it is written, and it counts.")
+            expect(
+                ids != right.ids[:-1],
+                f"max_len={max_len} tokens may be written; `<sos>` is not one of them, `<eos>` is.",
+            )
+            expect(
+                len(ids) == 1 or ids[:1] != right.ids[:1] or ids == right.ids,
+                "the first token is right, a later one is not: ask with all that is written so far.",
+            )
+            expect(ids == right.ids, "take the most probable token at each step, until it is `<eos>`.")
+            expect(
+                total <= 0 or right.log_prob == 0, "a log-probability is never above 0: *add* the steps' as they are."
+            )
+            mean = right.log_prob / len(ids)
+            expect(abs(total - mean) > 1e-4 or len(ids) == 1, "add the steps' log-probabilities; that is their mean.")
+            expect_number(total, right.log_prob, "the log-probability of the whole is the sum of the steps'.", 1e-3)
+    _expect_any_device(greedy)
+    return "that is the library's greedy search, token by token."
+
+
+@exercise("greedy_batch")
+def greedy_search_of_many(greedy_batch: Callable[..., list[list[int]]]) -> str:
+    """``greedy_batch(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len)``: ids of each sentence."""
+    for seed, sos_id, eos_id, max_len in ((2, 2, 3, 12), (7, 2, 3, 8), (29, 4, 5, 12)):
+        model, src = _tiny(seed, 5, sos_id, eos_id)
+        right = [one.ids for one in greedy_search(model, src, sos_id, eos_id, max_len)]
+        next_log_probs, rows = _next_log_probs(model, sos_id, max_len)
+        found = _lists(_returned(greedy_batch, next_log_probs, *model.encode(src), sos_id, eos_id, max_len))
+        expect(len(found) == len(right), f"there are {len(right)} sentences, but you return {len(found)}.")
+        expect(found != [[sos_id, *ids] for ids in right], "leave out `<sos>`, which is given and not written.")
+        expect(
+            found != [ids[:-1] if ids[-1] == eos_id else ids for ids in right],
+            "leave `<eos>` in: it tells a translation that is finished from one that was cut off.",
+        )
+        pairs = list(zip(found, right, strict=True))
+        if all(ids[: len(wanted)] == wanted for ids, wanted in pairs) and found != right:
+            raise Wrong("some go on behind their `<eos>`: what comes there means nothing.")
+        if all(wanted[: len(ids)] == ids for ids, wanted in pairs) and found != right:
+            expect(
+                any(len(ids) < len(wanted) < max_len for ids, wanted in pairs),
+                f"they are cut off too early: max_len is {max_len} tokens, `<eos>` included and `<sos>` not.",
+            )
+            raise Wrong("you stop when the *first* sentence has its `<eos>`; the others need more steps.")
+        expect(
+            sorted(found) != sorted(right) or found == right,
+            "the translations are right, but in another order than the sentences: remember which row is which.",
+        )
+        expect(
+            any(ids[:1] != wanted[:1] for ids, wanted in pairs) or found == right,
+            "the first tokens are right, the later ones are not. Do `tgt`, memory and mask lose the same rows, and do "
+            "you ask with all that is written so far?",
+        )
+        expect(found == right, "the first token is wrong: take the most probable one of each row.")
+        needed = sum(map(len, right))
+        expect(
+            sum(rows) <= needed,
+            f"every id is right, but {sum(rows)} rows were computed, and {needed} are needed: let a row leave `tgt`, "
+            "the memory and its mask as soon as it has its `<eos>`.",
+        )
+    _expect_any_device(greedy_batch)
+    return "translations of one batch never influence each other, and nobody pays for a neighbour that is longer."
+
+
+def _tiny(seed: int, sentences: int, sos_id: int = 2, eos_id: int = 3, pad_id: int = 1) -> tuple[Transformer, Tensor]:
+    """Return a model that has learned nothing, but has strong opinions, and ids of sentences of different lengths."""
+    torch.manual_seed(seed)
+    config = TransformerConfig(9, 9, d_model=16, num_heads=2, d_ff=32, num_layers=1, max_len=24, pad_id=pad_id)
+    model = Transformer(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter *= 2
+        model.output.bias[[config.pad_id, sos_id, eos_id]] += 1
+    src = torch.randint(4, 9, (sentences, 6))
+    for sentence in range(sentences):
+        src[sentence, 2 + sentence % 5 :] = config.pad_id
+    return model.requires_grad_(False), src
+
+
+def _returned(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a reader's function as ``call`` does, but leave a generator what it is: later cells want a list."""
+    (found,) = call(lambda *given: [function(*given)], *arguments)
+    if found is None or found is ...:
+        raise Unsolved
+    return found
+
+
+def _lists(found: Any) -> list[list[int]]:
+    """Return lists of ids. Later cells compare lists, and would not take a tensor or a tuple for one."""
+    hint = "a list of lists of ids was expected, one for each sentence"
+    if not isinstance(found, list):
+        raise Wrong(f"{hint}; yours is a {type(found).__name__}.")
+    for ids in found:
+        if not isinstance(ids, list):
+            raise Wrong(f"{hint}; yours holds a {type(ids).__name__}. Of a tensor, `.tolist()` makes a list.")
     try:
-        pairs = text.split() if isinstance(text, str) else text
-        split = [pair.split("-") if isinstance(pair, str) else pair for pair in pairs]
-        return {(int(i), int(j)) for i, j in split}
+        return [[operator.index(i) for i in ids] for ids in found]
     except (TypeError, ValueError):
-        raise Wrong("the alignment is a string such as '0-0 1-2', of source and target words counted from 0.") from None
+        raise Wrong(f"{hint}, and an id is a whole number.") from None
 
 
-@exercise("silence")
-def silence(written: Callable[[Tensor, Sequence[int], int], Tensor]) -> str:
-    """``silence(joined, heads, num_heads)``: a copy, zero in the slices of these heads, which are counted from 1."""
-    torch.manual_seed(0)
-    for num_heads, d_k, heads in ((4, 3, [2]), (2, 4, [1]), (4, 2, [1, 4]), (3, 2, [1, 2, 3]), (2, 3, [])):
-        joined = torch.randn(2, 5, num_heads * d_k)
-        given = joined.clone()
-        found = call(written, given, list(heads), num_heads)
-
-        right = _without(joined, [(head - 1) * d_k + i for head in heads for i in range(d_k)])
-        others = [head for head in range(1, num_heads + 1) if head not in heads]
-        for wrong, hint in (
+@exercise("beam_step")
+def candidates(beam_step: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]]) -> str:
+    """``beam_step(log_probs, step, beam_size)``: the best candidates' log-probabilities, rows and tokens."""
+    generator, vocab = torch.Generator().manual_seed(0), 9
+    for sentences, width, beam_size in ((1, 2, 2), (3, 1, 2), (3, 3, 3), (4, 2, 2), (2, 1, 6)):
+        log_probs = -2 * torch.rand(sentences, width, generator=generator)
+        step = (2 * torch.randn(sentences, width, vocab, generator=generator)).log_softmax(-1)
+        whole = log_probs[:, :, None] + step
+        number = min(2 * beam_size, width * vocab)
+        best, index = whole.flatten(1).topk(number)
+        parent, token = index // vocab, index % vocab
+        rows = torch.arange(sentences)[:, None] * width + parent
+        try:
+            answer = call(beam_step, log_probs.clone(), step.clone(), beam_size)
+        except Wrong as stopped:
+            expect(
+                number == 2 * beam_size,
+                f"with {vocab} tokens and a beam of {beam_size}, the first step has {number} candidates: take all "
+                f"where they are fewer than 2 · beam_size. {stopped}",
+            )
+            raise
+        three = isinstance(answer, tuple | list) and len(answer) == 3 and all(isinstance(one, Tensor) for one in answer)
+        expect(three, "three tensors were expected: log-probabilities, rows and tokens.")
+        shape = list(answer[0].shape)
+        expect(
+            shape != [sentences, beam_size],
+            "return twice as many as the beam is wide: where half of them end, the other half fills it again.",
+        )
+        expect(
+            len(shape) != 3,
+            "that is a choice for each prefix. All candidates of a sentence compete, in one row: `flatten(1)`.",
+        )
+        expect(len(shape) != 1, "that is one choice for all sentences: each has a beam of its own, `flatten(1)`.")
+        last = step.flatten(1).topk(number).values
+        expect(
+            width == 1 or not close(answer[0], last),
+            "that ranks candidates by their last token: add the log-probability of the prefix.",
+        )
+        expect_tensor(answer[0], best, "the best of log_probs[:, :, None] + step, over all prefixes and tokens.")
+        whole_numbers = not any(one.is_floating_point() for one in answer[1:])
+        expect(whole_numbers, "rows and tokens are whole numbers: divide by `//`.")
+        for hint, of_rows, of_tokens in (
+            ("rows come before tokens: `index // vocab` is the prefix, `index % vocab` the token.", token, rows),
+            ("`index` still counts through all candidates: which prefix is it, and which token?", rows, index),
             (
-                _without(joined, [(head - 1) * d_k + i for head in others for i in range(d_k)]),
-                "these heads are to be silent, not the others.",
+                "the row is counted from the sentence's first prefix; `tgt` has the rows of *all* sentences: add the "
+                "number of the sentence's first row.",
+                parent,
+                token,
             ),
             (
-                _without(joined, [head * d_k + i for head in heads for i in range(d_k)]),
-                "heads are counted from 1: head 1 has the entries from 0 to d_k.",
-            ),
-            (_without(joined, [i for head in heads for i in range(head - 1, num_heads * d_k, num_heads)]), _SLICES),
-            (
-                _without(joined, [head - 1 for head in heads]),
-                f"a head has d_model / num_heads = {d_k} numbers here, not one.",
-            ),
-            (
-                _without(joined, [(head - 1) * num_heads + i for head in heads for i in range(num_heads)]),
-                f"the slices are d_k = {d_k} wide.",
-            ),
-            (joined, "nothing is zero yet."),
-        ):
-            expect(not close(found, wrong) or close(wrong, right), hint)
-        expect_tensor(found, right, _SLICES)
-        expect(given.equal(joined), "you have changed `joined` itself: clone it first.")
-    return "the residual connection carries everything else past the attention: that is why the model survives."
-
-
-def _without(joined: Tensor, columns: Iterable[int]) -> Tensor:
-    changed = joined.clone()
-    changed[..., [i for i in columns if 0 <= i < joined.shape[-1]]] = 0
-    return changed
-
-
-_SLICES = "the heads lie side by side: head h has the entries from (h − 1) · d_k up to h · d_k."
-
-
-@exercise("patch")
-def patch(written: Callable[[Tensor, Tensor, Sequence[int]], Tensor]) -> str:
-    """``patch(memory, other, places)``: a copy of ``memory`` with the vectors of ``other`` at these places."""
-    torch.manual_seed(0)
-    for src_len, d_model, places in ((7, 8, [5]), (6, 8, [3, -3]), (5, 6, []), (5, 5, [0, 1, 2, 3, 4])):
-        memory, other = torch.randn(2, 1, src_len, d_model)
-        own, second = memory.clone(), other.clone()
-        found = call(written, own, second, list(places))
-        right = _mixed(memory, other, places)
-        for wrong, hint in (
-            (_mixed(other, memory, places), "the other way round: these places come from `other`, the rest stays."),
-            (other, "that is the whole other memory: only these places come from it."),
-            (memory, "nothing has been swapped yet."),
-            (
-                _mixed(memory, memory + other, places),
-                "put the other vector in place of the own one instead of adding it.",
-            ),
-            (
-                _mixed(memory.mT, other.mT, places).mT,
-                "the places are along the second axis, the source tokens: whole vectors are swapped.",
+                "in the first step, a sentence has one row and not beam_size: `log_probs` says how many.",
+                rows + torch.arange(sentences)[:, None] * (beam_size - width),
+                token,
             ),
         ):
-            expect(not close(found, wrong) or close(wrong, right), hint)
-        expect_tensor(found, right, "at these places the vectors of `other`, everywhere else those of `memory`.")
-        expect(own.equal(memory) and second.equal(other), "you have changed what came in: clone `memory` first.")
-    return "this is called activation patching."
+            same = close(answer[1], of_rows) and close(answer[2], of_tokens)
+            expect(not same or (of_rows.equal(rows) and of_tokens.equal(token)), hint)
+        expect_tensor(answer[1], rows, "a row is its sentence's first row plus `index // vocab`.")
+        expect_tensor(answer[2], token, "a token is `index % vocab`.")
+    expect_any_device("Say `device=step.device`.", beam_step, log_probs, step, beam_size)
+    return "one `topk` for a whole batch: `index // vocab` is the prefix it came from, `index % vocab` the token."
 
 
-def _mixed(memory: Tensor, other: Tensor, places: Sequence[int]) -> Tensor:
-    changed = memory.clone()
-    changed[:, places] = other[:, places]
-    return changed
+_BEAMS = (  # seed, <sos>, <eos>, beam size, max_len, α
+    (2, 2, 3, 2, 12, 0.0),
+    (3, 2, 3, 2, 5, 0.0),  # where nothing ends
+    (7, 2, 3, 3, 8, 0.6),
+    (29, 4, 5, 2, 12, 0.6),
+    (1, 2, 3, 3, 6, 0.0),
+    (2, 2, 3, 9, 3, 0.0),  # as wide as the vocabulary
+)
+_NOTHING = torch.zeros(2, 1)  # the memory of two sentences, for a language that needs no source: that of section 3
+_TOY_WORDS = ["<sos>", "<eos>", "a", "the", "dog", "cat", "pet"]
+_TOY_SENTENCES = {"a dog": 0.24, "a cat": 0.21, "a pet": 0.15, "the dog": 0.36, "the cat": 0.04}
+
+
+def _toy_ids(sentence: str) -> list[int]:
+    return [*map(_TOY_WORDS.index, sentence.split()), 1]
+
+
+def _toy(tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+    """Answer from the sentences that begin with a prefix; where none does, with ``<eos>``."""
+    answers = torch.zeros(len(tgt), len(_TOY_WORDS))
+    for answer, (_, *ids) in zip(answers, tgt.tolist(), strict=True):
+        for whole, p in ((_toy_ids(sentence), p) for sentence, p in _TOY_SENTENCES.items()):
+            if whole[: len(ids)] == ids and len(ids) < len(whole):
+                answer[whole[len(ids)]] += p
+        if not answer.any():
+            answer[1] = 1.0
+    return (answers / answers.sum(dim=1, keepdim=True)).log()
+
+
+SCORE = "a score: log-probability of all tokens, `<eos>` included, by `lp(length)`."
+
+
+def _log_prob(model: Transformer, src: Tensor, ids: list[int], sos_id: int) -> float:
+    """Return the log-probability of a translation, where ``<pad>`` and ``<sos>`` are impossible."""
+    logits = model(src, torch.tensor([[sos_id, *ids[:-1]]]))[0]
+    logits[:, [model.config.pad_id, sos_id]] = -math.inf
+    return logits.log_softmax(-1).gather(1, torch.tensor(ids)[:, None]).sum().item()
+
+
+@exercise("beam")
+def beam_search_of_many(beam: Callable[..., list[list[tuple[float, list[int]]]]]) -> str:
+    """``beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len, lp)``: pairs of score and ids."""
+    for seed, sos_id, eos_id, *settings in _BEAMS:
+        model, src = _tiny(seed, 5, sos_id, eos_id)
+        try:
+            found, computed = _beams(beam, model, src, sos_id, eos_id, *settings)
+        except Wrong as hint:
+            if "ellipsis" in str(hint).lower():  # some of the dots are still there
+                raise Unsolved from None
+            raise
+        beam_size, max_len, alpha = settings
+        hypotheses = beam_search(model, src, sos_id, eos_id, beam_size, alpha, max_len)
+        right = [[(one.score, one.ids) for one in many] for many in hypotheses]
+        expect(len(found) == len(right), f"there are {len(right)} sentences, but you return {len(found)}.")
+        found_ids, right_ids = ([[ids for _, ids in pairs] for pairs in some] for some in (found, right))
+        greedy = [one.ids for one in greedy_search(model, src, sos_id, eos_id, max_len)]
+        one_by_one = all(many and all(ids == one for ids in many) for many, one in zip(found_ids, greedy, strict=True))
+        expect(
+            not one_by_one, f"that is greedy search: the beam goes on with the best {beam_size} prefixes, not with one."
+        )
+        ended = [[ids for ids in many if ids[-1] == eos_id] for many in right_ids]
+        expect(
+            found_ids != ended or found_ids == right_ids,
+            f"what has not ended after max_len={max_len} tokens is lost: keep the best beam_size as they are.",
+        )
+        everything = [ids for many in found_ids for ids in many]
+        expect(not any(ids[:1] == [sos_id] for ids in everything), "leave out `<sos>`, which is given and not written.")
+        expect(
+            not any(eos_id in ids[:-1] for ids in everything),
+            "some go on behind their `<eos>`: what is finished leaves the beam.",
+        )
+        expect(
+            all(len(ids) == beam_size for ids in found_ids),
+            f"return the {beam_size} best translations of each sentence, as many as the beam is wide.",
+        )
+        expect(
+            [sorted(pairs, reverse=True) for pairs in found] == found,
+            "of each sentence's translations, the best comes first.",
+        )
+        expect(
+            sorted(found_ids) != sorted(right_ids) or found_ids == right_ids,
+            "the translations are right, but in another order than the sentences: remember which row is which.",
+        )
+        if found_ids != right_ids:
+            alone = [_beams(beam, model, row, sos_id, eos_id, *settings)[0][0] for row in src.split(1)]
+            expect(
+                [[ids for _, ids in pairs] for pairs in alone] != right_ids,
+                "each sentence alone is right; in a batch, they get mixed up: which rows belong to which sentence?",
+            )
+            for row, many in zip(src.split(1), found, strict=True):
+                for score, ids in many:
+                    log_prob, penalty = _log_prob(model, row, ids, sos_id), ((5 + len(ids)) / 6) ** alpha
+                    expect(abs(score - log_prob) > 1e-3 or abs(log_prob / penalty - log_prob) < 1e-3, SCORE)
+            raise Wrong(
+                "others are better: each new token continues the prefix of its row, `tgt[rows]`, and its memory."
+            )
+        scores, right_scores = (
+            torch.tensor([[score for score, _ in pairs] for pairs in some]) for some in (found, right)
+        )
+        expect(close(scores, right_scores, 1e-3), SCORE)
+        _, needed = _beams(course.own("beam"), model, src, sos_id, eos_id, *settings)
+        expect(
+            computed <= needed,
+            f"every translation is right, but {computed} rows were computed, and {needed} are needed: a sentence that "
+            "is done leaves with all its rows.",
+        )
+    by_hand = [[_toy_ids(sentence), p] for sentence, p in sorted(_TOY_SENTENCES.items(), key=lambda one: -one[1])]
+    for beam_size in (len(_TOY_WORDS), len(_TOY_WORDS) + 1):
+        (found,) = _pairs(beam, _toy, _NOTHING[:1], _NOTHING[:1], 0, 1, beam_size, 6)
+        expect(
+            [[ids, round(math.exp(score), 4)] for score, ids in found] == by_hand,
+            f"the toy has five sentences, and a beam of {beam_size} finds these and no others: what is impossible, "
+            "with a log-probability of -inf, is not finished.",
+        )
+    _expect_any_device(beam, 2)
+    return "that is the library's beam search, for a whole batch, and nothing is lost at max_len."
+
+
+def _beams(
+    search: Callable[..., Any],
+    model: Transformer,
+    src: Tensor,
+    sos_id: int,
+    eos_id: int,
+    beam_size: int,
+    max_len: int,
+    alpha: float,
+) -> tuple[list[list[tuple[float, list[int]]]], int]:
+    """Return what a beam search finds, pairs of score and ids, and how many rows it computed."""
+    next_log_probs, rows = _next_log_probs(model, sos_id, max_len)
+
+    def lp(length: int) -> float:
+        return ((5 + length) / 6) ** alpha
+
+    return _pairs(search, next_log_probs, *model.encode(src), sos_id, eos_id, beam_size, max_len, lp), sum(rows)
+
+
+def _pairs(search: Callable[..., Any], *arguments: Any) -> list[list[tuple[float, list[int]]]]:
+    """Return what a beam search finds, pairs of score and ids."""
+    found = _returned(search, *arguments)
+    hint = "for each sentence, a list of pairs was expected, such as (-1.25, [4, 7, 3]): score and ids."
+    try:
+        expect(isinstance(found, list) and all(isinstance(pairs, list) for pairs in found), hint)
+        scores = [[score for score, _ in pairs] for pairs in found]
+        ids = [_lists([ids for _, ids in pairs]) for pairs in found]
+    except (TypeError, ValueError):
+        raise Wrong(hint) from None
+    number = all(isinstance(score, Real) for of_one in scores for score in of_one)
+    expect(number, "a score is a number, and no tensor: `.item()`.")
+    return [[*zip(map(float, some), many, strict=True)] for some, many in zip(scores, ids, strict=True)]
+
+
+@exercise("my_beam")
+def blank_page(my_beam: Callable[..., list[list[int]]]) -> str:
+    """``my_beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len)``: the best ids of each."""
+    for seed, sos_id, eos_id, beam_size, max_len, _ in _BEAMS:
+        model, src = _tiny(seed, 5, sos_id, eos_id)
+
+        def answer(src: Tensor, settings: tuple = (sos_id, eos_id, beam_size, max_len), model: Transformer = model):
+            next_log_probs, rows = _next_log_probs(model, settings[0], settings[3])
+            return _lists(_returned(my_beam, next_log_probs, *model.encode(src), *settings)), len(rows)
+
+        found, asked = answer(src)
+        right = [many[0].ids for many in beam_search(model, src, sos_id, eos_id, beam_size, 0.0, max_len)]
+        expect(len(found) == len(right), f"there are {len(right)} sentences, but you return {len(found)}.")
+        expect(found != [[sos_id, *ids] for ids in right], "leave out `<sos>`, which is given and not written.")
+        without = [ids[:-1] if ids[-1] == eos_id else ids for ids in right]
+        expect(found != without or found == right, "leave `<eos>` in: it is written, and it counts.")
+        expect(all(found), f"what has not ended after max_len={max_len} tokens is lost: it counts as it is.")
+        greedy = [one.ids for one in greedy_search(model, src, sos_id, eos_id, max_len)]
+        expect(found != greedy or found == right, f"that is greedy search: the beam holds {beam_size} prefixes.")
+        if found != right:
+            expect(
+                [answer(row)[0][0] for row in src.split(1)] != right,
+                "each sentence alone is right; in a batch, they get mixed up: which rows belong to which sentence?",
+            )
+            raise Wrong(
+                "other translations win. Rank whole prefixes; of the best beam_size, what ends is put aside, and the "
+                "best of the rest go on, until none of them is more probable than the best that has ended."
+            )
+        expect(asked <= max_len, f"right, but you ask {asked} times: ask once a step, about all sentences.")
+    for beam_size in (2, len(_TOY_WORDS), len(_TOY_WORDS) + 1):
+        found = _lists(_returned(my_beam, _toy, _NOTHING, _NOTHING, 0, 1, beam_size, 6))
+        best = max(_TOY_SENTENCES, key=_TOY_SENTENCES.__getitem__)
+        expect(found == [_toy_ids(best)] * 2, f"of the toy's five sentences, a beam of {beam_size} finds *{best}*.")
+    _expect_any_device(my_beam, 2)
+    return "beam search on a blank page, and every id is the library's."
+
+
+class _Watched(CachedDecoder):
+    """The library's cache, which says what is wrong where rows and cache do not match."""
+
+    def step(self, newest: Tensor) -> Tensor:
+        expect(
+            isinstance(newest, Tensor) and newest.dim() == 2 and newest.dtype == torch.long and newest.shape[1] == 1,
+            "`decoder.step` takes the newest token of each row, [rows, 1]: the others went through it before.",
+        )
+        expect(self.length < self.model.config.max_len, "your search asks again and again, and does not end.")
+        rows = len(self.layers[0].self_attn.keys) if self.length else len(self.memory_mask)
+        expect(
+            len(newest) == rows,
+            f"`decoder.step` is given {len(newest)} rows, and the cache holds {rows}: where rows leave, or are copied, "
+            "the cache's do. `decoder.select`.",
+        )
+        return super().step(newest)
+
+
+class _OnAnyDevice:
+    """Answers like a decoder with a cache, wherever its mask is."""
+
+    def __init__(self, memory_mask: Tensor):
+        self.memory_mask = memory_mask
+
+    def step(self, newest: Tensor) -> Tensor:
+        return F.embedding(newest, torch.zeros(9, 9, device=self.memory_mask.device))
+
+    def select(self, rows: Tensor, sentences: Tensor) -> None:
+        pass
+
+
+@exercise("my_cached_beam")
+def blank_page_with_a_cache(my_cached_beam: Callable[..., list[list[int]]]) -> str:
+    """``my_cached_beam(decoder, pad_id, sos_id, eos_id, beam_size, max_len)``: the best ids of each sentence."""
+    for seed, sos_id, eos_id, beam_size, max_len, pad_id in (
+        (2, 2, 3, 1, 12, 1),
+        (2, 2, 3, 3, 12, 1),
+        (7, 2, 3, 2, 9, 0),
+        (29, 4, 5, 4, 12, 0),
+    ):
+        model, src = _tiny(seed, 5, sos_id, eos_id, pad_id)
+        model.output.bias[eos_id] -= 3  # long translations: two tokens would forgive a cache that has lost its rows
+        model.output.bias[[pad_id, sos_id]] += 4  # whoever does not rule them out writes them
+
+        def answer(src: Tensor, settings: tuple = (pad_id, sos_id, eos_id, beam_size, max_len), model: Any = model):
+            return _lists(_returned(my_cached_beam, _Watched(model, *model.encode(src)), *settings))
+
+        found = answer(src)
+        several = beam_search(model, src, sos_id, eos_id, beam_size, 0.0, max_len, use_cache=False)
+        right = [many[0].ids for many in several]
+        expect(len(found) == len(right), f"there are {len(right)} sentences, but you return {len(found)}.")
+        expect(found != [[sos_id, *ids] for ids in right], "leave out `<sos>`, which is given and not written.")
+        expect(
+            not any({pad_id, sos_id} & {*ids} for ids in found), "`<pad>` and `<sos>` are never written: rule them out."
+        )
+        if found != right and beam_size == 1:
+            raise Wrong("even with a beam of 1, the ids are not those of `my_beam`. Which sentences go on?")
+        if found != right:
+            expect(
+                [answer(row)[0] for row in src.split(1)] != right,
+                "each sentence alone is right; in a batch, they get mixed up: which rows belong to which sentence?",
+            )
+            raise Wrong(
+                "other translations win than without a cache. A new row continues some row of this step, and that "
+                "one's keys and values are what it needs: `decoder.select(rows, …)`, the same rows as in `tgt[rows]`."
+            )
+    mask = torch.ones(1, 1, 1, 4, dtype=torch.bool)
+    remedy = "Say `device=decoder.memory_mask.device`."
+    expect_any_device(remedy, lambda mask: my_cached_beam(_OnAnyDevice(mask), 1, 2, 3, 2), mask)
+    return "every id is that of the search without a cache: the cache follows its rows."
 
 
 @exercise("07.2")
-def leave_one_out(my_leave_one_out: Callable[[Tensor], Tensor]) -> str:
-    """``my_leave_one_out(src)``: each row lacks another word."""
-    for ids in ([2, 5, 6, 7, 8, 3], [2, 9, 3], [2, 4, 4, 11, 3]):
-        src = torch.tensor([ids])
-        rows = [ids[:i] + ids[i + 1 :] for i in range(len(ids))]
-        found = call(my_leave_one_out, src.clone())
-        expect(not close(found, torch.tensor(rows)), "`<sos>` and `<eos>` are no words: leave them in every row.")
-        right = torch.tensor(rows[1:-1])
-        expect(not close(found, right.flip(0)) or close(right, right.flip(0)), "the first row lacks the *first* word.")
-        for place in range(-1, 12):
-            hidden = src.repeat(len(ids) - 2, 1)
-            hidden[torch.arange(len(ids) - 2), torch.arange(1, len(ids) - 1)] = place
-            expect(not close(found, hidden), "remove the word instead of replacing it: each row is one shorter.")
-        expect_tensor(found, right, "row i is `src` without the token at position i + 1.")
-    return "a word can matter although no head looks at it much, and the other way round."
+def length_penalties(winners: Sequence[str], best_score: float) -> str:
+    """``winners`` for alpha 0, 0.6 and 1, of A (3 words, -2.0), B (5, -2.2), C (8, -2.7); the score of the second."""
+    scores = [
+        {name: log_prob / ((5 + words + 1) / 6) ** alpha for name, words, log_prob in _FINISHED}
+        for alpha in (0.0, 0.6, 1.0)
+    ]
+    right = [max(of_alpha, key=of_alpha.__getitem__) for of_alpha in scores]
+    found = as_letters(winners, "ABC", "translations")
+    expect(len(found) == 3, "three letters are expected: for α = 0, for α = 0.6 and for α = 1.")
+    expect(found[0] == "A", "with α = 0, nothing is divided: the highest log-probability wins, the one closest to 0.")
+    expect(
+        found != ["A"] * 3, "you multiply by lp, or do not use it. *Divide* by it: that brings long ones closer to 0."
+    )
+    expect(
+        found != ["A", "C", "C"], "that is dividing by the length to the power of α; the formula has (5 + length) / 6."
+    )
+    for alpha, letter, winner, of_alpha in zip((0.0, 0.6, 1.0), found, right, scores, strict=True):
+        expect(letter == winner, f"α = {alpha:g}: it is not {letter}, whose score is {of_alpha[letter]:.3f}.")
+    best_score = as_number(best_score)
+    expect(
+        not _near(best_score, -2.2 / (10 / 6) ** 0.6),
+        "the length is that of all tokens which were written: count `<eos>`.",
+    )
+    expect(not _near(best_score, -2.2 * (11 / 6) ** 0.6), "divide by lp instead of multiplying by it.")
+    expect(not _near(best_score, -2.2 / (11 / 6)), "that is its score with α = 1.")
+    expect_number(
+        best_score,
+        scores[1]["B"],
+        "the score is the winner's log P, divided by its lp: formula and length are in section 4.",
+        2e-3,
+    )
+    return "the larger α, the longer what wins. It is chosen on the validation split, like the size of the beam."
+
+
+_FINISHED = (("A", 3, -2.0), ("B", 5, -2.2), ("C", 8, -2.7))
+
+
+def _near(found: float, wrong: float) -> bool:
+    return abs(found - wrong) < 2e-3
+
+
+@exercise("07.3")
+def cache_size(my_cache_size: Callable[[TransformerConfig, int, int], int]) -> str:
+    """``my_cache_size(config, src_len, tgt_len)``: numbers in all layers' caches for one sentence."""
+    for layers, d_model, heads, src_len, tgt_len in ((3, 256, 4, 9, 6), (2, 16, 2, 5, 11), (6, 512, 8, 40, 30)):
+        config = TransformerConfig(9, 9, d_model=d_model, num_heads=heads, num_layers=layers)
+        found = as_number(call(my_cache_size, config, src_len, tgt_len))
+        right = 2 * layers * d_model * (src_len + tgt_len)
+        for wrong, hint in (
+            (right // 2, "each position has a key *and* a value."),
+            (right // layers, "each layer has a cache of its own."),
+            (right // d_model, "a key is not one number but d_model of them, over all heads."),
+            (right * heads, "the heads share d_model: each key of a head has d_model / num_heads numbers."),
+            (right // heads, "that is one head's; all of them together have d_model numbers per position."),
+            (2 * layers * d_model * tgt_len, "cross-attention has keys and values, too: those of the source."),
+            (2 * layers * d_model * src_len, "self-attention has keys and values, too: those of the target."),
+            (2 * right, "the encoder has finished: only the decoder's layers need a cache."),
+            (2 * layers * d_model * src_len * tgt_len, "keys and values belong to a position, not to pairs of them."),
+        ):
+            expect(found != wrong or wrong == right, hint)
+        expect(
+            found == right, "there are two tensors for each layer and each kind of attention: what are their shapes?"
+        )
+    return "in float32, that is four bytes each. A beam of 4 needs four times the target's part."
+
+
+@exercise("07.4")
+def shortest_limit(my_shortest_limit: Callable[[Transformer, Tensor, int, int, float], int]) -> str:
+    """``my_shortest_limit(model, src, sos_id, eos_id, share)``: the least max_len for so many finished sentences."""
+    for seed, sos_id, eos_id, share in ((27, 4, 5, 0.625), (7, 2, 3, 0.5), (7, 2, 3, 0.75), (1, 2, 3, 0.625)):
+        model, src = _tiny(seed, 16, sos_id, eos_id)
+        written = [one.ids for one in greedy_search(model, src, sos_id, eos_id)]
+        lengths = sorted(len(ids) if ids[-1] == eos_id else 10**6 for ids in written)
+        enough = math.ceil(share * len(lengths))
+        right = lengths[enough - 1]
+        found = as_number(call(my_shortest_limit, model, src.clone(), sos_id, eos_id, share))
+        finished = sum(length <= found for length in lengths) / len(lengths)
+        expect(found != right - 1, f"with max_len={found:g}, the `<eos>` of some has no room: it counts as a token.")
+        longest = max(map(len, written))
+        expect(found != longest or right == longest, "that is the longest of all, also of those that never finish.")
+        expect(
+            found != lengths[enough] or found == right,
+            f"that is one sentence more than needed: in a sorted list, number {enough} is the one after the first "
+            f"{enough}.",
+        )
+        expect(
+            found != max(n for n in lengths if n < 10**6) or found == right, "that is room for all that ever finish."
+        )
+        expect(
+            found >= right,
+            f"with max_len={found:g}, only {finished:.1%} of the sentences finish, and {share:.1%} should; the others "
+            "are cut off.",
+        )
+        expect(found == right, f"max_len={found:g} is enough, but {right} would do. (`<sos>` does not count.)")
+    return "one generous search is enough to know: the log-probability of a truncated translation even looks better."
+
+
+# The patient: how its signs would differ from those of the other four
+
+FAULTS = {
+    "one beam": "all sentences of the batch share one beam",
+    "first row": "each row is counted from its sentence's first row, which is not added",
+    "repeat": "from the second step on, memory and mask are in the order 0 1 0 1, but tgt in the order 0 0 1 1",
+    "mask": "the memory follows its row, but the mask stays where it was",
+    "order": "translations are returned in the order in which they end",
+}
+_SIGNS = {
+    "one beam": "next_log_probs would be asked about beam_size rows, however many sentences there are",
+    "first row": "a beam of 1 would go wrong in a batch, too",
+    "mask": "sentences of equally many tokens, which have no padding, would come out right, with a beam of 2 as well",
+    "order": "each translation would be in the list, beside the wrong sentence, with a beam of 1 as well",
+}
+
+
+def patient(
+    next_log_probs: NextLogProbs,
+    memory: Tensor,
+    memory_mask: Tensor,
+    sos_id: int,
+    eos_id: int,
+    beam_size: int,
+    max_len: int = 50,
+    lp: Callable[[int], float] = lambda length: 1.0,
+) -> list[list[tuple[float, list[int]]]]:
+    """Search with a beam as notebook 07's ``beam`` does, but for one fault. Find it by what it does."""
+
+    def asked(tgt: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+        width = 1 if tgt.shape[1] == 1 else beam_size
+        memory, memory_mask = memory[::width], memory_mask[::width]  # one row a sentence
+        return next_log_probs(tgt, memory.repeat(width, 1, 1), memory_mask.repeat(width, 1, 1, 1))
+
+    return course.own("beam")(asked, memory, memory_mask, sos_id, eos_id, beam_size, max_len, lp)
+
+
+@exercise("07.5")
+def diagnosis(fault: str) -> str:
+    """``fault``: what ails ``patient``, as it is called in ``FAULTS``."""
+    diagnose(fault, "repeat", FAULTS, _SIGNS)
+    return "it has `memory.repeat(beam_size, 1, 1)` where `repeat_interleave(beam_size, dim=0)` belongs."

@@ -1,414 +1,516 @@
-"""Checks of the exercises of notebook 09: the paper's model and numbers, and attention that saves something."""
+"""Checks of the exercises of notebook 09: BLEU by hand, wrong scorers, nonsense, and luck."""
 
-import copy
 import math
-import re
-from collections.abc import Callable, Sequence
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+import numpy as np
+import sacrebleu
 
 from transformer_exercises import (
+    Unsolved,
     Wrong,
     as_list,
     as_number,
-    build,
     call,
-    close,
     exercise,
     expect,
-    expect_any_device,
-    expect_gradients,
     expect_number,
-    expect_tensor,
-    load,
+    question,
 )
-from transformer_exercises.notebook_02 import LOW_ENOUGH, OTHER_IN_TRAINING
-from transformer_exercises.notebook_04 import ALL, EACH_SIZE, OTHERS, SIZES, expect_steady, sinusoids, weights_of
-from transformer_lib import TransformerConfig
+from transformer_lib.data.tokenizers import spacy_tokenizer
+from transformer_lib.inference import bleu
+
+Tokens = list[str]
+
+question(
+    "09.a",
+    right="2–3–3",
+    replies={
+        "one each": "count the 2-grams that contain rides: one ends with it, another begins with it.",
+        "two each": "a word is in as many n-grams as it has places in them. A 3-gram can have rides first, in "
+        "the middle or last.",
+        "2–3–3": "a word is in up to n n-grams. It would be in four 4-grams, but rides is the third "
+        "word of the sentence, so none can have it last.",
+        "2–3–4": "that is so in the middle of a long sentence. Here, is there a 4-gram that ends with the third word?",
+    },
+)
+
+question(
+    "09.b",
+    right="characters",
+    replies={
+        "spaces only": "without cuts, a full stop hangs on the last word, and one wrong sign spoils the word that it "
+        "hangs on. That does not help.",
+        "characters": "most characters of a wrong word can be right, and 4-grams of characters are shorter than many "
+        "a word.",
+        "<unk> for rare words": "it helps, for an <unk> matches any other. But rare words are few, and most of them "
+        "do not meet another <unk> at the right place.",
+    },
+)
+
+question(
+    "09.c",
+    right="narrower",
+    replies={
+        "narrower": "most of an interval's width comes from easy and hard sentences. In one draw, both systems have "
+        "the same ones, so this cancels out in the difference.",
+        "as wide": "that would be so if the draw hardly mattered to the difference. But both systems get the same "
+        "sentences in each draw, the easy as well as the hard.",
+        "wider": "differences of independent numbers do vary more. These are not independent: both systems translate "
+        "the same drawn sentences.",
+    },
+)
+
+question(
+    "09.d",
+    right="right: other words and order",
+    replies={
+        "right: a synonym": "one other word costs as much as you found in section 1, and here it is the second of "
+        "fourteen: it is in few n-grams.",
+        "right: other words and order": "n-grams compare words and their order. This one has others of both, and all "
+        "that BLEU would need to see that it is right is what they mean.",
+        "the opposite": "a reader would put it last. But it has all words of the reference and one more, and BLEU does "
+        "not know what not means.",
+        "wrong: the place": "to BLEU, a roof for a street is one wrong word, near the end, where it is in few n-grams.",
+    },
+)
 
 
 @exercise("09.1")
-def layers(my_contiguous: int, my_restricted: int, my_dilated: int) -> str:
-    """Layers that connect 100 positions: kernels of 5, windows of 9, and kernels of 3 with gaps that double."""
-    for name, answer, right, mistakes in (
-        (
-            "contiguous",
-            my_contiguous,
-            50,
-            {
-                99: "that is k = 3. A kernel of 5 passes information two positions on to each side.",
-                100 / 5: "a kernel of 5 reaches two positions to each side, not five.",
-                25: "the way from one end to the other is 99 positions, not half of it.",
-                49.5: "half a layer? Round up.",
-                49: "49 layers reach 98 positions, one too few.",
-                33: "a kernel of 5 reaches two positions to each side, not three.",
-            },
-        ),
-        (
-            "restricted",
-            my_restricted,
-            25,
-            {
-                100 / 9: "a window of 9 reaches four positions to each side; n / r leaves that factor out.",
-                11: "a window of 9 reaches four positions to each side; n / r leaves that factor out.",
-                12: "a window of 9 reaches four positions to each side; n / r leaves that factor out.",
-                99 / 4: "three quarters of a layer? Round up.",
-                24: "24 layers reach 96 positions, three too few.",
-                13: "the way from one end to the other is 99 positions, not half of it.",
-                20: "a window of 9 reaches four positions to each side, and has its own in the middle.",
-            },
-        ),
-        (
-            "dilated",
-            my_dilated,
-            7,
-            {
-                6: "six layers reach 1 + 2 + 4 + 8 + 16 + 32 = 63 positions.",
-                5: "that is log₃ 100: with gaps that double, the base is 2.",
-                99: "with gaps that double, each layer reaches twice as far as the one before.",
-                8: "seven layers reach 1 + 2 + … + 64 = 127 positions, which is enough.",
-                50: "with gaps that double, each layer reaches twice as far as the one before.",
-            },
-        ),
-    ):
-        found = as_number(answer)
-        for wrong, hint in mistakes.items():
-            expect(not _near(found, wrong), f"{name}: {hint}")
-        expect_number(found, right, f"{name}: how far does each layer reach, and how far is it from end to end?", 1e-6)
-    return "and self-attention needs one. That is the last column of Table 1, with its constant factors."
+def with_a_pencil(precisions: Sequence[float], penalty: float, bleu_of_sentence: float) -> str:
+    """p1 to p4, BP and BLEU of "the dogs run on the beach" for "two small dogs run on the beach ."."""
+    precisions = as_list(precisions)
+    expect(
+        isinstance(precisions, list | tuple) and len(precisions) == 4,
+        "four precisions are expected: of 1-grams, 2-grams, 3-grams and 4-grams.",
+    )
+    for order, (found, total) in enumerate(zip(map(as_number, precisions), (6, 5, 4, 3), strict=True), start=1):
+        expect(found <= 1, f"p{order}: a precision is a share, at most 1. Write it as a fraction, not in per cent.")
+        expect(
+            order > 1 or not _near(found, 1),
+            f"p{order}: *the* is twice in the translation, and once in the reference: clip.",
+        )
+        expect(
+            not _near(found, (total - 1) / (9 - order)),
+            f"p{order}: divide by the number of {order}-grams in the *translation*, not in the reference.",
+        )
+        expect_number(
+            found, (total - 1) / total, f"p{order}: how many {order}-grams are there, how many are right?", 2e-3
+        )
+    penalty = as_number(penalty)
+    expect(not _near(penalty, 1), "BP: the translation is shorter than the reference (the full stop is a token).")
+    expect(not _near(penalty, math.exp(1 - 6 / 8)), "BP: c and r are exchanged; a penalty is never above 1.")
+    expect(not _near(penalty, 6 / 8), "BP is e^(1 - r/c), not c/r.")
+    expect(not _near(penalty, math.exp(1 - 7 / 6)), "BP: the full stop of the reference is a token too.")
+    expect_number(penalty, math.exp(1 - 8 / 6), "BP: c is 6 and r is 8.", 2e-3)
+    found, right = as_number(bleu_of_sentence), 100 * math.exp(1 - 8 / 6) * (1 / 3) ** 0.25
+    expect(not _near(found, right / 100), "BLEU: right, as a fraction; the notebook's scale ends at 100.")
+    expect(not _near(found, right / math.exp(1 - 8 / 6)), "BLEU: BP is missing.")
+    expect(
+        not _near(found, 100 * math.exp(1 - 8 / 6) * sum(n / (n + 1) for n in (5, 4, 3, 2)) / 4, 2e-4),
+        "BLEU: the mean of the precisions is a geometric one: the fourth root of their product.",
+    )
+    expect(not _near(found, 100 * math.exp(1 - 8 / 6) / 3), "BLEU: the fourth root of the product is missing.")
+    expect_number(
+        found, right, "BLEU: the product of the four precisions is 1/3; take its fourth root, times BP.", 1e-3
+    )
+    return "one *the* too many costs nearly a quarter, by the precisions; two tokens too few cost more, by BP."
+
+
+def _near(found: float, wrong: float, tolerance: float = 2e-3) -> bool:
+    return abs(found - wrong) < tolerance * max(1, abs(wrong))
+
+
+@exercise("clipped_matches")
+def clipped_by_one(clipped_matches: Callable[[Tokens, Tokens, int], tuple[int, int]]) -> str:
+    """``clipped_matches(hypothesis, reference, n)``: clipped matches, and n-grams of the hypothesis."""
+    cases = (
+        ("the the the the the cat", "the cat on the mat"),
+        ("two dogs play in the snow .", "two dogs run in the snow ."),
+        ("a b a b a b", "b a b a"),
+        ("sleep", "sleep well"),
+    )
+    metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
+    for hypothesis, reference in cases:
+        counted = metric.corpus_score([hypothesis], [[reference]])
+        for n in range(1, 5):
+            right = counted.counts[n - 1], counted.totals[n - 1]
+            found = as_list(call(clipped_matches, hypothesis.split(), reference.split(), n))
+            expect(isinstance(found, tuple | list) and len(found) == 2, "two numbers were expected: matches, n-grams.")
+            matches, total = map(as_number, found)
+            where = f"{n}-grams of {hypothesis!r} for {reference!r}"
+            ours, theirs = (
+                [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+                for tokens in (hypothesis.split(), reference.split())
+            )
+            for wrong, hint in (
+                ((right[1], right[0]), f"{where}: matches come first, then the number of n-grams."),
+                (
+                    (sum(ngram in theirs for ngram in ours), len(ours)),
+                    f"{where}: an n-gram is credited at most as often as the reference has it. Clip.",
+                ),
+                (
+                    (len({*ours} & {*theirs}), len({*ours})),
+                    f"{where}: a set forgets how often each n-gram occurs; a `Counter` does not.",
+                ),
+                ((right[0], len(theirs)), f"{where}: count the n-grams of the *hypothesis*: it is their precision."),
+            ):
+                expect((matches, total) == right or (matches, total) != wrong, hint)
+            expect(
+                (matches, total) == right,
+                f"{where}: you count {matches:g} of {total:g}, expected {right[0]} of {right[1]}.",
+            )
+    return "the same counts as sacreBLEU's, for n-grams of one to four tokens."
+
+
+@exercise("brevity_penalty")
+def too_short(brevity_penalty: Callable[[int, int], float]) -> str:
+    """``brevity_penalty(c, r)``, of hypotheses with c tokens for references with r."""
+    for c, r in ((4, 8), (15, 16), (8, 8), (30, 20)):
+        found, ratio = as_number(call(brevity_penalty, c, r)), r / c
+        for wrong, hint in (
+            (
+                min(1, math.exp(1 - c / r)),
+                "what is too *short* is punished, and *c* counts the hypotheses: are *c* and *r* exchanged?",
+            ),
+            (math.exp(1 - ratio), "what is too long needs no reward: BP is never above 1."),
+            (min(1, c / r), "BP is e^(1 − *r*/*c*), not *c*/*r*."),
+        ):
+            expect(not _near(found, wrong) or _near(found, min(1, math.exp(1 - ratio))), f"c = {c}, r = {r}: {hint}")
+        expect_number(found, min(1, math.exp(1 - ratio)), f"c = {c}, r = {r}: e^(1 − *r*/*c*), or 1 if *c* ≥ *r*.")
+    _expect_zero("c = 0, r = 8: BP goes to 0 with *c*. Where that is 0, so is BP.", brevity_penalty, 0, 8)
+    return "half the length leaves 37 % of the score, and twice the length costs nothing here."
+
+
+@exercise("corpus_bleu")
+def bleu_of_a_test_set(corpus_bleu: Callable[[list[Tokens], list[Tokens]], float]) -> str:
+    """``corpus_bleu(hypotheses, references)``: of a test set, 0 to 100, without smoothing."""
+    metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
+    for seed, share in ((0, 0.9), (1, 1.2)):
+        hypotheses, references = _test_set(seed, 1, share)
+        right = _sacre(metric, hypotheses, references)
+        found = as_number(call(corpus_bleu, deepcopy(hypotheses), [list(many[0]) for many in references]))
+        for hint, wrong in _wrong_scores(metric, hypotheses, references).items():
+            expect(abs(wrong - right) < 0.05 or not _near(found, wrong, 1e-4), hint)
+        expect_number(found, right, f"for {len(references)} sentences of the check's, it is {right:.2f}.", 1e-4)
+    _expect_zero(
+        "nothing in 'two dogs .' has four tokens, and no 3-gram matches: BLEU is 0.",
+        corpus_bleu,
+        [["two", "dogs", "."]],
+        [["two", "dogs", "play", "."]],
+    )
+    _expect_zero("a translation can be empty: then *c* is 0, and BLEU is 0.", corpus_bleu, [[]], [["two", "dogs", "."]])
+    return "sacreBLEU says the same, even of an empty translation."
+
+
+def _expect_zero(why: str, function: Callable[..., Any], *arguments: Any) -> None:
+    """Expect 0 where the formula, as it stands, divides by 0 or takes the logarithm of 0."""
+    try:
+        found = call(function, *arguments)
+    except Wrong as stopped:
+        raise Wrong(f"{why} But {stopped}") from None
+    expect_number(found, 0, why)
 
 
 @exercise("09.2")
-def sharing(my_millions: float, my_vocabulary: int) -> str:
-    """``my_millions`` of base without sharing; ``my_vocabulary``, with which words cost as much as all layers."""
-    words, layers = 18.9, 44.2
-    millions, vocabulary = as_number(my_millions), as_number(my_vocabulary)
-    if millions > 1e6:
-        millions /= 1e6
-    for wrong, hint in {
-        layers + 2 * words: "one matrix is used in three places: both embeddings, and the output.",
-        layers + 4 * words: "63.1 million holds the shared matrix once already.",
-        3 * words: "the layers are part of the model too.",
-        layers + words: "that is the model as it is, with one matrix for three places.",
-        layers: "each of the three places needs a matrix of its own; none of them can go.",
-    }.items():
-        expect(not _near(millions, wrong), hint)
-    expect_number(
-        millions, layers + 3 * words, "three matrices of 37,000 × 512 instead of one, beside the layers.", 0.003
+def clipped(my_matches: Callable[[Tokens, list[Tokens], int], tuple[int, int]]) -> str:
+    """``my_matches(hypothesis, references, order)``: clipped matches, and n-grams of the hypothesis."""
+    cases = (
+        ("the the the the the cat", ["the cat on the mat", "the cat"]),
+        ("two dogs play in the snow .", ["dogs play in the garden .", "two dogs run in the snow ."]),
+        ("a dog .", ["a big dog ."]),
+        ("a b a b a b", ["a b a", "b a b a", "c"]),
+        ("x y z x y", ["z x y z", "x y x y z x y"]),
+        ("sleep", ["sleep well"]),
     )
-    for wrong, hint in {
-        layers * 1e6 / 512 / 3: "the matrix is shared: a token type costs 512 numbers, once.",
-        layers * 1e6 / 1024: "base has a d_model of 512.",
-        (layers + words) * 1e6 / 512: "compare with the layers alone, without the matrix for 37,000 types.",
-        (layers - words) * 1e6 / 512: "that many types come on top of the 37,000. How many are there then?",
-    }.items():
-        expect(not _near(vocabulary, wrong), hint)
-    expect_number(vocabulary, layers * 1e6 / 512, "how many times do 512 numbers go into the layers?", 0.005)
-    return "60 % more, all of it in word vectors. Multilingual models have 250,000 types: mostly a dictionary, then."
-
-
-def _reference(sizes: dict[str, Any]) -> tuple[nn.Transformer, Tensor, dict[str, Tensor]]:
-    """Return an ``nn.Transformer`` without the norms that PyTorch puts behind its stacks, a table, and its weights."""
-    d_model, heads, layers, d_ff = (sizes[name] for name in ("d_model", "num_heads", "num_layers", "d_ff"))
-    theirs = nn.Transformer(d_model, heads, layers, layers, d_ff, batch_first=True).eval()
-    theirs.encoder.norm = theirs.decoder.norm = None
-    return theirs, torch.randn(30, d_model) / 4, _weights_of(theirs)
-
-
-def _weights_of(theirs: nn.Transformer) -> dict[str, Tensor]:
-    """Give its weights some noise, and return them by the names of notebook 09."""
-    return {
-        f"{side}.{number}.{name.removeprefix('feed_forward.')}": weight
-        for side in ("encoder", "decoder")
-        for number, layer in enumerate(getattr(theirs, side).layers)
-        for name, weight in weights_of(layer).items()
-    }
-
-
-def _lend(module: nn.Module, table: Tensor, weights: dict[str, Tensor]) -> nn.Module:
-    """Give a reader's model these weights, whether its layers are in ``encoder`` or in ``encoder.layers``.
-
-    Raises:
-        Wrong: its parts have other names, or it has more than one table, or none.
-    """
-    own = module.state_dict()
-    names = {re.sub(r"\b(layers|feed_forward)\.", "", name): name for name in own}
-    last = any(re.search(r"(en|de)coder.*\.norm\.", name) for name in own)
-    expect(not last, "a stack of post-LN layers has no norm of its own: each of its layers ends in one.")
-    count = sum(parameter.shape == table.shape for parameter in module.parameters())
-    expect(count == 1, f"section 3.4 has one table for source, target and output, but here are {count}.")
-    lent = {names.get(name, name): weight for name, weight in weights.items()}
-    lent |= {name: table for name, value in own.items() if value.shape == table.shape}
-    lent |= {name: torch.zeros(len(table)) for name, value in own.items() if value.shape == table.shape[:1]}
-    return load(module, lent)
-
-
-def _expect_other_model(kind: type[nn.Module]) -> None:
-    """Raise ``Wrong`` unless a model is right with other sizes, another padding, and scores far from 0; and trained."""
-    config = TransformerConfig(30, 30, **{**OTHERS, "dropout": 0.0}, positions="sinusoidal", tie_embeddings=True)
-    theirs, table, weights = _reference(OTHERS)
-    src, tgt = torch.randint(4, 30, (2, 6)), torch.randint(4, 30, (2, 5))
-    src[0, 1], tgt[0, 1], src[1, 4:] = 1, 1, config.pad_id  # 1 is a word like others here
-    padding, future = src == config.pad_id, torch.ones(5, 5, dtype=torch.bool).triu(1)
-
-    def run(src: Tensor, tgt: Tensor) -> Tensor:
-        masks = {"tgt_mask": future, "src_key_padding_mask": padding, "memory_key_padding_mask": padding}
-        source, target = (
-            config.d_model**0.5 * table[ids] + sinusoids(ids.shape[1], config.d_model) for ids in (src, tgt)
-        )
-        return theirs(source, target, **masks) @ table.T
-
-    with torch.no_grad():
-        module = _lend(build(kind, config), table, weights)
-        expect_tensor(call(module, src, tgt), run(src, tgt), f"{EACH_SIZE} So is `pad_id`.", 1e-3)
-    expect_gradients(OTHER_IN_TRAINING, module.train(), run, src, tgt)
-    with torch.no_grad():
-        for layer in (*theirs.encoder.layers, *theirs.decoder.layers):  # scores around -1000, all alike
-            for attention in (layer.self_attn, getattr(layer, "multihead_attn", layer.self_attn)):
-                both = 2 * config.d_model
-                attention.in_proj_weight[:both], attention.in_proj_bias[:both] = 0, 40
-                attention.in_proj_bias[: config.d_model] = -40
-        module = _lend(build(kind, config), table, _weights_of(theirs))
-        expect_tensor(call(module, src, tgt), run(src, tgt), LOW_ENOUGH, 1e-3)
-
-
-@exercise("PaperTransformer")
-def the_papers_model(PaperTransformer: type[nn.Module]) -> str:
-    """Compute what an ``nn.Transformer`` does between embeddings and output: post-LN, with sinusoids and one table."""
-    torch.manual_seed(0)
-    config = TransformerConfig(30, 30, **SIZES, positions="sinusoidal", tie_embeddings=True)
-    module = build(PaperTransformer, config)
-    theirs, table, weights = _reference(SIZES)
-    _lend(module, table, weights)
-    src, tgt = torch.randint(4, 30, (2, 6)), torch.randint(4, 30, (2, 5))
-    src[1, 4:] = config.pad_id
-    padding, future = src == config.pad_id, torch.ones(5, 5, dtype=torch.bool).triu(1)
-
-    def run(of: nn.Transformer = theirs, scale: float = config.d_model**0.5, waves: float = 1, **masks: Any) -> Tensor:
-        masks = {"tgt_mask": future, "src_key_padding_mask": padding, "memory_key_padding_mask": padding, **masks}
-        source, target = (scale * table[ids] + waves * sinusoids(ids.shape[1], config.d_model) for ids in (src, tgt))
-        return of(source, target, **masks) @ table.T
-
-    def changed(change: Callable[[Any], Any]) -> nn.Transformer:
-        other = copy.deepcopy(theirs)
-        for layer in (*other.encoder.layers, *other.decoder.layers):
-            change(layer)
-        return other
-
-    def norms_first(layer: Any) -> None:
-        layer.norm_first = True
-
-    def no_root(layer: Any) -> None:
-        for attention in (layer.self_attn, getattr(layer, "multihead_attn", None)):
-            if attention:
-                attention.in_proj_weight[: config.d_model] *= (config.d_model / config.num_heads) ** 0.5
-                attention.in_proj_bias[: config.d_model] *= (config.d_model / config.num_heads) ** 0.5
-
-    with torch.no_grad():
-        expect_steady(module, src, tgt)
-        found, right = call(module, src, tgt), run()
-        for hint, wrong in {
-            "that is pre-LN: the paper's norm takes the sum, LayerNorm(x + Sublayer(x)).": run(changed(norms_first)),
-            "the vectors of the table are multiplied by √d_model (3.4).": run(scale=1),
-            "the positions are missing (3.5).": run(waves=0),
-            "the scores are not divided by √d_k (3.2.1).": run(changed(no_root)),
-            "a word of the target sees those after it (3.2.3).": run(tgt_mask=None),
-            "cross-attention sees padding: it needs the source's mask, too.": run(memory_key_padding_mask=None),
-            "the encoder sees padding.": run(src_key_padding_mask=None),
-            "padding is seen, in the encoder and in cross-attention.": run(
-                src_key_padding_mask=None, memory_key_padding_mask=None
-            ),
-            "softmax belongs to the loss and the search: return logits.": right.softmax(-1),
-        }.items():
-            expect(not close(found, wrong, 1e-3), hint)
-        expect_tensor(found, right, "read section 3 once more, from 3.1 on, beside your code.", 1e-3)
-        difference = (found - right).abs().max().item()
-
-        whole = TransformerConfig(30, 30, **{**SIZES, "dropout": ALL}, positions="sinusoidal", tie_embeddings=True)
-        x, dropped = torch.zeros(2, 5, config.d_model), _lend(build(PaperTransformer, whole), table, weights).train()
-        for layer in theirs.decoder.layers:
-            x = layer.norm3(layer.norm2(layer.norm1(x)))  # all that is left
-        hint = "in training, drop of the sums of embedding and position, and of what each sub-layer returns (5.4)."
-        expect(close(call(dropped, src, tgt), x @ table.T, 1e-3), hint)
-    _expect_other_model(PaperTransformer)
-    expect_any_device("Say `device=src.device`.", module, src, tgt)
-    return (
-        f"with the weights of an `nn.Transformer`, the logits differ by at most {difference:.0e}. (PyTorch puts a norm "
-        "behind each stack, after post-LN, too: the check has taken it away.)"
-    )
-
-
-@exercise("09.3")
-def work(my_multiplications: Callable[[int, int, int], int], my_length: int) -> str:
-    """``my_multiplications(n, d_model, d_ff)`` of an encoder layer, and the length where mixing is half of them."""
-    for n, d_model, d_ff in ((9, 12, 20), (50, 512, 2048)):
-        found = as_number(call(my_multiplications, n, d_model, d_ff))
-        projections, mixing, feed_forward = 4 * n * d_model**2, 2 * n * n * d_model, 2 * n * d_model * d_ff
-        right = projections + mixing + feed_forward
-        mistakes = {
-            projections + mixing: "the feed-forward network is missing.",
-            mixing + feed_forward: "the projections to queries, keys and values, and of the output, are missing.",
-            right - n * d_model**2: "there are four projections: query, key, value, and the output.",
-            right
-            - n * n * d_model: "there are two products of size n · n: scores, and then the average of the values.",
-            right - n * d_model * d_ff: "the feed-forward network has two matrices.",
-            2 * right: "count multiplications only: with the additions there are twice as many.",
-            right - mixing: "comparing and averaging are missing: what grows with n · n.",
-            right / n: "that is the work for one word. There are n.",
-            right - mixing + 8 * mixing: "eight heads share d_model, so they cost as much as one.",
-            right - mixing + 2 * n * d_model: "each word is compared with all n words.",
-        }
-        expect(found not in mistakes, mistakes.get(found, ""))
-        expect_number(
-            found,
-            right,
-            f"with n = {n}, d_model = {d_model} and d_ff = {d_ff}, go through the layer product by product: one of "
-            "[a, b] and [b, c] has a · b · c multiplications.",
-            0,
-        )
-    length = as_number(my_length)
-    for wrong, hint in {
-        512: "at n = d, a whole attention layer and a GRU break even. Here the layer is compared with itself.",
-        1024: "the feed-forward network belongs to the layer too.",
-        2048: "the rest of the layer has four projections and *two* matrices of 512 × 2048.",
-        6144: "two products grow with n · n: scores, and average.",
-    }.items():
-        expect(not _near(length, wrong), hint)
-    expect_number(
-        length, 3072, "set 2 · n² · d equal to the rest, n · (4 · d² + 2 · d · d_ff), and solve for n.", 0.001
-    )
-    return (
-        "6 · d_model. An LSTM layer has 8 · n · d² multiplications, fewer at any length: what the Transformer saves is "
-        "waiting, not work."
-    )
-
-
-@exercise("09.4")
-def equation_3(my_peak: float, my_half_steps: Sequence[int], my_warmup: int) -> str:
-    """``my_peak`` of big's rate; ``my_half_steps``, with half of it; ``my_warmup``, which would halve it."""
-    peak = (1024 * 4000) ** -0.5
-    highest, warmup = as_number(my_peak), as_number(my_warmup)
-    for wrong, hint in {
-        (512 * 4000) ** -0.5: "that is base. Big has a d_model of 1024.",
-        4000**-0.5: "d_model lowers the rate too.",
-        1 / (1024 * 4000): "the exponent is −0.5: take the root.",
-        1024**-0.5: "put step = warmup_steps = 4,000 into equation 3.",
-    }.items():
-        expect(not _near(highest, wrong), hint)
-    expect_number(highest / peak, 1, "put step = warmup_steps = 4,000 and d_model = 1024 into equation 3.", 0.015)
-    my_half_steps = as_list(my_half_steps)
-    expect(
-        isinstance(my_half_steps, list | tuple | set) and len(my_half_steps) == 2,
-        "the rate passes half of its peak twice: on the way up, and on the way down.",
-    )
-    up, down = sorted(map(as_number, my_half_steps))
-    expect_number(up, 2000, "on the way up, the rate is a straight line from zero.", 0.001)
-    expect(not _near(down, 8000), "at twice the steps, the rate is the peak by √2, not by 2.")
-    expect_number(down, 16_000, "on the way down, the rate is one over the root of the step.", 0.001)
-    expect(not _near(warmup, 8000), "twice the warm-up divides the peak by √2 only.")
-    expect(not _near(warmup, 2000), "a shorter warm-up *raises* the peak.")
-    expect_number(warmup, 16_000, "the peak is one over the root of d_model · warmup_steps.", 0.001)
-    return "16,000 twice, for one reason: a longer warm-up cuts off the top of the same falling curve."
-
-
-@exercise("09.5")
-def lowest_loss(my_lowest_loss: Callable[[int, float], float]) -> str:
-    """``my_lowest_loss(vocab_size, smoothing)``: the smoothed loss of a model that gives just the smoothed targets."""
-    for vocab_size, smoothing in ((5, 0.1), (37_000, 0.1), (100, 0.3), (5, 0.0)):
-        target = torch.full((1, vocab_size), smoothing / vocab_size, dtype=torch.float64)
-        target[0, 2] += 1 - smoothing
-        right = F.cross_entropy(target.log().clamp(min=-1e9), torch.tensor([2]), label_smoothing=smoothing).item()
-        try:
-            found = as_number(call(my_lowest_loss, vocab_size, smoothing))
-        except Wrong:
-            expect(smoothing, "without smoothing, the others get 0 · ln 0. It counts as 0.")
-            raise
-        if smoothing == 0:
-            expect_number(found, 0, "without smoothing, the model may be certain, and its loss is 0.", 1e-6)
-            break
-        largest, other = target[0, 2].item(), smoothing / vocab_size
-        of_right, of_another = -largest * math.log(largest), -other * math.log(other)
-        over_others = (vocab_size - 1) / smoothing
-        mistakes = {
-            -math.log(largest): "that is the loss against the hard target. The smoothed one asks for the others too.",
-            of_right: "that is the term of the right token. The others have terms too.",
-            of_right + of_another: "there are vocab_size − 1 other tokens.",
-            of_right + vocab_size * of_another: "one token less: the right one is not among the others.",
-            -(1 - smoothing) * math.log(1 - smoothing) + smoothing * math.log(over_others): "ε is spread over all "
-            "tokens, the right one included: it gets a little more than 1 − smoothing.",
-            right / math.log(2): "losses are in nats: the natural logarithm.",
-            math.exp(right): "that is e to the power of the loss.",
-            -right: "a loss is minus the logarithm.",
-            0.0: "with the smoothed targets, certainty is punished: the loss cannot reach 0.",
-        }
-        for wrong, hint in mistakes.items():
-            expect(abs(found - wrong) > 1e-5 or abs(wrong - right) < 1e-5, hint)
-        expect_number(
-            found,
-            right,
-            "sum over all tokens: minus the target times the logarithm of the probability, equal here.",
-            1e-4,
-        )
-    return "for 37,000 tokens it is 1.38 nats, so compare smoothed losses only with losses smoothed alike."
+    metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
+    for hypothesis, references in cases:
+        counted = metric.corpus_score([hypothesis], [[text] for text in references])
+        for order in range(1, 5):
+            right = counted.counts[order - 1], counted.totals[order - 1]
+            tokens, many = hypothesis.split(), [text.split() for text in references]
+            found = as_list(call(my_matches, list(tokens), [list(text) for text in many], order))
+            expect(isinstance(found, tuple | list) and len(found) == 2, "two numbers were expected: matches, n-grams.")
+            matches, total = map(as_number, found)
+            if (matches, total) == right:
+                continue
+            where = f"{order}-grams of {hypothesis!r} for {' / '.join(map(repr, references))}"
+            ngrams = [tuple(tokens[i : i + order]) for i in range(len(tokens) - order + 1)]
+            theirs = [[tuple(text[i : i + order]) for i in range(len(text) - order + 1)] for text in many]
+            expect(total != len(ngrams) - 1 or not ngrams, f"{where}: you leave out the last n-gram.")
+            expect(total >= 0, f"{where}: there are none, and you count {total:g}.")
+            expect(
+                total != len(set(ngrams)) or total == right[1],
+                f"{where}: you count *different* n-grams. A set forgets how often each occurs; a `Counter` does not.",
+            )
+            expect(
+                total == right[1], f"{where}: you divide by {total:g}, but the hypothesis has {right[1]} {order}-grams."
+            )
+            expect(
+                matches != sum(any(ngram in text for text in theirs) for ngram in ngrams),
+                f"{where}: no n-gram is credited more often than one reference has it. Clip.",
+            )
+            added = sum(min(ngrams.count(n), sum(text.count(n) for text in theirs)) for n in set(ngrams))
+            expect(
+                matches != added,
+                f"{where}: you add up what all references have; the one that has the n-gram most often decides.",
+            )
+            first = sum(min(ngrams.count(n), theirs[0].count(n)) for n in set(ngrams))
+            expect(matches != first, f"{where}: an n-gram may match any of the references, not the first one alone.")
+            best = max(sum(min(ngrams.count(n), text.count(n)) for n in set(ngrams)) for text in theirs)
+            expect(
+                matches != best,
+                f"{where}: one n-gram may match one reference, the next another; do not choose one as a whole.",
+            )
+            raise Wrong(f"{where}: you count {matches:g} matches of {total:g}, expected {right[0]} of {right[1]}.")
+    return "`Counter` has both steps: `|` keeps the larger of two counts, and `&` the smaller one, which clips."
 
 
 @exercise("09.6")
-def days(my_days: float, my_base_models: float) -> str:
-    """``my_days`` of 8 GPUs for 1.1e21 operations; ``my_base_models`` for the same."""
-    found, models = as_number(my_days), as_number(my_base_models)
-    right = 1.1e21 / (8 * 9.5e12) / 86_400
-    for wrong, hint in {
-        8 * right: "the machine has 8 GPUs.",
-        24 * right: "that is hours.",
-        86_400 * right: "that is seconds.",
-        right / 8: "the operations of 8 GPUs *add up*: divide by 8 once.",
-    }.items():
-        expect(not _near(found, wrong), f"days: {hint}")
-    expect_number(found / right, 1, "days: operations / (8 · 9.5 · 10¹²) are seconds.", 0.01)
-    expect(not _near(models, 1.1e21 / 2.3e19), "models: that is big. Base cost 3.3 · 10¹⁸.")
-    expect_number(models / (1.1e21 / 3.3e18), 1, "models: 1.1 · 10²¹ over the cost of base, 3.3 · 10¹⁸.", 0.01)
-    return (
-        "half a year against twelve hours for base, which is 3 BLEU worse there (38.1 against 41.16). The abstract's "
-        '"small fraction" is about big, after 3.5 days.'
+def several_references(my_bleu: Callable[[list[Tokens], list[list[Tokens]]], float]) -> str:
+    """``my_bleu(hypotheses, references)``: of a test set, 0 to 100, without smoothing."""
+    metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
+    for seed, number, share in ((0, 1, 0.9), (1, 1, 1.2), (2, 3, 0.8), (3, 2, 0.8)):
+        hypotheses, references = _test_set(seed, number, share)
+        right = _sacre(metric, hypotheses, references)
+        found = as_number(call(my_bleu, deepcopy(hypotheses), deepcopy(references)))
+        for hint, wrong in _wrong_scores(metric, hypotheses, references).items():
+            expect(abs(wrong - right) < 0.05 or not _near(found, wrong, 1e-4), hint)
+        expect_number(
+            found, right, f"with {number} reference{'s' * (number > 1)} per sentence, it is {right:.2f}.", 1e-4
+        )
+    _expect_zero(
+        "no 3-gram matches in 'two dogs play .' for 'two dogs are playing .': BLEU is 0.",
+        my_bleu,
+        [["two", "dogs", "play", "."]],
+        [[["two", "dogs", "are", "playing", "."]]],
     )
+    _expect_zero("a translation can be empty: then *c* is 0, and BLEU is 0.", my_bleu, [[]], [[["two", "dogs", "."]]])
+    return "that is sacreBLEU with `tokenize='none', smooth_method='none'`, for any number of references."
+
+
+def _sacre(metric: sacrebleu.BLEU, hypotheses: list[Tokens], references: list[list[Tokens]]) -> float:
+    by_set = [[" ".join(tokens) for tokens in one_set] for one_set in zip(*references, strict=True)]
+    return metric.corpus_score([" ".join(tokens) for tokens in hypotheses], by_set).score
+
+
+def _test_set(
+    seed: int, number: int, share: float = 1.0, sentences: int = 30
+) -> tuple[list[Tokens], list[list[Tokens]]]:
+    """Return damaged sentences of made-up words, cut or drawn out to a share of their length, and references."""
+    rng = random.Random(seed)
+    words = [chr(97 + i) for i in range(12)]
+    hypotheses, references = [], []
+    for _ in range(sentences):
+        original = rng.choices(words, k=rng.randint(6, 14))
+        damaged = _damaged(original, 0.2, rng, words)
+        hypotheses.append((damaged + words)[: math.ceil(share * len(damaged))])
+        many = [original, *(_damaged(original, 0.3, rng, words) for _ in range(number - 1))]
+        references.append(rng.sample(many, number))
+    return hypotheses, references
+
+
+def _damaged(tokens: Tokens, rate: float, rng: random.Random, words: Tokens) -> Tokens:
+    """Drop some tokens, and replace as many by others; at least one is left."""
+    kept = [token if rng.random() > rate else rng.choice(words) for token in tokens if rng.random() > rate / 2]
+    return kept or tokens[:1]
+
+
+def _wrong_scores(metric: sacrebleu.BLEU, hypotheses: list[Tokens], references: list[list[Tokens]]) -> dict[str, float]:
+    pairs = list(zip(hypotheses, references, strict=True))
+    counted = [metric.corpus_score([" ".join(h)], [[" ".join(tokens)] for tokens in many]) for h, many in pairs]
+    matches, totals = (np.array([getattr(one, name) for one in counted]) for name in ("counts", "totals"))
+    precisions = matches.sum(0) / totals.sum(0)
+    averages = [np.mean(matches[totals[:, n] > 0, n] / totals[totals[:, n] > 0, n]) for n in range(4)]
+    root, length = 100 * math.prod(precisions) ** 0.25, sum(map(len, hypotheses))
+
+    def ratio(choose: Callable[[list[int], int], float]) -> float:
+        return sum(choose([len(tokens) for tokens in many], len(h)) for h, many in pairs) / length
+
+    def penalty(choose: Callable[[list[int], int], float]) -> float:
+        return math.exp(min(0, 1 - ratio(choose)))
+
+    def closest(lengths: list[int], own: int) -> int:
+        return min(lengths, key=lambda n: (abs(n - own), n))
+
+    bp = penalty(closest)
+    wrong_length = "the length of a reference: of several, take the closest one's, not "
+    sums = "Add up matches and n-grams of all sentences, then divide."
+    of_sentences = [
+        math.exp(min(0, 1 - closest([len(tokens) for tokens in many], len(h)) / len(h))) for h, many in pairs
+    ]
+    return {
+        "that is the right number as a fraction; the scale ends at 100.": bp * root / 100,
+        f"that is the mean of the sentences' BLEU. {sums}": np.mean([_sacre(metric, [h], [many]) for h, many in pairs]),
+        f"you average precisions over sentences. {sums}": 100 * bp * math.prod(averages) ** 0.25,
+        "the mean of the precisions is a geometric one.": 100 * bp * np.mean(precisions),
+        "the brevity penalty is missing.": root,
+        "you average the brevity penalties of the sentences. Add up all *c* and all *r*, then take one penalty.": root
+        * np.mean(of_sentences),
+        "the brevity penalty rewards what is too long; it is never above 1.": root * math.exp(1 - ratio(closest)),
+        f"{wrong_length}the first one's.": root * penalty(lambda lengths, _: lengths[0]),
+        f"{wrong_length}the shortest one's.": root * penalty(lambda lengths, _: min(lengths)),
+        f"{wrong_length}the longest one's.": root * penalty(lambda lengths, _: max(lengths)),
+        "if two references are equally close, the length of the shorter one counts.": root
+        * penalty(lambda lengths, own: min(lengths, key=lambda n: (abs(n - own), -n))),
+        f"{wrong_length}their mean.": root * penalty(lambda lengths, _: sum(lengths) / len(lengths)),
+        "that is BLEU with 1-grams and 2-grams only.": 100 * bp * math.prod(precisions[:2]) ** 0.5,
+        "the fourth root: the exponent is 1/4.": 100 * bp * math.prod(precisions),
+    }
+
+
+@exercise("09.4")
+def narrower(times_as_many: float, plus_minus_of_250: float) -> str:
+    """``times_as_many`` sentences for half the width; ``plus_minus_of_250``, if 1,000 sentences give 1.6."""
+    times, half_width = as_number(times_as_many), as_number(plus_minus_of_250)
+    expect(not _near(times, 2), "twice as many make it narrower by √2 only, not by 2.")
+    expect(not _near(times, math.sqrt(2)), "the other way round: √n has to double. What does n do then?")
+    expect(not _near(times, 4000), "that is a number of sentences; how many *times* as many was asked for.")
+    expect(not _near(times, 1 / 4), "fewer sentences say less: the interval gets wider.")
+    expect_number(times, 4, "1/√n is to be half of what it was. By what is n multiplied?", 1e-3)
+    expect(not _near(half_width, 6.4), "a quarter of the sentences: the width goes with the root of that.")
+    expect(not _near(half_width, 0.8), "fewer sentences say less: the interval gets wider, not narrower.")
+    expect(not _near(half_width, 1.6), "250 sentences cannot say as much as 1,000.")
+    expect_number(half_width, 3.2, "250 is a quarter of 1,000: use your first answer.", 1e-3)
+    return "a tenth of the width takes a hundred times the sentences, so do not trust the decimals."
+
+
+_REFERENCE = "a man in a red shirt is playing the guitar on the street ."
+
+
+_STILL_RIGHT = ("", "on the street", "the guitar on the street")  # and the rest of the sentence behind the full stop
+
+
+@exercise("09.5")
+def nonsense(my_nonsense: str) -> str:
+    """``my_nonsense``: the reference's words in another order, with BLEU above 85."""
+    if isinstance(my_nonsense, list | tuple) and all(isinstance(token, str) for token in my_nonsense):
+        my_nonsense = " ".join(my_nonsense)
+    expect(isinstance(my_nonsense, str), "a string was expected, with a space between two tokens.")
+    found, reference = my_nonsense.split(), _REFERENCE.split()
+    missing, extra = (Counter(reference) - Counter(found), Counter(found) - Counter(reference))
+    expect(not missing, f"use all words of the reference; these are missing: `{' '.join(missing.elements())}`.")
+    expect(not extra, f"use the reference's words only; these are too many: `{' '.join(extra.elements())}`.")
+    expect(found != reference, "that is the reference itself.")
+    value = bleu.by_definition([found], [reference])
+    expect(value > 85, f"BLEU is {value:.1f}. Each place where you cut costs n-grams: cut fewer times.")
+    expect(
+        " ".join(found[: found.index(".")]) not in _STILL_RIGHT,
+        "read it aloud, without its full stop: it still says the same. Cut inside of a phrase.",
+    )
+    return "one cut breaks one 2-gram, two 3-grams and three 4-grams. BLEU does not ask where in the sentence they are."
+
+
+def _whole(hypotheses: Sequence[str], references: Sequence[str], **options: bool) -> float:
+    return sacrebleu.BLEU(**options).corpus_score(list(hypotheses), [list(references)]).score
+
+
+def _averaged(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    metric = sacrebleu.BLEU(effective_order=True)
+    scores = [metric.sentence_score(h, [r]).score for h, r in zip(hypotheses, references, strict=True)]
+    return sum(scores) / len(scores)
+
+
+SCORERS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {  # do not peek: that is exercise 09.3
+    "A": lambda hypotheses, references: _whole(references, hypotheses),
+    "B": _averaged,
+    "C": lambda hypotheses, references: _whole(hypotheses, references),
+    "D": lambda hypotheses, references: _whole(
+        hypotheses, [" ".join(spacy_tokenizer("en")(text)) for text in references]
+    ),
+    "E": lambda hypotheses, references: _whole(hypotheses, references, lowercase=True),
+}
+_FAULTS = {"A": "exchanged", "B": "averaged", "C": "right", "D": "tokenised", "E": "lower-cased"}
+_PROBES = {
+    "lower-cased": "score a sentence against the same sentence in capitals.",
+    "exchanged": "score a translation that is far too short, and then one that is far too long.",
+    "averaged": "score a perfect long sentence together with a short one that is all wrong.",
+    "tokenised": "score a sentence with *isn't* in it against itself.",
+    "right": "the right one treats each of the other four probes as sacreBLEU does.",
+}
+
+
+@exercise("09.3")
+def wrong_scorers(faults: Mapping[str, str]) -> str:
+    """``faults``: what each of five scorers does wrong, if it does."""
+    expect(isinstance(faults, Mapping), "the answer is a dictionary, from a letter to a word.")
+    if any(fault is None or fault is ... for fault in faults.values()):
+        raise Unsolved
+    found = {str(letter).upper(): str(fault).strip().lower() for letter, fault in faults.items()}
+    expect(set(found) == set(_FAULTS), "there are five scorers: A, B, C, D and E.")
+    expect(set(found.values()) <= set(_PROBES), f"each of them is one of these: {', '.join(sorted(_FAULTS.values()))}.")
+    for letter, fault in found.items():
+        if fault != _FAULTS[letter]:
+            raise Wrong(f"{letter} is not {fault!r}. A probe for that: {_PROBES[fault]}")
+    return "all five would be quoted as BLEU. A scorer is a program like any other: try it on what you can predict."
 
 
 @exercise("09.7")
-def sparse(my_sparse_mask: Callable[[int], Tensor]) -> str:
-    """``my_sparse_mask(n)``: about 2 · √n keys for each query, such that two layers connect everybody."""
-    for n in (16, 64, 50, 100, 7):
-        mask = call(my_sparse_mask, n)
-        expect(isinstance(mask, Tensor), f"a tensor was expected, but what came back is of type {type(mask).__name__}.")
-        expect(mask.shape == (n, n), f"for n = {n}, the shape is {list(mask.shape)}, expected {[n, n]}.")
-        expect(mask.dtype == torch.bool, f"the type is {mask.dtype}, expected torch.bool: True means *may attend*.")
-        budget = 2 * math.ceil(math.sqrt(n))
-        keys = mask.sum(dim=-1)
-        where = f"for n = {n}, position {keys.argmin().item()}"
-        expect(keys.min() > 0, f"{where} sees nothing, and softmax of nothing is nan.")
-        where = f"for n = {n}, position {keys.argmax().item()}"
-        expect(
-            not mask.all() or n <= budget, "that is full attention: one layer connects everybody, for n keys a query."
-        )
-        expect(keys.max() <= budget, f"{where} sees {keys.max().item()} positions, at most {budget} are allowed.")
-        twice = (mask.float() @ mask.float()) > 0
-        if not twice.all():
-            i, j = (~twice).nonzero()[0].tolist()
-            reach = torch.arange(n)
-            band = (reach[:, None] - reach).abs()[mask].max().item() < n // 2
-            raise Wrong(
-                f"for n = {n}, output {i} does not depend on input {j} after two layers. "
-                + (
-                    "Neighbours of neighbours are near as well: some keys must be far away."
-                    if band
-                    else f"Which position could see {j}, and be seen by {i}?"
-                )
-            )
-    return "n · √n instead of n · n: Child et al. 2019, *Sparse Transformers*. The path is two layers instead of one."
+def difference(my_interval: Callable[[list[Tokens], list[Tokens], list[Tokens]], tuple[float, float]]) -> str:
+    """``my_interval(hypotheses_a, hypotheses_b, references)``: where BLEU of b minus BLEU of a lies, in 95 %."""
+    a, references = _test_set(5, 1, sentences=100)
+    references = [many[0] for many in references]
+    rng = random.Random(7)
+    b = [h if rng.random() < 0.8 else _damaged(r, 0.1, rng, r) for h, r in zip(a, references, strict=True)]
+    low, high = _pair(call(my_interval, deepcopy(a), deepcopy(b), deepcopy(references)))
+    drawn = [bleu.bootstrap(system, references, 2000) for system in (a, b)]
+    right, free = drawn[1] - drawn[0], bleu.bootstrap(b, references, 2000, seed=1) - drawn[0]
+    width, wanted = high - low, np.quantile(right, [0.025, 0.975])
+    spread = wanted[1] - wanted[0]
+
+    def like(values: np.ndarray, tolerance: float = 0.1) -> bool:
+        edges = np.quantile(values, [0.025, 0.975])
+        return max(abs(low - edges[0]), abs(high - edges[1])) < tolerance * spread
+
+    expect(width >= 0, "low is above high.")
+    expect(
+        width > 0.02 * spread or width == 0,
+        f"from {low:.4f} to {high:.4f}: is that a fraction? BLEU here goes from 0 to 100.",
+    )
+    expect(
+        width > 0,
+        "the interval has no width: all drawn test sets are the same. Draw many, and put each sentence back before you "
+        "pick the next.",
+    )
+    expect(not like(-right), "that is a minus b; b minus a was asked for.")
+    expect(not like(drawn[1]), "that is where BLEU of b lies, not where the difference does.")
+    expect(
+        abs(width / np.ptp(np.quantile(free, [0.025, 0.975])) - 1) > 0.15,
+        "it is too wide: draw *the same sentences* for both systems, so that easy and hard draws cancel out.",
+    )
+    one_by_one = [bleu.bleu_from_ngram_counts(bleu.sentence_counts(system, references)) for system in (a, b)]
+    picks = np.random.default_rng(0).choice(len(a), size=(2000, len(a)))
+    means = (one_by_one[1] - one_by_one[0])[picks].mean(axis=1)
+    expect(
+        not like(means, 0.05) or like(right),
+        "that is the mean of the sentences' differences. Each draw is a test set: score it as one.",
+    )
+    expect(
+        not 0.75 < width / spread < 0.9,
+        "it is a little narrow: of a thousand draws, leave out 2.5 % at each end, not 5 %.",
+    )
+    expect(
+        0.9 <= width / spread < 1.3,
+        f"it is {width / spread:.1f} times as wide as it should be: draw as many sentences as there are, a thousand "
+        "times, and leave out 2.5 % at each end.",
+    )
+    expect(
+        max(abs(low - wanted[0]), abs(high - wanted[1])) < 0.25 * spread,
+        f"it goes from {low:.2f} to {high:.2f}, expected about {wanted[0]:.2f} to {wanted[1]:.2f}.",
+    )
+    low, high = _pair(call(my_interval, a[:20], a[:20], references[:20]))
+    expect(low == high == 0, "for a system and itself, the difference is 0 in every draw.")
+    return "0 lies outside of the interval: that b is better is more than luck, with these hundred sentences."
 
 
-def _near(found: float, wrong: float) -> bool:
-    """Whether somebody meant this number, and rounded it."""
-    return abs(found - wrong) <= 0.003 * abs(wrong)
+def _pair(found: Any) -> tuple[float, float]:
+    try:
+        low, high = (float(edge) for edge in found)
+    except (TypeError, ValueError):
+        raise Wrong("two numbers were expected: low, high.") from None
+    expect(math.isfinite(low) and math.isfinite(high), "there is nan or infinity in it.")
+    return low, high

@@ -1,240 +1,104 @@
-"""Checks of the exercises of notebook 10: packed weights, PyTorch's masks, a test of batches, a conversion."""
+"""Checks of the exercises of notebook 10: a mask for a prompt, RMSNorm, and top-p."""
 
-import math
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from transformer_exercises import Wrong, as_number, call, close, exercise, expect, expect_number
-from transformer_lib.model.encoder import EncoderLayer
-from transformer_lib.model.masks import causal_mask, padding_mask, target_mask
+from transformer_exercises import call, close, exercise, expect, expect_tensor
+from transformer_lib.model.masks import causal_mask
 
 
 @exercise("10.1")
-def packed_rows(first_row: int, last_row: int) -> str:
-    """``first_row`` and ``last_row`` of ``in_proj_weight``, [1536, 512], that make the keys of the third of 8 heads."""
-    d_model, d_k = 512, 64
-    start = d_model + 2 * d_k
-    first_row, last_row = map(as_number, (first_row, last_row))
-    interleaved = 2 * 3 * d_k + d_k
-    expect(
-        first_row != interleaved, "all queries come first, then all keys: a head's three parts are not side by side."
-    )
-    expect(first_row >= d_model, "those rows make queries; the keys are the second third.")
-    expect(first_row < 2 * d_model, "those rows make values; the keys are the second third.")
-    expect((first_row, last_row) != (start + 1, start + d_k), "rows are counted from 0.")
-    expect(first_row != start + d_k, "that is the fourth head: two heads come before the third.")
-    expect(last_row != start + d_k, "`last_row` is the last one that belongs to the head, not the one after it.")
-    expect_number(first_row, start, "first_row: all queries come before it, and the keys of two heads.", 0)
-    expect_number(last_row, start + d_k - 1, "last_row: a head has 512 / 8 rows.", 0)
-    return "so one head can be taken out of a trained module by slicing."
+def prefix_mask(my_prefix_mask: Callable[[int, int], Tensor]) -> str:
+    """``my_prefix_mask(length, prefix)``: causal, except that the first ``prefix`` tokens all see one another."""
+    for length, prefix in ((5, 3), (4, 1), (6, 4), (3, 3), (4, 0)):
+        right = causal_mask(length)
+        right[:prefix, :prefix] = True
+        found = call(my_prefix_mask, length, prefix)
+        if isinstance(found, Tensor) and found.dtype == torch.bool and found.shape == right.shape:
+            found = found.cpu()
+            expect(found.equal(right) or not found.equal(~right), "it is the wrong way round: True means may attend.")
+            expect(
+                found.equal(right) or not found.equal(right.T),
+                "rows are queries and columns are keys; yours is turned on its side.",
+            )
+            expect(
+                found.equal(right) or not found.equal(causal_mask(length)),
+                "that is the causal mask: the tokens of the prompt do not see those of the prompt after them yet.",
+            )
+            expect(
+                not found[:prefix, prefix:].any(),
+                "the prompt sees what comes after it, which is what is to be written.",
+            )
+            expect(prefix == length or found[prefix:, :prefix].all(), "what comes after the prompt must see all of it.")
+        expect_tensor(
+            found, right, f"length {length}, prefix {prefix}: compare it with the causal mask, square by square."
+        )
+    return "with a prefix of 0 or 1 it is the causal mask, with a prefix of all tokens it is an encoder's."
 
 
 @exercise("10.2")
-def additive_mask(my_additive_mask: Callable[[Tensor, int], Tensor]) -> str:
-    """``my_additive_mask(mask, num_heads)``: floats to add, ``[batch · heads, L, L]``, from this library's mask."""
-    for ids, heads in (
-        (torch.tensor([[5, 6, 7, 8], [5, 6, 1, 1], [5, 6, 7, 1]]), 2),
-        (torch.tensor([[5, 1], [5, 6]]), 4),
-    ):
-        mask = target_mask(ids, 1)  # [batch, 1, L, L]
-        length = ids.shape[1]
-        found = call(my_additive_mask, mask.clone(), heads)
-        expect(isinstance(found, Tensor), "a tensor was expected.")
-        expect(
-            found.is_floating_point(),
-            f"the type is {found.dtype}; a mask that is added is made of floats, 0 and minus infinity.",
-        )
-        shape = [len(ids) * heads, length, length]
-        expect(list(found.shape) == shape, f"the shape is {list(found.shape)}, expected {shape}.")
-        expect(not found.isnan().any(), "there is nan in it: 0 times minus infinity is no number. Do not multiply.")
-        may = mask.repeat_interleave(heads, dim=0)[:, 0]
-        seen, hidden = found == 0, found < -1e4
-        expect(not (seen.equal(~may) and hidden.equal(may)), "it is upside down: what may be seen gets 0.")
-        if not seen.equal(may):
-            other = mask.repeat(heads, 1, 1, 1)[:, 0]
-            expect(
-                not seen.equal(other),
-                "sentences get each other's masks: the heads of sentence 1 come first, then those of sentence 2.",
-            )
-        expect(seen.equal(may), "what may be seen gets exactly 0; compare the rows one by one.")
-        expect(hidden.equal(~may), "what is hidden must get so little that its softmax is 0: minus infinity.")
-    return "this is what `attn_mask` accepts if each sentence has a mask of its own."
+def rms_norm(my_rms_norm: Callable[..., Tensor]) -> str:
+    """``my_rms_norm(x, gain, eps)``: each vector divided by the root of the mean of its squares, times the gain."""
+    torch.manual_seed(0)
+    for shape, eps in (((2, 3, 8), 1e-6), ((5, 4), 0.5), ((16,), 1e-6)):
+        x, gain = 3 * torch.randn(shape) + 1, torch.rand(shape[-1]) + 0.5
+        squares = x.square()
+        right = x / (squares.mean(dim=-1, keepdim=True) + eps).sqrt() * gain
+        found = call(my_rms_norm, x.clone(), gain.clone(), eps)
+        centred = x - x.mean(dim=-1, keepdim=True)
+        layer_norm = centred / (centred.square().mean(dim=-1, keepdim=True) + eps).sqrt() * gain
+        mistakes = {
+            "the mean is subtracted: that is LayerNorm. RMSNorm leaves the mean where it is.": layer_norm,
+            "the gain is missing.": right / gain,
+            "you divide by the root of the *sum* of the squares; it is their mean.": x
+            / (squares.sum(dim=-1, keepdim=True) + eps).sqrt()
+            * gain,
+            "you divide by the mean of the squares; take its root.": x
+            / (squares.mean(dim=-1, keepdim=True) + eps)
+            * gain,
+            "eps is added to the mean of the squares, under the root.": x
+            / (squares.mean(dim=-1, keepdim=True).sqrt() + eps)
+            * gain,
+            "each vector has a root mean square of its own: take the mean over the last axis, dim=-1.": x
+            / (squares.mean() + eps).sqrt()
+            * gain,
+        }
+        for hint, mistake in mistakes.items():
+            expect(close(found, right) or not close(found, mistake), hint)
+        expect_tensor(found, right, f"x of shape {list(shape)}, eps {eps}: compare it with a vector done by hand.")
+    return "half of LayerNorm's parameters, and one pass less over the numbers."
 
 
 @exercise("10.3")
-def no_blind_queries(my_safe_mask: Callable[[Tensor], Tensor]) -> str:
-    """``my_safe_mask(mask)``: the same mask, except that no query is left without a key."""
-    left_padded = torch.tensor([[1, 1, 5, 6, 7], [1, 5, 6, 7, 8], [5, 6, 7, 8, 9]])
-    strict = torch.ones(5, 5, dtype=torch.bool).tril(-1)[None, None].expand(3, 1, 5, 5)
-    masks = [target_mask(left_padded, 1), strict, padding_mask(left_padded, 1).expand(3, 1, 5, 5)]
-    for mask in masks:
-        found = call(my_safe_mask, mask.clone())
-        expect(
-            isinstance(found, Tensor) and found.dtype == torch.bool and found.shape == mask.shape,
-            f"a mask was expected, of booleans, {list(mask.shape)}.",
-        )
-        sees = mask.any(dim=-1)
-        expect(
-            found.any(dim=-1).all(),
-            "a query is left that may attend to nothing: its weights are 0 divided by 0. Which rows have no True?",
-        )
-        if not found[sees].equal(mask[sees]):
-            raise Wrong(
-                "a query that had something to look at sees something else now. Change only rows without a True."
-            )
-    return "where such a query is padding, nobody reads what it collects. It only must not be nan."
-
-
-@exercise("10.4")
-def does_it_mix(my_mixes_sentences: Callable[[nn.Module, Tensor], bool]) -> str:
-    """``my_mixes_sentences(module, x)``: whether an output, ``[batch, …]``, depends on another sentence's input."""
-
-    class SelfAttention(nn.Module):
-        def __init__(self, batch_first: bool):
-            super().__init__()
-            self.attention = nn.MultiheadAttention(8, 2, batch_first=batch_first)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.attention(x, x, x, need_weights=False)[0]
-
-    class Neighbour(nn.Module):
-        def __init__(self, sentence: int):
-            super().__init__()
-            self.sentence = sentence
-
-        def forward(self, x: Tensor) -> Tensor:
-            others = torch.zeros_like(x)
-            others[self.sentence] = x[self.sentence - 1]
-            return x + others
-
-    class Bias(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.linspace(0, 1, x.numel()).view(x.shape) + x.sin()
-
-    torch.manual_seed(0)
-    modules = {
-        "an attention with batch_first=True": (SelfAttention(True), False),
-        "an attention that forgot batch_first": (SelfAttention(False), True),
-        "nn.TransformerEncoderLayer(…, batch_first=True)": (
-            nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),
-            False,
-        ),
-        "nn.TransformerEncoderLayer(…)": (nn.TransformerEncoderLayer(8, 2, 16), True),
-        "nn.Linear": (nn.Linear(8, 8), False),
-        "a module that adds another number to each sentence": (Bias(), False),
-        "a module where only the last sentence sees the one before it": (Neighbour(-1), True),
-        "a module where only the first sentence sees the last": (Neighbour(0), True),
-    }
-    for name, (module, right) in modules.items():
-        for shape in ((4, 4, 8), (3, 5, 8)):
-            x = torch.randn(shape)
-            before = x.clone()
-            found = call(my_mixes_sentences, module.eval(), x)
-            expect(x.equal(before), "your function has changed x itself; clone it first.")
-            found = found.item() if isinstance(found, Tensor | np.bool_) and np.prod(found.shape) == 1 else found
-            expect(isinstance(found, bool), f"True or False was expected, but this is {found!r}.")
-            expect(
-                found == right,
-                f"{name}, on x of shape {list(shape)}: your function says {found}, and {right} is right. "
-                + (
-                    "Change one sentence after the other, each time another one."
-                    if right
-                    else "Keep the batch as it is, and change one sentence at a time; its own output may move."
-                ),
-            )
-    return "run it on every model that you take over. No shape and no error would tell."
-
-
-@exercise("10.5")
-def conversion_by_hand(my_from_torch: Callable[[nn.TransformerEncoderLayer], EncoderLayer]) -> str:
-    """``my_from_torch(theirs)``: this library's layer with the weights of an ``nn.TransformerEncoderLayer``."""
-    torch.manual_seed(0)
-    for d_model, heads, d_ff, norm_first in ((16, 4, 24, False), (8, 2, 8, True)):
-        theirs = nn.TransformerEncoderLayer(
-            d_model, heads, d_ff, dropout=0.2, norm_first=norm_first, batch_first=True
-        ).eval()
-        for parameter in theirs.parameters():
-            nn.init.normal_(parameter, std=0.5)
-        _compare(my_from_torch, theirs, torch.randn(2, 5, d_model), norm_first)
-    return "with that, any encoder layer of PyTorch's can be opened with this library's tools, map by map."
-
-
-def _compare(convert: Callable[..., Any], theirs: nn.TransformerEncoderLayer, x: Tensor, norm_first: bool) -> None:
-    kept = {name: tensor.clone() for name, tensor in theirs.state_dict().items()}
-    ours = call(convert, theirs)
-    expect(
-        isinstance(ours, EncoderLayer),
-        f"an EncoderLayer of this library was expected, but this is a {type(ours).__name__}.",
-    )
-    ours.eval()
-    d_model, heads = theirs.self_attn.embed_dim, theirs.self_attn.num_heads
-    expect(
-        ours.self_attn.num_heads == heads,
-        f"it has {ours.self_attn.num_heads} heads, PyTorch's has {heads}: `theirs.self_attn.num_heads`.",
-    )
-    expect(
-        ours.feed_forward.linear1.weight.shape == theirs.linear1.weight.shape,
-        "the feed-forward network has another size: `theirs.linear1.out_features`.",
-    )
-    expect(
-        ours.norm_first == norm_first,
-        "one is post-LN and the other pre-LN: `theirs.norm_first` says which.",
-    )
-    for mine, place, argument in (
-        (ours.dropout.p, "after the sub-layers", "dropout"),
-        (ours.self_attn.dropout, "on attention weights", "inner_dropout"),
-        (ours.feed_forward.dropout.p, "inside the feed-forward network", "inner_dropout"),
+def top_p(my_top_p: Callable[[Tensor, float], Tensor]) -> str:
+    """``my_top_p(logits, p)``: the probabilities that are left when the unlikely tail is cut off."""
+    for probabilities, p in (
+        ((0.1, 0.5, 0.3, 0.06, 0.04), 0.7),
+        ((0.1, 0.5, 0.3, 0.06, 0.04), 0.4),
+        ((0.05, 0.15, 0.25, 0.2, 0.35), 0.9),
+        ((0.7, 0.2, 0.1), 1.0),
     ):
+        whole = torch.tensor(probabilities)
+        ranked, order = whole.sort(descending=True)
+        before = ranked.cumsum(dim=0) - ranked  # what the likelier ones have together
+        kept = torch.zeros_like(whole).index_copy(0, order, ranked * (before < p - 1e-6))
+        right = kept / kept.sum()
+        found = call(my_top_p, whole.log(), p)
+        fewer = torch.zeros_like(whole).index_copy(0, order, ranked * (ranked.cumsum(dim=0) <= p + 1e-6))
+        hint = "the set must reach p: the token that takes the sum to p or over it still belongs to it."
+        for almost in (fewer, fewer / fewer.sum()):
+            expect(close(found, right) or not close(found, almost), hint)
+        expect(close(found, right) or not close(found, kept), "what is left must sum to 1 again: divide it by its sum.")
         expect(
-            mine == theirs.dropout1.p,
-            f"the dropout {place} is {mine}, PyTorch's is {theirs.dropout1.p} everywhere: give `{argument}`, "
-            "`theirs.dropout1.p`. It shows only in training.",
+            close(found, right) or not close(found, ranked / ranked.sum() * (before < p - 1e-6) / kept.sum()),
+            "the probabilities are sorted; return them in the order of the logits.",
         )
-    attention, names = theirs.self_attn, {"q_proj": "query", "k_proj": "key", "v_proj": "value"}
-    for kind, packed in (("weight", attention.in_proj_weight), ("bias", attention.in_proj_bias)):
-        parts = dict(zip(names, packed.split(d_model), strict=True))
-        for name in names:
-            mine = getattr(getattr(ours.self_attn, name), kind)
-            for other, part in parts.items():
-                expect(
-                    name == other or not torch.equal(mine, part),
-                    f"the {kind} of {name} is that of the {names[other]} projection: in_proj_{kind} has query, key, "
-                    "value.",
-                )
-                expect(
-                    kind == "bias" or not torch.equal(mine, part.T),
-                    f"{name} is transposed; both keep [out, in].",
-                )
-    expect(
-        not torch.equal(ours.norm2.weight, theirs.norm1.weight),
-        "the norms are exchanged: in an encoder layer, norm2 belongs to the feed-forward network.",
-    )
-    wrong = [
-        name
-        for name, parameter in ours.named_parameters()
-        if not any(parameter.shape == one.shape and torch.equal(parameter, one) for one in _pieces(theirs))
-    ]
-    expect(not wrong, f"there is nothing like these in PyTorch's layer: {', '.join(wrong)}.")
-    mask = padding_mask(torch.tensor([[5] * 5, [5, 5, 1, 1, 1]]), 1)
-    with torch.no_grad():
-        for ours_mask, named in (
-            (mask, {"src_key_padding_mask": ~mask[:, 0, 0]}),
-            (causal_mask(5), {"src_mask": ~causal_mask(5)}),
-        ):
-            found = call(ours, x, ours_mask)[0]
-            expect(close(found, theirs(x, **named)), "all weights are there, but some in the wrong place.")
-        for parameter in ours.parameters():
-            parameter.fill_(math.pi)
-    expect(
-        all(torch.equal(tensor, kept[name]) for name, tensor in theirs.state_dict().items()),
-        "the two share their weights: training one would change the other. Copy them.",
-    )
-
-
-def _pieces(theirs: nn.TransformerEncoderLayer) -> list[Tensor]:
-    whole = [parameter for name, parameter in theirs.named_parameters() if "in_proj" not in name]
-    return [*whole, *theirs.self_attn.in_proj_weight.chunk(3), *theirs.self_attn.in_proj_bias.chunk(3)]
+        if isinstance(found, Tensor) and found.shape == whole.shape:
+            expect(
+                not close(found, whole) or close(right, whole), "nothing has been cut off: unlikely tokens must get 0."
+            )
+        numbers = ", ".join(map(str, probabilities))
+        expect_tensor(found, right, f"probabilities {numbers} and p = {p}: begin with the likeliest, and add them up.")
+    return "where the model is sure, one token is left; where it is not, many are."

@@ -71,7 +71,7 @@ def vectors(vectors: Mapping[str, Sequence[float]]) -> Figure:
 
 @_styled
 def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str) -> Figure:
-    """Notebook 08: draw how often values occur, several samples over each other, each as an outline of 30 bins."""
+    """Notebook 09: draw how often values occur, several samples over each other, each as an outline of 30 bins."""
     figure, axes = new_axes(WIDTH, 3.2)
     flat = {name: np.ravel(values) for name, values in samples.items()}
     edges = np.histogram_bin_edges(np.concatenate([*flat.values()]), 30)
@@ -87,7 +87,7 @@ def histogram(samples: Mapping[str, Sequence[float]], xlabel: str, ylabel: str) 
 def beam_tree(
     asked: Mapping[tuple[int, ...], Tensor], tokens: Sequence[str], best: Sequence[int], shown: int = 6
 ) -> Figure:
-    """Notebook 06: draw the first steps of a beam search as a tree that grows from left to right, one column a step.
+    """Notebook 07: draw the first steps of a beam search as a tree that grows from left to right, one column a step.
 
     Args:
         asked: of each prefix in the beam, as ids without ``<sos>``, the log-probabilities of what may follow,

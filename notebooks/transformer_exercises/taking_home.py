@@ -38,13 +38,13 @@ PARTS = {  # in the order of the file; the notebook that writes each, and, if th
     "SinusoidalPositionalEncoding": ("04", ""),
     "InputEmbedding": ("04", "Transformer"),
     "Transformer": ("04", ""),
-    "token_loss": ("05", ""),
-    "train_one_epoch": ("05", ""),
-    "beam_step": ("06", "beam"),
-    "beam": ("06", ""),
-    "clipped_matches": ("08", "corpus_bleu"),
-    "brevity_penalty": ("08", "corpus_bleu"),
-    "corpus_bleu": ("08", ""),
+    "token_loss": ("06", ""),
+    "train_one_epoch": ("06", ""),
+    "beam_step": ("07", "beam"),
+    "beam": ("07", ""),
+    "clipped_matches": ("09", "corpus_bleu"),
+    "brevity_penalty": ("09", "corpus_bleu"),
+    "corpus_bleu": ("09", ""),
 }
 _NARROWER = {"EncoderLayer", "DecoderLayer"}  # the file's own know one order of norm and sub-layer, and not two
 _HEAD = '''"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), from two texts to a translator.

@@ -7,6 +7,7 @@ import functools
 import importlib
 import inspect
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -29,7 +30,8 @@ from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.trainer import fit
 
 SENTENCES = [pair.src for pair in load_corpus("sample")["val"][:16]]
-NOTEBOOKS = [f"{number:02}" for number in range(15)]
+ANSWERS = (Path(__file__).parent / "exercise_answers").glob("notebook_*.py")
+NOTEBOOKS = sorted({path.stem[-2:] for path in ANSWERS} - {"17"})  # the clinic moves its patients itself
 
 
 def make_data():

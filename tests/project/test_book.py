@@ -347,7 +347,7 @@ def test_results_of_a_search_come_with_excerpts(pages, browser, place):
         threading.Thread(target=web.serve_forever, daemon=True).start()
         root = f"http://127.0.0.1:{web.server_port}" if place == "web" else BOOK.as_uri()
         page, problems = browser.open(f"{root}/search.html?q=label+smoothing")
-        result = page.locator("#search-results li", has=page.locator("a[href*='05_training.html']")).first
+        result = page.locator("#search-results li", has=page.locator("a[href*='06_training.html']")).first
         excerpt = result.locator("p.context")
         excerpt.wait_for()
         assert "smoothing" in excerpt.inner_text().lower() and not problems
@@ -365,7 +365,7 @@ def test_no_picture_has_a_frame_or_a_light_ground_of_the_themes_in_the_dark(page
 
 def test_what_knows_the_dark_has_no_light_ground_in_it(pages, browser):
     ground = "all => all.map((one) => getComputedStyle(one).backgroundColor)"
-    kinds = {"03_masks": "details[name^=guess-]", "05_training": ".training-film", "06_translating": "p:only-child"}
+    kinds = {"03_masks": "details[name^=guess-]", "06_training": ".training-film", "07_translating": "p:only-child"}
     for stem, kind in kinds.items():
         page, _ = browser.open(BOOK / "notebooks" / f"{stem}.html", colour_scheme="dark")
         outputs = page.locator(".cell_output .text_html").filter(has=page.locator(kind))
@@ -374,7 +374,7 @@ def test_what_knows_the_dark_has_no_light_ground_in_it(pages, browser):
 
 def test_pages_can_be_read_in_the_light_and_in_the_dark(pages, browser):
     masks = "api/transformer_lib.model.masks.html"
-    for path in ("index.html", "try_it.html", "notebooks/06_translating.html", masks, "glossary.html"):
+    for path in ("index.html", "try_it.html", "notebooks/07_translating.html", masks, "glossary.html"):
         page, problems = browser.open(BOOK / path)
         backgrounds = set()
         for mode in ("light", "dark"):
@@ -391,7 +391,7 @@ CUT = """[...document.querySelectorAll("article pre, article table")]
 
 
 def test_a_printed_page_is_light_and_whole_and_afterwards_as_it_was(pages, browser):
-    for stem in ("02_attention", "08_bleu"):
+    for stem in ("02_attention", "09_bleu"):
         page, _ = browser.open(BOOK / "notebooks" / f"{stem}.html", width=690, colour_scheme="dark")  # as wide as A4
         page.locator("article details").first.evaluate("fold => { fold.open = true }")
         shut = page.evaluate(SHUT)
@@ -430,10 +430,10 @@ def test_nothing_touches_a_closed_fold_or_the_front_pages_picture(pages, browser
 
 
 def test_the_viewers_of_pages_can_be_used(pages, browser):
-    for stem in ("00_quick_tour", "06_translating", "07_looking_inside"):
+    for stem in ("00_quick_tour", "07_translating", "08_looking_inside"):
         page, problems = browser.open(BOOK / "notebooks" / f"{stem}.html")
         viewer = page.locator(".attention-viewer")
-        assert viewer.count() == 1, stem  # in 06, it is the live translator's
+        assert viewer.count() == 1, stem  # in 07, it is the live translator's
         shown = viewer.locator(".keys").inner_text()
         viewer.locator("select").nth(2).select_option("3")
         assert viewer.locator(".keys").inner_text() != shown, stem

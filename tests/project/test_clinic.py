@@ -1,4 +1,4 @@
-"""Notebook 15: each of its tests tells the patients that it is meant for from the healthy model, and no healthy one."""
+"""Notebook 17: each of its tests tells the patients that it is meant for from the healthy model, and no healthy one."""
 
 import ast
 import json
@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformer_exercises import notebook_15
-from transformer_exercises.notebook_15 import FAULTS, Patient
+from transformer_exercises import notebook_17
+from transformer_exercises.notebook_17 import FAULTS, Patient
 
 from transformer_lib.data.batches import build_vocabularies, make_dataset
 from transformer_lib.data.corpora import load_corpus
@@ -19,9 +19,9 @@ from transformer_lib.inference.search import beam_search
 from transformer_lib.model.masks import padding_mask
 from transformer_lib.model.transformer import Transformer
 
-NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "15_the_clinic.ipynb"
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "17_the_clinic.ipynb"
 CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
-NUMBER = {case.fault: number for number, case in notebook_15._CASES.items()}
+NUMBER = {case.fault: number for number, case in notebook_17._CASES.items()}
 ON_WEIGHTS = [NUMBER[name] for name in ("no eval", "hasty beam")]  # their models are healthy
 
 
@@ -59,7 +59,7 @@ def clinic():
                 if needed or ast.unparse(node).startswith(("probe =", "src, tgt =")):
                     exec(compile(ast.Module([node], []), NOTEBOOK.name, "exec"), names)
     names["patients"] = {}
-    for number in (0, *notebook_15._CASES):
+    for number in (0, *notebook_17._CASES):
         patient = names["patients"][number] = Patient(number, german, english)
         if number in ON_WEIGHTS:
             patient.model.load_state_dict(names["patients"][0].model.state_dict())
@@ -198,8 +198,8 @@ def test_a_beam_without_length_penalty_makes_no_search_error_and_nothing_longer_
 
 
 def test_the_lines_that_the_checks_show_are_lines_that_run():
-    source = Path(notebook_15.__file__).read_text(encoding="utf-8").split("class _Case(")[0]
-    assert not [case.line for case in notebook_15._CASES.values() if case.line not in source]
+    source = Path(notebook_17.__file__).read_text(encoding="utf-8").split("class _Case(")[0]
+    assert not [case.line for case in notebook_17._CASES.values() if case.line not in source]
 
 
 @pytest.mark.slow

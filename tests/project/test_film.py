@@ -1,4 +1,4 @@
-"""The film of a training that notebooks 00 and 05 show: every epoch is in it, and the slider shows one of them."""
+"""The film of a training that notebooks 00 and 06 show: every epoch is in it, and the slider shows one of them."""
 
 import re
 

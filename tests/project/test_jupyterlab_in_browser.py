@@ -195,7 +195,7 @@ def test_links_lead_to_a_heading_at_the_first_click_and_to_the_book(browser, lab
     opened.page.wait_for_function(  # within a screen or two: what is above it is still being drawn
         "heading => Math.abs(heading.getBoundingClientRect().top) < 2000", arg=heading.element_handle()
     )
-    opened = Lab(browser, lab, "08_bleu")
+    opened = Lab(browser, lab, "09_bleu")
     opened.page.locator(".jp-Notebook a[href*='results.md']").first.click()
     opened.page.locator(".jp-MarkdownViewer h1").wait_for(timeout=60_000)
 

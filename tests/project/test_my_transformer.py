@@ -39,7 +39,7 @@ ALL = set(taking_home.PARTS)
 def sources():
     """The worked answers of the notebooks, by name, and before them the helpers that cells define."""
     helpers, answers = {}, {}
-    for path in sorted((ROOT / "notebooks").glob("0[2-8]*.ipynb")):
+    for path in sorted((ROOT / "notebooks").glob("0[2-9]*.ipynb")):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             text = "".join(cell["source"])
             fold = re.match(r"<details><summary>Worked answer</summary>\n\n```python\n(.*?)\n```", text, re.DOTALL)

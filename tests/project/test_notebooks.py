@@ -41,10 +41,10 @@ SERIES = {path: CELLS[path] for path in NOTEBOOKS}
 
 
 TWICE = {  # besides the boxes of 02 to 04: what may be called as something in the library
-    ("05", "train_steps"),  # readers write these two
-    ("06", "beam_step"),
-    ("07", "say"),  # other things, and no copies
-    ("15", "batches_of"),
+    ("06", "train_steps"),  # readers write these two
+    ("07", "beam_step"),
+    ("08", "say"),  # other things, and no copies
+    ("17", "batches_of"),
 }
 
 
@@ -126,7 +126,7 @@ def test_jupyterlab_and_colab_find_in_the_metadata_what_they_would_write_there()
         if kept.get("accelerator") == "GPU":  # which Colab lends for so many hours a day
             with_gpu.add(path.name[:2])
     assert len(versions) == 1
-    assert with_gpu == {"05", "11", "13", "14"}  # what trains on Multi30k or WikiText-2, and what measures speed
+    assert with_gpu == {"06", "10", "13", "14"}  # what trains on Multi30k or WikiText-2, and what measures speed
 
 
 def test_what_a_cell_shows_is_stored():
@@ -261,21 +261,21 @@ QUOTED = {
     "01": "31,014 0.95",  # Multi30k; an example
     "02": "1.61 0.88",  # ln 5; e² / (e² + 1)
     "04": "3.5 25.7 25.8 29,000",  # the paper's section, its Table 3, row (E); Multi30k
-    "05": "29,000 40.2 1.15 1.671 2.018 4.2 4.51 4.75 5.316 36.52"  # book/results.md; published logs; StepLR;
-    " 2.5",  # notebook 13
-    "06": "2.2 2.7",  # an exercise's table
-    "08": "0.51 28.4 1.6",  # another scale; the paper's Table 2; a rounded interval
-    "09": "1706.03762 3.1 3.2 3.4 5.4 6.3"  # the paper's address and sections,
+    "06": "29,000 40.2 1.15 1.671 2.018 4.2 4.51 4.75 5.316 36.52"  # book/results.md; published logs; StepLR;
+    " 2.5 5.4",  # notebook 13; the paper's section
+    "07": "2.2 2.7",  # an exercise's table
+    "09": "0.51 28.4 1.6",  # another scale; the paper's Table 2; a rounded interval
+    "15": "1706.03762 3.1 3.2 3.4 5.4 6.3"  # the paper's address and sections,
     " 16,000 25,000 32,000 36,000 37,000 40,000 41.0 1.2"  # its sizes and BLEU, PyTorch's version,
-    " 1.11 2.04",  # 1 / 0.9 and 28.4 - 26.36
-    "10": "1.2",  # PyTorch's version
-    "11": "0.95 2.5 2.9 6.26 1,024",  # a published recipe and perplexity; ln 524.3; GPT-2's length
+    " 1.11 2.04 9.5",  # 1 / 0.9, 28.4 - 26.36 and footnote 5
+    "16": "1.2",  # PyTorch's version
+    "10": "0.95 2.5 2.9 6.26 1,024",  # a published recipe and perplexity; ln 524.3; GPT-2's length
     "12": "4.5 37,000 5.1",  # the paper's corpus, and its section
     "13": "5.1 6.1 6.2 6.3 16,000 25.8 37,000"  # the paper's sections and figures; an exercise;
     " 2.1 2.2 35.38 36.52 37.25 38.10"  # others' figures, and the command line's;
     " 1.9 3.1 2,048 13,582",  # sizes in benchmarks/results/recipes.json
     "14": "1.13 1.20 0.99 1.03 5,900 20,000 80,000",  # book/results.md; earlier runs; data sheets
-    "15": "0.6",  # the paper's length penalty
+    "17": "0.6",  # the paper's length penalty
 }
 
 

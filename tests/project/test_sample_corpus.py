@@ -87,7 +87,7 @@ def test_no_sentence_is_one_of_multi30ks():
 
 
 def test_every_split_has_an_alignment_whose_links_fit_its_tokens(tokens):
-    """Notebook 07 measures heads by them: a link too far, or a word without any, would count against every head."""
+    """Notebook 08 measures heads by them: a link too far, or a word without any, would count against every head."""
     for split in SIZES:
         rows = zip(lines_of(split, "align"), tokens[split, "de"], tokens[split, "en"], strict=True)
         for line, german, english in rows:

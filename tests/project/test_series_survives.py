@@ -29,30 +29,30 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path
 # A part of the cell in which the library trains what a notebook is about, and where it keeps the state, if it does.
 TRAINS = {
     "00_quick_tour": ("history = fit(", None),
-    "11_from_here_to_gpt": ("= train_language_model(\n", "folder/runs/sample-tutorial-lm"),
+    "10_from_here_to_gpt": ("= train_language_model(\n", "folder/runs/sample-tutorial-lm"),
     "13_the_recipe": ("train_translator(corpus, preset", "folder/runs/sample-best"),
     "14_fast": ("train_in(processes)}", "temporary/*/model"),
 }
 READERS_OWN = {  # loops in cells keep no state
     "02_attention",
     "04_the_transformer",
-    "05_training",
-    "07_looking_inside",
-    "09_the_paper",
-    "15_the_clinic",
+    "06_training",
+    "08_looking_inside",
+    "15_the_paper",
+    "17_the_clinic",
 }
 WITHOUT_TRAINING = {
     "01_from_sentences_to_batches",
     "03_masks",
-    "06_translating",
-    "08_bleu",
-    "10_pytorchs_transformer",
+    "07_translating",
+    "09_bleu",
+    "16_pytorchs_transformer",
     "12_subwords",
 }
 
-MY_FILE = f"runs/{taking_home.FILE}"  # which notebooks 02 to 08 write
-KEEPS = {path.stem: {MY_FILE} for path in NOTEBOOKS if path.stem[:2] in course.WRITTEN and path.stem[:2] != "09"}
-KEEPS["05_training"] |= {"runs/mine/model.safetensors"}  # for 06 to 08
+MY_FILE = f"runs/{taking_home.FILE}"  # which notebooks 02 to 09 write
+KEEPS = {path.stem: {MY_FILE} for path in NOTEBOOKS if path.stem[:2] in course.WRITTEN and path.stem[:2] != "15"}
+KEEPS["06_training"] |= {"runs/mine/model.safetensors"}  # for 07 to 09
 
 # The kernels run this first: a fast development run, but with so many epochs, and with runs/ where a full run has it.
 # It can also hold a training at the third step of a cell, so that an interrupt never comes too late.
@@ -242,7 +242,7 @@ async def stop_and_go_on(client, tmp_path, part, where):
 
 
 async def interrupt(client, running, steps):
-    """Stop a cell, and once more where it goes on, as one of notebook 05 does, which catches the first interrupt."""
+    """Stop a cell, and once more where it goes on, as one of notebook 06 does, which catches the first interrupt."""
     taken = steps.stat().st_size if steps.exists() else 0
     await client.km.interrupt_kernel()
     while not running.done():

@@ -3,7 +3,7 @@
 Also with the lowest on the oldest Python, the newest on the newest, and what Google's Colab has installed on its
 Python; there, installing the library must not replace anything. `python tests/project/versions.py` runs all; `python
 tests/project/versions.py 3.12:newest tests/test_fast.py` one row, in part; `python tests/project/versions.py colab
-notebooks/05_training.ipynb` a notebook as Colab would run it. Where PyPI's torch is a CUDA build of several GB,
+notebooks/06_training.ipynb` a notebook as Colab would run it. Where PyPI's torch is a CUDA build of several GB,
 PyTorch's own index has a smaller one: `PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu`.
 """
 

@@ -1,4 +1,4 @@
-"""Corpus BLEU three ways: by its definition, torchtext's and sacreBLEU's (Papineni et al. 2002). Notebook 08.
+"""Corpus BLEU three ways: by its definition, torchtext's and sacreBLEU's (Papineni et al. 2002). Notebook 09.
 
 BLEU depends on who tokenised. The first two take tokens as they come, lower-cased spaCy tokens in the tutorials'
 measure; sacreBLEU, which papers quote, tokenises whole sentences itself. References are the raw text, never words

@@ -1,4 +1,4 @@
-"""To Hugging Face's ``transformers``: a folder that its ``from_pretrained`` opens. Notebook 10, section 4."""
+"""To Hugging Face's ``transformers``: a folder that its ``from_pretrained`` opens. Notebook 16, section 4."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""PyTorch's own layers and this library's are the same thing: weights and settings go both ways. Notebook 10.
+"""PyTorch's own layers and this library's are the same thing: weights and settings go both ways. Notebook 16.
 
 Their masks mean the opposite of each other: here True means "may attend", there it means "ignore".
 """

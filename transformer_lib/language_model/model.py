@@ -39,7 +39,7 @@ class LanguageModelConfig(Configuration):
 
 @saved
 class TransformerLanguageModel(nn.Module):
-    """Embeddings and positions, an ``Encoder`` under a causal mask, and a linear layer. Notebook 11, section 1."""
+    """Embeddings and positions, an ``Encoder`` under a causal mask, and a linear layer. Notebook 10, section 1."""
 
     config_class = LanguageModelConfig
 
@@ -59,7 +59,7 @@ class TransformerLanguageModel(nn.Module):
 
     @torch.no_grad()
     def init_bias_from_unigrams(self, counts: Tensor) -> None:
-        """Make an untrained model predict each token with its frequency in the text. Notebook 11, section 5.
+        """Make an untrained model predict each token with its frequency in the text. Notebook 10, section 5.
 
         The output's biases become the logarithms of the tokens' shares (each count raised by one, so that none is
         zero), and its weights zero. ``counts`` says how often each token occurs in the training text, ``[vocab_size]``.
@@ -93,7 +93,7 @@ class TransformerLanguageModel(nn.Module):
         """Continue a text one token at a time, each drawn from the model's distribution; dropout is off.
 
         The model sees the last ``max_len`` tokens so far. Returns prompt and continuation, ``[batch, prompt_len +
-        length]``. Notebook 11, section 3. Raises a ValueError that names an impossible argument, and a
+        length]``. Notebook 10, section 3. Raises a ValueError that names an impossible argument, and a
         FloatingPointError if the model predicts NaN.
 
         Args:

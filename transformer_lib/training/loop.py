@@ -1,4 +1,4 @@
-"""The training loop: one epoch, and evaluation (section 5). Notebook 05.
+"""The training loop: one epoch, and evaluation (section 5). Notebook 06.
 
 Any model can be trained that has a ``config`` and one method, ``logits_and_targets``. The names of its arguments say
 which tensors of a batch it takes (``src`` and ``tgt``, or whatever yours are called); it returns logits,
@@ -55,7 +55,7 @@ class History:
 
 
 def train_epoch(model: nn.Module, batches: Iterable[Any], optimizer: Optimizer, *more: Any, **options: Any) -> float:
-    """Train on every batch once, and return the mean loss, in nats per target token. Notebook 05, section 5.
+    """Train on every batch once, and return the mean loss, in nats per target token. Notebook 06, section 5.
 
     Arguments and errors are those of ``train_steps``.
     """

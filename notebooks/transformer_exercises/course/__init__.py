@@ -17,11 +17,11 @@ WRITTEN = {  # by the notebook that asks for them
         *("TokenEmbedding", "SinusoidalPositionalEncoding", "InputEmbedding", "PositionwiseFeedForward"),
         *("PostLNEncoderLayer", "EncoderLayer", "DecoderLayer", "Decoder", "Transformer", "MyTransformer"),
     ),
-    "05": ("token_loss", "train_one_epoch", "my_training"),
-    "06": ("greedy", "greedy_batch", "beam_step", "beam", "my_beam", "my_cached_beam"),
-    "07": ("looks_back", "silence", "patch"),
-    "08": ("clipped_matches", "brevity_penalty", "corpus_bleu"),
-    "09": ("PaperTransformer",),
+    "06": ("token_loss", "train_one_epoch", "my_training"),
+    "07": ("greedy", "greedy_batch", "beam_step", "beam", "my_beam", "my_cached_beam"),
+    "08": ("looks_back", "silence", "patch"),
+    "09": ("clipped_matches", "brevity_penalty", "corpus_bleu"),
+    "15": ("PaperTransformer",),
 }
 STEPS = {  # of which the library has no like
     *("Head", "HeadsInAList", "greedy", "greedy_batch", "beam", "my_beam", "my_cached_beam"),

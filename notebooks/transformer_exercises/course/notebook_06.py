@@ -1,120 +1,28 @@
-"""Searches, as notebook 06 writes them: steps on the way to the library's, which also shares a cache among them."""
+"""What stands in for the loss and the loop of notebook 06: the library's."""
 
-import math
+import copy
 
-import torch
-
-from transformer_lib.inference import search
-
-
-def greedy(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
-    ids, total = [sos_id], 0.0
-    while ids[-1] != eos_id and len(ids) <= max_len:  # <sos> does not count
-        tgt = torch.tensor([ids], device=memory.device)  # [1, length]: all that is written so far
-        log_prob, token = next_log_probs(tgt, memory, memory_mask)[0].max(dim=0)  # the best of [vocab]
-        ids.append(token.item())
-        total += log_prob.item()
-    return ids[1:], total
+from transformer_lib.training.loop import evaluate, train_epoch
+from transformer_lib.training.loss import sequence_loss
+from transformer_lib.training.recipe import Recipe
 
 
-def greedy_batch(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
-    tgt = torch.full((len(memory), 1), sos_id, device=memory.device)  # [rows, 1]
-    sentences = torch.arange(len(memory), device=memory.device)  # new: which sentence each row translates
-    found = {}  # new: from a sentence to its translation
-    while len(sentences):
-        token = next_log_probs(tgt, memory, memory_mask).argmax(dim=1)  # [rows]
-        tgt = torch.cat([tgt, token[:, None]], dim=1)  # [rows, length + 1]
-        done = (token == eos_id) | (tgt.shape[1] > max_len)  # new
-        found.update(zip(sentences[done].tolist(), tgt[done, 1:].tolist(), strict=True))  # new
-        sentences, tgt = sentences[~done], tgt[~done]  # new: rows leave …
-        memory, memory_mask = memory[~done], memory_mask[~done]  # new: … and their memory leaves with them
-    return [found[sentence] for sentence in range(len(found))]
+def token_loss(logits, targets, pad_id, label_smoothing=0.0):
+    return sequence_loss(logits, targets, pad_id, label_smoothing)
 
 
-def beam_step(log_probs, step, beam_size):
-    return search.beam_step(log_probs, step.clone(), beam_size)  # the library's overwrites the step
+def train_one_epoch(model, batches, optimizer, schedule, pad_id, label_smoothing=0.0, half=False):
+    recipe = Recipe(label_smoothing=label_smoothing, precision="bfloat16" if half else "float32")
+    return train_epoch(model, batches, optimizer, schedule, recipe, progress=False)
 
 
-def beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50, lp=lambda length: 1.0):
-    sentences = torch.arange(len(memory), device=memory.device)  # those that are not done
-    tgt = torch.full((len(memory), 1), sos_id, device=memory.device)  # [rows, 1]: one prefix a sentence
-    log_probs = torch.zeros(len(memory), 1, device=memory.device)  # [sentences, width]; soon, width is beam_size
-    finished = [[] for _ in sentences]  # of each sentence: pairs of score and ids
-    while len(sentences):
-        length = tgt.shape[1]  # of what this step writes, without <sos>
-        step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)  # [sentences, width, vocab]
-        best, rows, token = beam_step(log_probs, step, beam_size)  # each [sentences, 2 · beam_size]
-        ends = (token == eos_id) | (length == max_len)  # without room for more, all are kept as they are
-        possible = ends & (best > -math.inf)  # a small vocabulary may have fewer than beam_size
-        for s, j in possible[:, :beam_size].nonzero().tolist():
-            ids = [*tgt[rows[s, j], 1:].tolist(), token[s, j].item()]
-            finished[sentences[s]].append((best[s, j].item() / lp(length), ids))
-        width = min(beam_size, best.shape[1])
-        log_probs, chosen = best.masked_fill(ends, -math.inf).topk(width)  # the best that go on
-        rows, token = rows.gather(1, chosen), token.gather(1, chosen)  # each [sentences, width]
-        open_scores = (log_probs[:, 0] / lp(length)).tolist()  # of each sentence's best open prefix
-        going_on = [
-            score > -math.inf and (len(finished[s]) < beam_size or max(finished[s])[0] < score)
-            for s, score in zip(sentences.tolist(), open_scores, strict=True)
-        ]
-        going_on = torch.tensor(going_on, device=memory.device)
-        sentences, log_probs = sentences[going_on], log_probs[going_on]  # whole sentences leave
-        rows, token = rows[going_on].flatten(), token[going_on].flatten()  # [sentences · width]
-        tgt = torch.cat([tgt[rows], token[:, None]], dim=1)  # a prefix may be copied, or dropped
-        memory, memory_mask = memory[rows], memory_mask[rows]  # the memory follows
-    return [sorted(pairs, reverse=True)[:beam_size] for pairs in finished]
-
-
-def my_beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50):
-    sentences = torch.arange(len(memory), device=memory.device)  # those that are not done
-    tgt = torch.full((len(memory), 1), sos_id, device=memory.device)  # [sentences · width, length]
-    log_probs = torch.zeros(len(memory), 1, device=memory.device)  # [sentences, width]
-    finished = [(-math.inf, [])] * len(memory)  # the best of each sentence: its log-probability and ids
-    while len(sentences):
-        step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)  # [sentences, width, vocab]
-        width, vocab = step.shape[1:]
-        candidates = (log_probs[:, :, None] + step).flatten(1)  # those of a sentence compete, in one row
-        best, index = candidates.topk(min(2 * beam_size, width * vocab))  # half of them may end
-        first_row = torch.arange(len(sentences), device=memory.device)[:, None] * width
-        rows, token = first_row + index // vocab, index % vocab
-        ends = (token == eos_id) | (tgt.shape[1] == max_len)
-        for s, j in ends[:, :beam_size].nonzero().tolist():
-            one = best[s, j].item(), [*tgt[rows[s, j], 1:].tolist(), token[s, j].item()]
-            finished[sentences[s]] = max(finished[sentences[s]], one)
-        log_probs, chosen = best.masked_fill(ends, -math.inf).topk(min(beam_size, best.shape[1]))
-        to_beat = torch.tensor([finished[s][0] for s in sentences.tolist()], device=memory.device)
-        going_on = log_probs[:, 0] > to_beat  # a prefix that is behind cannot catch up
-        sentences, log_probs, chosen = sentences[going_on], log_probs[going_on], chosen[going_on]
-        rows, token = (x[going_on].gather(1, chosen).flatten() for x in (rows, token))
-        tgt = torch.cat([tgt[rows], token[:, None]], dim=1)
-        memory, memory_mask = memory[rows], memory_mask[rows]
-    return [ids for _, ids in finished]
-
-
-def my_cached_beam(decoder, pad_id, sos_id, eos_id, beam_size, max_len=50):  # as many sentences as memory_mask has
-    device, number = decoder.memory_mask.device, len(decoder.memory_mask)
-    sentences = torch.arange(number, device=device)  # those that are not done
-    tgt = torch.full((number, 1), sos_id, device=device)  # [sentences · width, length]
-    log_probs = torch.zeros(number, 1, device=device)  # [sentences, width]
-    finished = [(-math.inf, [])] * number  # the best of each sentence: its log-probability and ids
-    while len(sentences):
-        logits = decoder.step(tgt[:, -1:])[:, -1]  # the newest tokens alone; what they come after is in the cache
-        logits[:, [pad_id, sos_id]] = -math.inf
-        step = logits.log_softmax(dim=-1).unflatten(0, log_probs.shape)  # [sentences, width, vocab]
-        width, vocab = step.shape[1:]
-        candidates = (log_probs[:, :, None] + step).flatten(1)  # those of a sentence compete, in one row
-        best, index = candidates.topk(min(2 * beam_size, width * vocab))  # half of them may end
-        first_row = torch.arange(len(sentences), device=device)[:, None] * width
-        rows, token = first_row + index // vocab, index % vocab
-        ends = (token == eos_id) | (tgt.shape[1] == max_len)
-        for s, j in ends[:, :beam_size].nonzero().tolist():
-            one = best[s, j].item(), [*tgt[rows[s, j], 1:].tolist(), token[s, j].item()]
-            finished[sentences[s]] = max(finished[sentences[s]], one)
-        log_probs, chosen = best.masked_fill(ends, -math.inf).topk(min(beam_size, best.shape[1]))
-        to_beat = torch.tensor([finished[s][0] for s in sentences.tolist()], device=device)
-        going_on = log_probs[:, 0] > to_beat  # a prefix that is behind cannot catch up
-        rows, token = (x.gather(1, chosen)[going_on].flatten() for x in (rows, token))
-        decoder.select(rows, going_on.nonzero().flatten())  # keys and values follow their rows, as tgt does
-        sentences, log_probs = sentences[going_on], log_probs[going_on]
-        tgt = torch.cat([tgt[rows], token[:, None]], dim=1)
-    return [ids for _, ids in finished]
+def my_training(model, train_batches, val_batches, optimizer, schedule, epochs, pad_id):
+    train_losses, val_losses = [], []
+    for epoch in range(1, epochs + 1):
+        train_batches.set_epoch(epoch)
+        train_losses.append(train_epoch(model, train_batches, optimizer, schedule, progress=False))
+        val_losses.append(evaluate(model, val_batches, progress=False))
+        if val_losses[-1] == min(val_losses):
+            best_weights = copy.deepcopy(model.state_dict())
+    model.load_state_dict(best_weights)
+    return train_losses, val_losses

@@ -1,25 +1,20 @@
-"""What stands in for the BLEU of notebook 08: two steps on the way to the library's, and the library's."""
-
-import math
-from collections import Counter
-
-from transformer_lib.inference.bleu import by_definition
+"""A question and two interventions, as notebook 08 writes them."""
 
 
-def ngrams(tokens, n):
-    return [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+def looks_back(weights):
+    before = weights.diagonal(-1, dim1=1, dim2=2)  # row i, column i - 1: one below the main diagonal
+    return before.mean(dim=-1)  # of length - 1 positions: the first has none before it
 
 
-def clipped_matches(hypothesis, reference, n):
-    found, wanted = Counter(ngrams(hypothesis, n)), Counter(ngrams(reference, n))
-    return (found & wanted).total(), found.total()  # & keeps the smaller of two counts, which clips
+def silence(joined, heads, num_heads):
+    d_k = joined.shape[-1] // num_heads  # how wide a head's slice is
+    silent = joined.clone()  # what came in stays as it is
+    for head in heads:
+        silent[..., (head - 1) * d_k : head * d_k] = 0  # heads are counted from 1
+    return silent
 
 
-def brevity_penalty(c, r):
-    if c >= r:
-        return 1.0  # what is too long is punished by its precisions
-    return math.exp(1 - r / c) if c else 0.0  # c is 0 where nothing was written
-
-
-def corpus_bleu(hypotheses, references):
-    return by_definition(hypotheses, references)
+def patch(memory, other, places):
+    patched = memory.clone()  # the sentence's own memory is needed again
+    patched[:, places] = other[:, places]  # whole vectors: nothing but their places is chosen
+    return patched

@@ -1,530 +1,579 @@
-"""Answers to the exercises of notebook 06: searching for a translation."""
+"""Answers to the exercises of notebook 06: target, loss, learning rate, loop, when to stop, and the other direction."""
 
-import inspect
+import copy
 import math
-import re
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from exercise_answers import worked
+from torch.optim.lr_scheduler import LambdaLR
 
-from transformer_lib.inference.search import greedy_search
+from transformer_lib.data.corpora import load_corpus
 
 course = worked.notebook("06")
 
 
-def on_the_cpu(function):
-    """Return one of the course's functions without what it says of the device."""
-    names = dict(vars(course))
-    exec(re.sub(r", device=\w+\.device", "", inspect.getsource(function)), names)
-    return names[function.__name__]
+def shift(before=lambda ids, sos, eos: [sos, *ids], after=lambda ids, sos, eos: [*ids, eos], end=()):
+    def cut(sentences, sos_id, eos_id, pad_id):
+        length = max(map(len, sentences)) + 1
+
+        def padded(frame, last):
+            rows = [frame(ids, sos_id, eos_id) for ids in sentences]
+            return torch.tensor([row + [pad_id] * (length - len(row) - len(last)) + list(last) for row in rows])
+
+        return padded(before, ()), padded(after, end)
+
+    return cut
 
 
-SELECT = "decoder.select(rows, going_on.nonzero().flatten())"
+def eos_behind_padding(sentences, sos_id, eos_id, pad_id):
+    return shift(after=lambda ids, sos, eos: list(ids), end=[eos_id])(sentences, sos_id, eos_id, pad_id)
 
 
-def cached(of="", to="", change=lambda found, sos_id: found):
-    """Return the course's search with a cache, with one thing changed."""
-    names, source = dict(vars(course)), inspect.getsource(course.my_cached_beam)
-    assert of in source
-    exec(source.replace(of, to) if of else source, names)
-    search = names["my_cached_beam"]
-    return lambda decoder, pad_id, sos_id, *rest: change(search(decoder, pad_id, sos_id, *rest), sos_id)
+def two_slices(sentences, sos_id, eos_id, pad_id):
+    length = max(map(len, sentences)) + 2
+    tgt = [[sos_id, *ids, eos_id, *[pad_id] * (length - 2 - len(ids))] for ids in sentences]
+    return [row[:-1] for row in tgt], [row[1:] for row in tgt]  # lists, and a short sentence is given <eos>
 
 
-def cached_by_hand(decoder, pad_id, sos_id, eos_id, beam_size, max_len=50):
-    """Ask the notebook's ``beam`` what it wants to know next, and let the cache follow what it asks."""
-    mask, known = decoder.memory_mask, []
-    memory = torch.arange(len(mask), device=mask.device)[:, None]  # in its place, each sentence's number
-
-    def next_log_probs(tgt, memory, memory_mask):
-        if known:
-            before, owners = known[-1]
-            rows = [
-                next(i for i, ids in enumerate(before) if ids == one[:-1] and owners[i] == owner)
-                for one, owner in zip(tgt.tolist(), memory[:, 0].tolist(), strict=True)
-            ]
-            order = sorted(set(owners))
-            left = [order.index(owner) for owner in sorted({*memory[:, 0].tolist()})]
-            decoder.select(torch.tensor(rows), torch.tensor(left))
-        known.append((tgt.tolist(), memory[:, 0].tolist()))
-        logits = decoder.step(tgt[:, -1:])[:, -1]
-        logits[:, [pad_id, sos_id]] = -math.inf
-        return logits.log_softmax(dim=-1)
-
-    return [pairs[0][1] for pairs in course.beam(next_log_probs, memory, memory, sos_id, eos_id, beam_size, max_len)]
+def inserting(sentences, sos_id, eos_id, pad_id):
+    given, wanted = shift()(sentences, sos_id, eos_id, pad_id)
+    for ids in sentences:
+        ids.insert(0, sos_id)
+    return torch.stack([given, wanted]).int()
 
 
-def one(
-    first=None, given=lambda ids: ids, room=0, pick=torch.argmax, add=lambda steps: sum(steps), change=lambda ids: ids
-):
-    """Return a greedy search for one sentence, with one thing changed."""
+def smoothed(mix=lambda wanted, everything, ε, V: (1 - ε) * wanted + ε / V * everything, mean=torch.Tensor.mean):
+    def loss(logits, targets, pad_id, smoothing):
+        surprise = -logits.log_softmax(-1)
+        real = targets != pad_id
+        wanted = surprise.gather(-1, targets[..., None])[..., 0][real]
+        return mean(mix(wanted, surprise.sum(-1)[real], smoothing, logits.shape[-1]))
 
-    def search(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
-        ids, steps = [sos_id if first is None else first], []
-        while ids[-1] != eos_id and len(ids) <= max_len + room:
-            tgt = torch.tensor([given(ids)], device=memory.device)
-            log_probs = next_log_probs(tgt, memory, memory_mask)[0]
-            ids.append(pick(log_probs).item())
-            steps.append(log_probs[ids[-1]].item())
-        return change(ids[1:]), add(steps)
-
-    return search
+    return loss
 
 
-def with_tensors(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
-    tgt, total = torch.tensor([[sos_id]]).to(memory.device), 0
-    for _ in range(max_len):
-        step = next_log_probs(tgt, memory, memory_mask).topk(1)
-        tgt, total = torch.cat([tgt, step.indices], dim=1), total + step.values[0, 0]
-        if step.indices == eos_id:
+def by_torch(logits, targets, pad_id, smoothing):
+    flat, options = logits.flatten(0, 1), {"ignore_index": pad_id, "label_smoothing": smoothing}
+    return F.cross_entropy(flat, targets.flatten(), **options)
+
+
+def filling_in_place(logits, targets, pad_id, smoothing):
+    real = targets != pad_id
+    targets[~real] = 0
+    surprise = -logits.log_softmax(-1)
+    wanted = surprise.gather(-1, targets[..., None])[..., 0]
+    each = (1 - smoothing) * wanted + smoothing * surprise.mean(-1)
+    return (each * real).sum() / real.sum()
+
+
+def counting_padding(logits, targets, pad_id, smoothing):
+    return smoothed()(logits, targets, -100, smoothing)
+
+
+def divided_by_all(logits, targets, pad_id, smoothing):
+    return smoothed(mean=torch.Tensor.sum)(logits, targets, pad_id, smoothing) / targets.numel()
+
+
+def mean_of_means(logits, targets, pad_id, smoothing):
+    pairs = zip(logits.split(1), targets.split(1), strict=True)
+    return torch.stack([by_torch(*pair, pad_id, smoothing) for pair in pairs]).mean()
+
+
+def nothing_for_padding(logits, targets, pad_id, smoothing):
+    surprise, types = -logits.log_softmax(-1), logits.shape[-1]
+    share = torch.full_like(surprise, smoothing / (types - 1))
+    share[..., pad_id] = 0
+    share += (1 - smoothing) * F.one_hot(targets, types)
+    return (share * surprise).sum(-1)[targets != pad_id].mean()
+
+
+def target_on_the_cpu(logits, targets, pad_id, smoothing):
+    target = torch.full(logits.shape, smoothing / logits.shape[-1])
+    target = target + (1 - smoothing) * F.one_hot(targets, logits.shape[-1])
+    real = targets != pad_id
+    return ((target * -logits.log_softmax(-1)).sum(-1) * real).sum() / real.sum()
+
+
+def summed_on_the_cpu(logits, targets, pad_id, label_smoothing=0.0):
+    losses = F.cross_entropy(
+        logits.flatten(0, 1), targets.flatten(), ignore_index=pad_id, label_smoothing=label_smoothing, reduction="none"
+    )
+    total = torch.zeros(1) + losses.sum()
+    return total / (targets != pad_id).sum()
+
+
+def unsafe(logits, targets, pad_id, smoothing):
+    safe = (logits.softmax(-1)).log()
+    real = targets != pad_id
+    wanted = safe.gather(-1, targets[..., None])[..., 0][real]
+    return -((1 - smoothing) * wanted + smoothing * safe.mean(-1)[real]).mean()
+
+
+def schedule(first=1, floor=0, better=min, base=lambda optimizer: optimizer.param_groups[0]["lr"], size=-0.5):
+    def make(optimizer, d_model, warmup_steps):
+        rate = base(optimizer)
+
+        def factor(taken):
+            step = max(taken + first, floor)
+            return d_model**size * better(step**-0.5, step * warmup_steps**-1.5) / rate
+
+        return LambdaLR(optimizer, factor)
+
+    return make
+
+
+class ByHand:
+    """A schedule that is no ``LambdaLR``."""
+
+    def __init__(self, optimizer, d_model, warmup_steps):
+        self.taken, self.optimizer, self.sizes = 0, optimizer, (d_model, warmup_steps)
+        self.step()
+
+    def step(self):
+        self.taken += 1
+        d_model, warmup_steps = self.sizes
+        for group in self.optimizer.param_groups:
+            group["lr"] = d_model**-0.5 * min(self.taken**-0.5, self.taken * warmup_steps**-1.5)
+
+
+def from_zero(optimizer, d_model, warmup_steps):
+    rate = optimizer.param_groups[0]["lr"]
+    return LambdaLR(optimizer, lambda t: t and d_model**-0.5 * min(t**-0.5, t * warmup_steps**-1.5) / rate)
+
+
+def doubled_ramp(optimizer, d_model, warmup_steps):
+    return LambdaLR(optimizer, lambda taken: taken / warmup_steps)
+
+
+def stop(late=0, never=False, ties=False):
+    def early(val_losses, patience):
+        best = 1
+        for epoch, loss in enumerate(val_losses, start=1):
+            if loss < val_losses[best - 1] or (ties and loss == val_losses[best - 1]):
+                best = epoch
+            elif epoch - best == patience + late and not never:
+                return best, epoch
+        return best, len(val_losses)
+
+    return early
+
+
+def since_the_epoch_before(val_losses, patience):
+    bad = 0
+    for epoch in range(2, len(val_losses) + 1):
+        bad = bad + 1 if val_losses[epoch - 1] >= val_losses[epoch - 2] else 0
+        if bad == patience:
             break
-    return tgt[0, 1:].tolist(), total
+    return val_losses.index(min(val_losses[:epoch])) + 1, epoch
 
 
-def forever(next_log_probs, memory, memory_mask, sos_id, *rest):
-    while True:
-        next_log_probs(torch.full((len(memory), 1), sos_id), memory, memory_mask)
+def memory(side):
+    """Return a translator that has learned the test split by heart."""
+    return {pair.src: pair[side] for pair in load_corpus("sample", src="en", tgt="de")["test"]}
 
 
-def many(change=lambda found, sos_id, eos_id, max_len: found, **changed):
-    """Return a greedy search that goes from sentence to sentence, and changes what it has found."""
-
-    def search(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
-        given = zip(memory.split(1), memory_mask.split(1), strict=True)
-        found = [one(**changed)(next_log_probs, *row, sos_id, eos_id, max_len)[0] for row in given]
-        return change(found, sos_id, eos_id, max_len)
-
-    return search
+def by_heart(sentences):
+    return [memory(1)[sentence].lower() for sentence in sentences]
 
 
-def until_the_first_is_done(found, sos_id, eos_id, max_len):
-    return [ids[: min(map(len, found))] for ids in found]
+def half_of_it(sentences):
+    return [" ".join(text.split()[::2]) for text in by_heart(sentences)]
 
 
-def everybody_stays(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
-    tgt = torch.full((len(memory), 1), sos_id)
-    for _ in range(max_len):
-        token = next_log_probs(tgt, memory, memory_mask).argmax(dim=-1, keepdim=True)
-        tgt = torch.cat([tgt, token], dim=1)
-    return [ids[: ids.index(eos_id) + 1] if eos_id in ids else ids for ids in tgt[:, 1:].tolist()]
+LN_2 = math.log(2)
 
 
-def rows_leave(follows=True, start=None):
-    def search(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
-        tgt = torch.full((len(memory), 1), sos_id, device=memory.device)
-        left, found = list(range(len(memory))), [None] * len(memory)
-        for _ in range(max_len):
-            token = next_log_probs(tgt, memory, memory_mask).max(dim=-1).indices
-            tgt = torch.hstack([tgt, token[:, None]])
-            for sentence, ids in zip(left, tgt[:, 1:].tolist(), strict=True):
-                found[sentence] = ids
-            rows = (token != eos_id).nonzero().flatten()
-            left, tgt = [left[row] for row in rows], tgt[rows]
-            if follows is True:
-                memory, memory_mask = memory[rows], memory_mask[rows]
-            elif follows == "from the top":
-                memory, memory_mask = memory[: len(rows)], memory_mask[: len(rows)]
-            if not left:
-                break
-        return found
-
-    return search
+def by_hand(logits, targets, pad_id, label_smoothing=0.0):
+    surprise, real = -logits.log_softmax(-1), targets != pad_id
+    wanted = surprise.gather(-1, targets.unsqueeze(-1)).squeeze(-1)[real]
+    return ((1 - label_smoothing) * wanted + label_smoothing * surprise.mean(-1)[real]).mean()
 
 
-def beam_step(
-    add=lambda log_probs, step: log_probs[:, :, None] + step,
-    times=2,
-    change=lambda best, parent, token, first: (best, first + parent, token),
+def entropy(prepare=lambda logits: logits, ignored=lambda pad_id: pad_id, **options):
+    def loss(logits, targets, pad_id, label_smoothing=0.0):
+        smoothing = options.get("label_smoothing", label_smoothing)
+        how = {"ignore_index": ignored(pad_id), "reduction": options.get("reduction", "mean")}
+        return F.cross_entropy(prepare(logits).transpose(1, 2), targets, label_smoothing=smoothing, **how)
+
+    return loss
+
+
+def not_flat(logits, targets, pad_id, label_smoothing=0.0):
+    return F.cross_entropy(logits, targets, ignore_index=pad_id, label_smoothing=label_smoothing)
+
+
+def sentence_by_sentence(logits, targets, pad_id, label_smoothing=0.0):
+    pairs = zip(logits, targets, strict=True)
+    return torch.stack([course.token_loss(x[None], y[None], pad_id, label_smoothing) for x, y in pairs]).mean()
+
+
+def shifted(tgt):
+    return tgt[:, :-1], tgt[:, 1:]
+
+
+def unshifted(tgt):
+    return tgt[:, :-1], tgt[:, :-1]
+
+
+def whole(tgt):
+    return tgt, tgt
+
+
+def backwards(tgt):
+    return tgt[:, 1:], tgt[:, :-1]
+
+
+def loop(
+    leave_out=(),
+    order=(),
+    split=shifted,
+    mode=True,
+    by_batch=False,
+    sign=1,
+    smooth=lambda share: share,
+    low=lambda half: half,
+    loss_of=course.token_loss,
+    returned=lambda loss: loss,
 ):
-    """Return a step of beam search, with one thing changed."""
+    def epoch(model, batches, optimizer, schedule, pad_id, label_smoothing=0.0, half=False):
+        if mode is not None:
+            model.train(mode)
+        losses, counts = [], []
+        for src, tgt in batches:
+            given, wanted = split(tgt)
+            with torch.autocast(src.device.type, torch.bfloat16, enabled=low(half)):
+                logits = model(src, given)
+            loss = loss_of(logits, wanted, pad_id, smooth(label_smoothing))
+            steps = {
+                "zero_grad": optimizer.zero_grad,
+                "backward": (sign * loss).backward,
+                "clip": lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 1),
+                "step": optimizer.step,
+                "schedule": schedule.step,
+            }
+            for name in order or steps:
+                if name not in leave_out:
+                    steps[name]()
+            losses.append(loss.item())
+            counts.append(1 if by_batch else (wanted != pad_id).sum().item())
+        return returned(sum(loss * count for loss, count in zip(losses, counts, strict=True)) / sum(counts))
 
-    def step_of(log_probs, step, beam_size):
-        vocab = step.shape[-1]
-        candidates = add(log_probs, step).reshape(len(step), -1)
-        best, index = candidates.topk(min(times * beam_size, candidates.shape[1]))
-        first = torch.arange(len(step), device=step.device)[:, None] * step.shape[1]
-        return change(best, index // vocab, index % vocab, first)
-
-    return step_of
-
-
-def sorted_lists(log_probs, step, beam_size):
-    found = []
-    for sentence, rows in enumerate((log_probs[:, :, None] + step).tolist()):
-        row = sentence * len(rows)
-        candidates = [(p, row + i, token) for i, tokens in enumerate(rows) for token, p in enumerate(tokens)]
-        found.append(sorted(candidates, reverse=True)[: 2 * beam_size])
-    best, rows, tokens = zip(*(zip(*of_one, strict=True) for of_one in found), strict=True)
-    return tuple(torch.tensor(numbers, device=step.device) for numbers in (best, rows, tokens))
-
-
-def a_choice_for_each_prefix(log_probs, step, beam_size):
-    best, token = (log_probs[:, :, None] + step).topk(2 * beam_size)
-    return best, torch.zeros_like(token), token
-
-
-def more_than_there_are(log_probs, step, beam_size):
-    best, index = (log_probs[:, :, None] + step).flatten(1).topk(2 * beam_size)
-    first = torch.arange(len(step))[:, None] * step.shape[1]
-    return best, first + index // step.shape[-1], index % step.shape[-1]
+    return epoch
 
 
-def one_choice_for_all(log_probs, step, beam_size):
-    best, index = (log_probs[:, :, None] + step).flatten().topk(2 * beam_size)
-    return best, index // step.shape[-1], index % step.shape[-1]
+def nothing_is_called(model, batches, optimizer, schedule, pad_id):
+    return 1.0
 
 
-def rows_of_a_full_beam(log_probs, step, beam_size):
-    best, rows, token = beam_step()(log_probs, step, beam_size)
-    return best, rows + torch.arange(len(step))[:, None] * (beam_size - step.shape[1]), token
+BEFORE_THE_OPTIMISER = ["zero_grad", "backward", "clip", "schedule", "step"]
 
 
-def beam(
-    ended=lambda token, eos_id, last: (token == eos_id) | last,
-    masked=lambda best, ends: best.masked_fill(ends, -math.inf),
-    prefixes=lambda tgt, rows, beam_size: tgt[rows],
-    memory_of=lambda memory, rows, beam_size: memory[rows],
-    leave=True,
-    scored=lambda log_prob, length, lp: log_prob / lp(length),
-    result=lambda pairs, beam_size: sorted(pairs, reverse=True)[:beam_size],
-    whole=lambda found: found,
-    first_row=True,
-    possible=lambda best: best > -math.inf,
+def measure(model, batches, pad_id, by_batch=False, split=shifted, ignored=None):
+    losses, counts = [], []
+    for src, tgt in batches:
+        given, wanted = split(tgt)
+        loss = course.token_loss(model(src, given), wanted, pad_id if ignored is None else ignored)
+        losses.append(loss.item())
+        counts.append(1 if by_batch else (wanted != pad_id).sum().item())
+    return sum(loss * count for loss, count in zip(losses, counts, strict=True)) / sum(counts)
+
+
+def training(
+    shuffles=False,
+    trains=True,
+    evals=True,
+    grads=False,
+    keep=copy.deepcopy,
+    restore=True,
+    by_epoch=False,
+    epochs_more=0,
+    validates=True,
+    better=lambda loss, best: loss < best,
+    measures=None,
+    returned=lambda train_losses, val_losses: (train_losses, val_losses),
+    **how,
 ):
-    """Return a batched beam search, with one thing changed."""
+    """Return a whole training, right or with mistakes; ``how`` are those of its loop."""
 
-    def search(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50, lp=lambda length: 1.0):
-        left = torch.arange(len(memory)).to(memory.device)
-        tgt, log_probs = torch.full_like(left[:, None], sos_id), memory.new_zeros(len(memory), 1)
-        finished, answers = [[] for _ in left], {}
-        for length in range(1, max_len + 1):
-            step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)
-            best, rows, token = beam_step()(log_probs, step, beam_size)
-            if not first_row:
-                rows = rows % log_probs.shape[1]
-            ends = ended(token, eos_id, length == max_len)
-            for s, j in (ends & possible(best))[:, :beam_size].nonzero().tolist():
-                ids = torch.cat([tgt[rows[s, j], 1:], token[s, j, None]]).tolist()
-                finished[left[s]].append((scored(best[s, j].item(), length, lp), ids))
-            log_probs, chosen = masked(best, ends).topk(min(beam_size, best.shape[1]))
-            rows, token = rows.gather(1, chosen), token.gather(1, chosen)
-            stays = []
-            for s, open_score in zip(left.tolist(), (log_probs[:, 0] / lp(length)).tolist(), strict=True):
-                stays.append(len(finished[s]) < beam_size or max(finished[s])[0] < open_score)
-                if not stays[-1]:
-                    answers.setdefault(s, list(finished[s]))
-            stays = torch.tensor(stays) if leave else torch.ones(len(left), dtype=torch.bool)
-            left, log_probs, rows, token = left[stays], log_probs[stays], rows[stays].flatten(), token[stays].flatten()
-            tgt = torch.cat([prefixes(tgt, rows, beam_size), token[:, None]], dim=1)
-            memory, memory_mask = memory_of(memory, rows, beam_size), memory_of(memory_mask, rows, beam_size)
-            if not len(left):
-                break
-        return whole([result(answers.get(s, pairs), beam_size) for s, pairs in enumerate(finished)])
+    def whole(model, train_batches, val_batches, optimizer, schedule, epochs, pad_id):
+        train_losses, val_losses, best, weights = [], [], math.inf, None
+        leave_out = [*how.get("leave_out", ()), *(["schedule"] if by_epoch else [])]
+        epoch_of = loop(**{**how, "leave_out": leave_out, "mode": None})
+        for epoch in range(epochs + epochs_more):
+            if shuffles:
+                train_batches.set_epoch(epoch)
+            if trains is True or (trains == "once" and not epoch):
+                model.train()
+            train_losses.append(epoch_of(model, train_batches, optimizer, schedule, pad_id))
+            if by_epoch:
+                schedule.step()
+            if not validates:
+                continue
+            if evals:
+                model.eval()
+            with torch.set_grad_enabled(grads):
+                val_losses.append(measure(model, val_batches, pad_id, **(measures or {})))
+            if better(val_losses[-1], best):
+                best, weights = val_losses[-1], keep(model.state_dict())
+        if restore and weights:
+            model.load_state_dict(weights)
+        return returned(train_losses, val_losses)
 
-    return search
+    return whole
 
 
-def by_hand(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50, lp=lambda length: 1.0):
-    """Search sentence by sentence, with lists; a beam of one sentence asks for its prefixes alone."""
-    answer = []
-    for row, row_mask in zip(memory, memory_mask, strict=True):
-        prefixes, finished = [(0.0, [])], []
-        while prefixes:
-            tgt = torch.tensor([[sos_id, *ids] for _, ids in prefixes], device=row.device)
-            asked = next_log_probs(
-                tgt, row.expand(len(tgt), *row.shape), row_mask.expand(len(tgt), *row_mask.shape)
-            ).tolist()
-            length = tgt.shape[1]
-            candidates = [
-                (log_prob + step, [*ids, token])
-                for (log_prob, ids), steps in zip(prefixes, asked, strict=True)
-                for token, step in enumerate(steps)
-            ]
-            candidates = sorted((one for one in candidates if one[0] > -math.inf), reverse=True)
-            for log_prob, ids in candidates[:beam_size]:
-                if ids[-1] == eos_id or length == max_len:
-                    finished.append((log_prob / lp(length), ids))
-            prefixes = [one for one in candidates if one[1][-1] != eos_id][:beam_size] if length < max_len else []
-            if prefixes and len(finished) >= beam_size and max(finished)[0] >= prefixes[0][0] / lp(length):
-                break
-        answer.append([[score, ids] for score, ids in sorted(finished, reverse=True)[:beam_size]])
-    return answer
+def with_a_deque(model, train_batches, val_batches, optimizer, schedule, epochs, pad_id):
+    """Keep the weights of all epochs, return arrays, and leave the gradients' zeros for the end of the step."""
+    kept, losses = [], []
+    for _ in range(epochs):
+        model.train()
+        loss = loop(order=["backward", "clip", "step", "schedule", "zero_grad"])(
+            model, train_batches, optimizer, schedule, pad_id
+        )
+        model.eval()
+        with torch.inference_mode():
+            losses.append((loss, measure(model, val_batches, pad_id)))
+        kept.append({name: weight.clone() for name, weight in model.state_dict().items()})
+    model.load_state_dict(kept[int(np.argmin([val_loss for _, val_loss in losses]))])
+    return np.array(losses).T
 
 
-def blank(of=None, change=lambda found, sos_id, eos_id: found):
-    """Return a search that keeps the best translation of each sentence, with one thing changed."""
-
-    def search(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50):
-        found = (of or beam())(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len)
-        return change([max(pairs)[1] if pairs else [] for pairs in found], sos_id, eos_id)
-
-    return search
+def training_that_is_not_flat(model, train_batches, *rest):
+    for src, tgt in train_batches:
+        F.cross_entropy(model(src, tgt[:, :-1]), tgt[:, 1:])
 
 
-def from_the_beam(*given):
-    return [pairs[0][1] for pairs in course.beam(*given)]
+def with_named_batches(model, batches, *rest):
+    for batch in batches:
+        assert batch.src is batch[0] and batch.tgt is batch[1]
+    return course.train_one_epoch(model, batches, *rest)
 
 
-def greedy_of(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50):
-    return rows_leave()(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len)
-
-
-def too_wide_for_a_toy(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50):
-    found = blank()(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len)
-    return [[4, 1]] * len(found) if memory.dim() == 2 else found
-
-
-def in_a_tensor(log_prob, length, lp):
-    return torch.tensor([log_prob / lp(length)])
-
-
-def limit(pick, unfinished=10**6, beside=0):
-    def shortest(model, src, sos_id, eos_id, share):
-        found = greedy_search(model, src, sos_id, eos_id)
-        lengths = [len(one.ids) if one.ids[-1] == eos_id else unfinished or len(one.ids) for one in found]
-        return pick(sorted(lengths), share) + beside
-
-    return shortest
-
-
-def quantile(lengths, share):
-    return lengths[math.ceil(share * len(lengths)) - 1]
-
-
-def by_trying(model, src, sos_id, eos_id, share):
-    for max_len in range(1, model.config.max_len + 1):
-        found = greedy_search(model, src, sos_id, eos_id, max_len)
-        if sum(one.ids[-1] == eos_id for one in found) >= share * len(found):
-            return max_len
-
-
-def total(pick=lambda steps: steps.sum(), shift=1, logits=False, model_first=True):
-    """Return a function that scores a translation, with one thing changed."""
-
-    def log_prob(model, src, tgt):
-        found = model(src, tgt[:, :-1] if model_first else tgt)
-        steps = found if logits else found.log_softmax(dim=-1)
-        wanted = tgt[:, shift:][:, : steps.shape[1]]
-        return pick(steps[:, : wanted.shape[1]].gather(2, wanted[:, :, None])[0, :, 0])
-
-    return log_prob
+def unsmoothed_number(logits, targets, pad_id, label_smoothing):
+    smoothed, plain = (course.token_loss(logits, targets, pad_id, share) for share in (label_smoothing, 0.0))
+    return smoothed + (plain - smoothed).detach()  # the gradient of the one, the value of the other
 
 
 RIGHT = {
-    "06.1": [(total(),), (lambda *given: total()(*given).item(),), (lambda *given: np.float64(total()(*given)),)],
+    "token_loss": [(course.token_loss,), (by_hand,), (entropy(),)],
+    "train_one_epoch": [(course.train_one_epoch,), (loop(),), (loop(returned=np.float64),), (with_named_batches,)],
+    "my_training": [
+        (course.my_training,),
+        (training(),),
+        (training(shuffles=True),),
+        (training(returned=lambda *losses: [torch.tensor(one) for one in losses]),),
+        (training(returned=lambda *losses: torch.tensor(losses)),),
+        (with_a_deque,),
+    ],
+    "06.7": [("slow schedule",), (" Slow schedule ",)],
+    "06.1": [
+        (shift(),),
+        (two_slices,),
+        (inserting,),
+        (lambda *given: (np.array(ids) for ids in two_slices(*given)),),
+    ],
     "06.2": [
-        (["A", "B", "C"], -1.529),
-        ("abc", -2.2 / (11 / 6) ** 0.6),
-        ("A, B, C", np.float32(-1.529)),
-        (np.array(["a", "b", "c"]), torch.tensor(-1.53)),
+        (2 * LN_2, 4, 8),
+        (1.386, 4.0, 8.0),
+        (np.float32(2 * LN_2), torch.tensor(4.0), np.float32(8)),
     ],
-    "greedy": [(course.greedy,), (one(),), (with_tensors,)],
-    "greedy_batch": [
-        (course.greedy_batch,),
-        (rows_leave(),),
-        (many(),),
-        (lambda *given: [list(np.array(ids)) for ids in many()(*given)],),
-    ],
-    "beam_step": [(course.beam_step,), (beam_step(),), (sorted_lists,), (lambda *given: list(beam_step()(*given)),)],
-    "beam": [(course.beam,), (beam(),), (by_hand,)],
-    "my_beam": [(course.my_beam,), (blank(),), (from_the_beam,)],
-    "my_cached_beam": [(course.my_cached_beam,), (cached_by_hand,)],
     "06.3": [
-        (lambda config, src_len, tgt_len: 2 * config.num_layers * config.d_model * (src_len + tgt_len),),
-        (lambda config, *lengths: torch.tensor(2 * config.num_layers * config.d_model * sum(lengths)),),
+        (smoothed(),),
+        (by_torch,),
+        (lambda logits, *rest: by_torch(logits.double(), *rest)[None],),
     ],
-    "06.4": [
-        (limit(quantile),),
-        (by_trying,),
-        (lambda *given: np.float64(by_trying(*given)),),
-        (lambda *given: torch.tensor(by_trying(*given)),),
+    "06.4": [(schedule(),), (ByHand,)],
+    "06.5": [(stop(),), (lambda *given: list(stop()(*given)),), (lambda *given: torch.tensor(stop()(*given)),)],
+    "06.6": [
+        (by_heart,),
+        (lambda sentences: tuple(by_heart(sentences)),),
+        (lambda sentences: map(str, by_heart(sentences)),),
     ],
-    "06.5": [("repeat",), (" Repeat ",)],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
+    "token_loss": [
+        (entropy(ignored=lambda pad_id: -100), "what to ignore"),
+        (entropy(prepare=lambda logits: logits.softmax(-1)), "takes logits"),
+        (entropy(reduction="sum"), "is the sum"),
+        (sentence_by_sentence, "each *token*"),
+        (entropy(label_smoothing=0.0), "does not arrive"),
+        (entropy(prepare=lambda logits: -logits), "-log of the wanted"),
+        (entropy(reduction="none"), "one number"),
+        (not_flat, "in one row"),
+        (lambda logits, targets, *rest: F.cross_entropy(logits.flatten(0, 1), targets), "in one row"),
+        (lambda logits, targets, *rest: F.cross_entropy(logits.flatten(1), targets.flatten()), "`flatten(0, 1)` joins"),
+        (lambda logits, targets, *rest: F.cross_entropy(logits.flatten(1).T, targets.flatten()), "stay side by side"),
+        (lambda logits, *rest: course.token_loss(logits[:, 1:], *rest), "both come in shifted"),
+        (lambda logits, targets, *rest: logits.gather(-1, targets), "stopped with"),
+        (summed_on_the_cpu, "device=logits.device"),
+    ],
+    "train_one_epoch": [
+        (loop(leave_out=["zero_grad"]), "zero_grad"),
+        (loop(leave_out=["clip"]), "clipped"),
+        (loop(split=unshifted), "shift the target"),
+        (loop(split=whole), "without a shift"),
+        (loop(split=backwards), "the wrong way"),
+        (loop(split=lambda tgt: (tgt, tgt[:, 1:])), "without a shift"),
+        (loop(split=lambda tgt: (tgt[:, :-1], tgt)), "but the *first*"),
+        (loop(split=lambda tgt: (tgt[:, :-1], 1 / 0)), "ZeroDivisionError"),
+        (loop(leave_out=["backward"]), "no weight has changed"),
+        (loop(leave_out=["schedule"]), "step after each batch"),
+        (loop(sign=-1), "gradient descent's"),
+        (loop(mode=False), "training mode"),
+        (loop(by_batch=True), "over all *tokens*"),
+        (loop(returned=torch.tensor), "no picture can draw"),
+        (loop(smooth=lambda share: 0.0), "`label_smoothing` makes no difference"),
+        (loop(smooth=lambda share: 2 * share), "other weights were expected"),
+        (loop(loss_of=unsmoothed_number), "smoothed or not"),
+        (loop(low=lambda half: False), "`torch.autocast`"),
+        (loop(low=lambda half: True), "and only then"),
+        (loop(leave_out=["backward", "clip"], returned=lambda loss: "low"), "a number was expected"),
+        (nothing_is_called, "never called"),
+        (loop(order=BEFORE_THE_OPTIMISER), "before the optimiser does"),
+    ],
+    "my_training": [
+        (training(leave_out=["zero_grad"]), "zero_grad"),
+        (training(leave_out=["clip"]), "clipped"),
+        (training(split=unshifted), "shift the target"),
+        (training(split=whole), "without a shift"),
+        (training(split=backwards), "the wrong way"),
+        (training(split=lambda tgt: (tgt[:, :-1], tgt)), "but the *first*"),
+        (training_that_is_not_flat, "in one row"),
+        (training(leave_out=["backward"]), "no weight has changed"),
+        (training(order=["backward", "zero_grad", "clip", "step", "schedule"]), "no weight has changed"),
+        (training(order=BEFORE_THE_OPTIMISER), "before the optimiser does"),
+        (training(by_epoch=True), "has taken 4 steps in 12 batches"),
+        (training(leave_out=["schedule"]), "has taken 0 steps in 12 batches"),
+        (training(sign=-1), "others than gradient descent's"),
+        (training(trains=False), "not in training mode"),
+        (training(trains="once"), "at the beginning of each"),
+        (training(evals=False), "dropout is on in validation"),
+        (training(grads=True), "`torch.no_grad()`"),
+        (training(validates=False), "nobody measures"),
+        (training(epochs_more=-1), "4 epochs have 12"),
+        (training(restore=False), "the weights of the last epoch"),
+        (training(keep=lambda weights: weights), "is no copy"),
+        (training(better=lambda loss, best: True), "the weights of the last epoch"),
+        (training(by_batch=True), "the training loss is a mean over batches"),
+        (training(measures={"by_batch": True}), "the validation loss is a mean over batches"),
+        (training(measures={"ignored": -100}), "the validation loss is no mean"),
+        (training(measures={"split": unshifted}), "the validation loss asks for"),
+        (training(measures={"split": backwards}), "the wrong way"),
+        (training(returned=lambda train_losses, val_losses: val_losses), "two lists"),
+        (training(returned=lambda train_losses, val_losses: (train_losses, val_losses[-1])), "one an epoch"),
+        (training(returned=lambda train_losses, val_losses: (val_losses, train_losses)), "the training loss is"),
+        (
+            training(keep=lambda weights: {name: weight / 2 for name, weight in weights.items()}),
+            "the weights of epoch 1",
+        ),
+        (lambda *given: ([1.0] * 4, [1.0] * 4), "never gets a training batch"),
+    ],
+    "06.7": [
+        ("kept gradients", "constant learning rate"),
+        ("no clipping", "a long gradient"),
+        ("no dropout", "without dropout"),
+        ("mean over batches", "only the number"),
+        ("no shift", "not on the list"),
+        (7, "the name of a fault"),
+    ],
     "06.1": [
-        (total(lambda steps: -steps.sum()), "never positive"),
-        (total(lambda steps: steps.mean()), "their mean"),
-        (total(lambda steps: -steps.mean()), "the mean loss"),
-        (total(lambda steps: steps.exp().sum()), "not probabilities"),
-        (total(lambda steps: steps.sum().exp()), "Its logarithm"),
-        (total(lambda steps: steps[:-1].sum()), "`<eos>` is written"),
-        (total(shift=0), "shift the two"),
-        (total(shift=0, model_first=False), "shift the two"),
-        (total(logits=True), "log-softmax is missing"),
-        (total(lambda steps: steps.max()), "give the model all tokens but the last"),
-        (total(lambda steps: steps), "a number was expected"),
+        (shift(before=lambda ids, sos, eos: [*ids, eos], after=lambda ids, sos, eos: [sos, *ids]), "exchanged them"),
+        (shift(before=lambda ids, sos, eos: [*ids, eos]), "the same"),
+        (shift(after=lambda ids, sos, eos: [sos, *ids]), "the same"),
+        (shift(before=lambda ids, sos, eos: list(ids)), "begins with `<sos>`"),
+        (shift(after=lambda ids, sos, eos: list(ids)), "exactly one"),
+        (eos_behind_padding, "right after the last word"),
+        (shift(after=lambda ids, sos, eos: [*ids[1:], eos]), "the words, `<eos>`"),
+        (shift(before=lambda ids, sos, eos: [sos, *reversed(ids)]), "one place later"),
+        (lambda sentences, *ids: torch.zeros(3, 4), "two tensors"),
+        (lambda sentences, *ids: (torch.zeros(3, 5), torch.zeros(3, 5)), "the shape"),
+        (lambda sentences, *ids: (sentences, sentences), "rows of one length"),
+        (lambda *given: shift()(*given)[0], "two tensors"),
+        (lambda *given: torch.tensor(1), "another form than the exercise asks for"),
+        (lambda *given: [ids[:, :-1] for ids in shift()(*given)], "the shape"),
+        (shift(after=lambda ids, sos, eos: [*ids, sos]), "`<sos>`"),
+        (lambda sentences, sos, eos: sentences, "stopped with TypeError"),
     ],
     "06.2": [
-        ((["B", "B", "C"], -1.529), "closest to 0"),
-        ((["A", "A", "A"], -1.529), "*Divide* by it"),
-        ((["A", "C", "C"], -1.529), "(5 + length) / 6"),
-        ((["A", "A", "C"], -1.529), "it is not A, whose score is -1.568"),
-        ((["A", "B", "C"], -1.6193), "count `<eos>`"),
-        ((["A", "B", "C"], -1.2), "with α = 1"),
-        ((["A", "B", "C"], -3.1649), "instead of multiplying"),
-        ((["A", "B", "C"], -2.2), "divided by its lp"),
-        ((["A", "B"], -1.529), "three letters"),
-        ((["x", "B", "C"], -1.529), "called A, B and C"),
-        ((["A", "B", "C"], torch.tensor(-1.2)), "with α = 1"),
-        ((["A", "B", "C"], 1.529), "divided by its lp"),
-        (([], -1.529), "three letters"),
-        ((2, -1.529), "a list of letters"),
-    ],
-    "greedy": [
-        (one(change=lambda ids: [2, *ids]), "leave out `<sos>`"),
-        (one(change=lambda ids: ids[:-1] if ids[-1] == 3 else ids), "leave `<eos>` in"),
-        (one(room=-1), "`<sos>` is not one of them"),
-        (one(room=1), "max_len="),
-        (one(first=6), "starts with `<sos>`"),
-        (one(given=lambda ids: ids[-1:]), "starts with `<sos>`"),
-        (one(given=lambda ids: [ids[0], ids[-1]]), "all that is written so far"),
-        (one(pick=torch.argmin), "the most probable token"),
-        (one(add=lambda steps: -sum(steps)), "never above 0"),
-        (one(add=lambda steps: sum(steps) / len(steps)), "that is their mean"),
-        (one(add=lambda steps: steps[-1]), "the sum of the steps'"),
-        (forever, "does not end"),
-        (lambda ask, memory, mask, sos_id, *rest: ask([[sos_id]], memory, mask), "as a tensor of ids"),
-        (lambda *given: one()(*given)[0], "a pair was expected"),
-        (lambda *given: ("ids", 1), "a list of lists"),
-        (lambda *given: (torch.tensor(one()(*given)[0]), 1.0), "yours holds a Tensor"),
-        (lambda *given: ([4.0, 3.0], -1.0), "a whole number"),
-        (on_the_cpu(course.greedy), "device=memory.device"),
-    ],
-    "greedy_batch": [
-        (everybody_stays, "let a row leave"),
-        (rows_leave(follows=False), "rows, the memory"),
-        (rows_leave(follows="from the top"), "lose the same rows"),
-        (many(lambda found, sos, eos, max_len: [[sos, *ids] for ids in found]), "leave out `<sos>`"),
-        (many(lambda found, sos, eos, max_len: [[i for i in ids if i != eos] for ids in found]), "leave `<eos>` in"),
-        (many(lambda found, sos, eos, max_len: [(ids + [6] * max_len)[:max_len] for ids in found]), "go on behind"),
-        (many(until_the_first_is_done), "the *first* sentence"),
-        (many(lambda found, *rest: sorted(found, key=len)), "in another order"),
-        (many(lambda found, *rest: found[:-1]), "there are 5 sentences"),
-        (many(lambda found, *rest: found[0]), "a list of lists"),
-        (many(room=-1), "cut off too early"),
-        (many(pick=torch.argmin), "the first token is wrong"),
-        (lambda *given: [["a"]] * 5, "a list of lists"),
-        (lambda *given: [tuple(ids) for ids in many()(*given)], "yours holds a tuple"),
-        (lambda *given: (ids for ids in many()(*given)), "yours is a generator"),
-        (lambda next_log_probs, memory: [], "stopped with TypeError"),
-        (on_the_cpu(course.greedy_batch), "device=memory.device"),
-    ],
-    "beam_step": [
-        (beam_step(add=lambda log_probs, step: step), "add the log-probability of the prefix"),
-        (beam_step(add=lambda log_probs, step: -log_probs[:, :, None] + step), "over all prefixes and tokens"),
-        (beam_step(times=1), "twice as many"),
-        (a_choice_for_each_prefix, "a choice for each prefix"),
-        (one_choice_for_all, "one choice for all sentences"),
-        (beam_step(change=lambda best, parent, token, first: (best, token, first + parent)), "rows come before"),
-        (
-            beam_step(change=lambda best, parent, token, first: (best, first + parent, token + 9 * parent)),
-            "still counts",
-        ),
-        (beam_step(change=lambda best, parent, token, first: (best, parent, token)), "the sentence's first row"),
-        (rows_of_a_full_beam, "`log_probs` says how many"),
-        (beam_step(change=lambda best, parent, token, first: (best, first + parent + token / 9, token)), "by `//`"),
-        (beam_step(change=lambda best, parent, token, first: (best, first + parent + 1, token)), "a row is"),
-        (beam_step(change=lambda best, parent, token, first: (best, first + parent, token + 1)), "a token is"),
-        (lambda *given: beam_step()(*given)[0], "three tensors"),
-        (more_than_there_are, "the first step has 9 candidates"),
-        (lambda log_probs, step, beam_size: step @ log_probs, "stopped with"),
-        (on_the_cpu(course.beam_step), "device=step.device"),
-    ],
-    "beam": [
-        (beam(ended=lambda token, eos_id, last: token == eos_id), "is lost"),
-        (beam(masked=lambda best, ends: best), "go on behind"),
-        (beam(prefixes=lambda tgt, rows, beam_size: tgt[rows.flip(0)]), "tgt[rows]"),
-        (beam(memory_of=lambda memory, rows, beam_size: memory), "the memory 5"),
-        (beam(memory_of=lambda memory, rows, beam_size: memory[rows % len(memory) // 2]), "mixed up"),
-        (beam(first_row=False), "mixed up"),
-        (beam(leave=False), "leaves with all its rows"),
-        (beam(scored=lambda log_prob, length, lp: 2 * log_prob / lp(length)), "a score: log-probability"),
-        (beam(result=lambda pairs, beam_size: sorted(pairs)[-beam_size:]), "the best comes first"),
-        (beam(result=lambda pairs, beam_size: [max(pairs)]), "as many as the beam is wide"),
-        (beam(result=lambda pairs, beam_size: [(s, [2, *ids]) for s, ids in sorted(pairs)[::-1]]), "leave out `<sos>`"),
-        (beam(whole=lambda found: found[::-1]), "in another order"),
-        (beam(whole=lambda found: found[1:]), "there are 5 sentences"),
-        (lambda *given: [[1]] * 5, "such as (-1.25, [4, 7, 3])"),
-        (lambda *given: 1, "such as (-1.25, [4, 7, 3])"),
-        (beam(possible=lambda best: best == best), "is not finished"),
-        (beam(result=lambda pairs, beam_size: sorted(pairs)[: -beam_size - 1 : -1], scored=in_a_tensor), "no tensor"),
-        (lambda *given: iter(beam()(*given)), "such as (-1.25, [4, 7, 3])"),
-        (on_the_cpu(course.beam), "device=memory.device"),
-    ],
-    "my_beam": [
-        (greedy_of, "that is greedy search"),
-        (blank(change=lambda found, sos_id, eos_id: [[sos_id, *ids] for ids in found]), "leave out `<sos>`"),
-        (
-            blank(change=lambda found, sos_id, eos_id: [[i for i in x if i != eos_id] for x in found]),
-            "leave `<eos>` in",
-        ),
-        (blank(change=lambda found, *rest: found[1:]), "there are 5 sentences"),
-        (blank(change=lambda found, *rest: [tuple(ids) for ids in found]), "yours holds a tuple"),
-        (blank(change=lambda found, *rest: [[]] * len(found)), "is lost"),
-        (blank(of=beam(ended=lambda token, eos_id, last: token == eos_id)), "is lost"),
-        (blank(of=beam(first_row=False)), "mixed up"),
-        (blank(of=beam(prefixes=lambda tgt, rows, beam_size: tgt[rows.flip(0)])), "other translations win"),
-        (blank(of=beam(scored=lambda log_prob, length, lp: log_prob / length)), "other translations win"),
-        (blank(of=beam(memory_of=lambda memory, rows, beam_size: memory)), "the memory 5"),
-        (blank(of=by_hand), "ask once a step"),
-        (too_wide_for_a_toy, "of the toy's five sentences"),
-        (lambda *given: beam()(*given), "a whole number"),
-        (on_the_cpu(course.my_beam), "device=memory.device"),
-    ],
-    "my_cached_beam": [
-        (cached(SELECT, "pass"), "and the cache holds"),
-        (cached("select(rows,", "select(rows.sort().values,"), "`tgt[rows]`"),
-        (cached("select(rows,", "select(rows - rows % width,"), "`tgt[rows]`"),
-        (cached("going_on.nonzero().flatten())", "torch.arange(len(going_on))[: going_on.sum()])"), "mixed up"),
-        (cached("first_row + index", "index"), "with a beam of 1"),
-        (cached("        logits[:, [pad_id, sos_id]] = -math.inf\n"), "rule them out"),
-        (cached("tgt[:, -1:]", "tgt"), "the newest token of each row"),
-        (cached("== max_len)", "== 0)"), "does not end"),
-        (cached(change=lambda found, sos_id: [[sos_id, *ids] for ids in found]), "leave out `<sos>`"),
-        (cached(change=lambda found, sos_id: found[1:]), "there are 5 sentences"),
-        (cached(", device=device"), "device=decoder.memory_mask.device"),
+        ((2.0, 4, 8), "bits"),
+        ((7.77, 4, 8), "the mean of them"),
+        ((8 * LN_2, 4, 8), "the sum"),
+        ((14 / 5 * LN_2, 4, 8), "neither in the sum"),
+        ((8 / 5 * LN_2, 4, 8), "number of tokens either"),
+        ((4 / 3 * LN_2, 4, 8), "`<eos>` is wanted"),
+        ((1.114, 4, 8), "logarithm of each"),
+        ((-1.386, 4, 8), "at most 1"),
+        ((1.386, 6, 8), "mean of 4, 2, 2, 16"),
+        ((1.386, 4, 64), "whole number"),
+        ((1.386, 2.614, 8), "powers of e"),
+        (("ln 4", 4, 8), "a number was expected"),
+        ((np.float32(2), 4, 8), "bits"),
+        ((1.386, 4, 13.5), "mean of 4, 32, 2, 16"),
+        ((1.386, 4, 4), "perplexity_after"),
+        ((1.386, [4], 8), "a number was expected"),
     ],
     "06.3": [
-        (
-            lambda config, src_len, tgt_len: config.num_layers * config.d_model * (src_len + tgt_len),
-            "key *and* a value",
-        ),
-        (lambda config, src_len, tgt_len: 2 * config.d_model * (src_len + tgt_len), "a cache of its own"),
-        (lambda config, src_len, tgt_len: 2 * config.num_layers * (src_len + tgt_len), "not one number"),
-        (
-            lambda config, *lengths: 2 * config.num_layers * config.num_heads * config.d_model * sum(lengths),
-            "share d_model",
-        ),
-        (
-            lambda config, *lengths: 2 * config.num_layers * config.d_model // config.num_heads * sum(lengths),
-            "one head's",
-        ),
-        (lambda config, src_len, tgt_len: 2 * config.num_layers * config.d_model * tgt_len, "those of the source"),
-        (lambda config, src_len, tgt_len: 2 * config.num_layers * config.d_model * src_len, "those of the target"),
-        (lambda config, *lengths: 4 * config.num_layers * config.d_model * sum(lengths), "encoder has finished"),
-        (lambda config, src_len, tgt_len: 2 * config.num_layers * config.d_model * src_len * tgt_len, "not to pairs"),
-        (lambda config, src_len, tgt_len: 1, "two tensors"),
+        (filling_in_place, "changes in place"),
+        (smoothed(mix=lambda wanted, everything, ε, V: wanted), "no smoothing"),
+        (counting_padding, "padding counts"),
+        (divided_by_all, "divided by all positions"),
+        (smoothed(mean=torch.Tensor.sum), "sum over tokens"),
+        (mean_of_means, "first the mean of each sentence"),
+        (smoothed(mix=lambda wanted, all_, ε, V: (1 - ε) * wanted + ε * all_), "take its mean"),
+        (smoothed(mix=lambda w, all_, ε, V: (1 - ε) * w + ε / (V - 1) * (all_ - w)), "but the wanted one"),
+        (nothing_for_padding, "but `<pad>`"),
+        (smoothed(mix=lambda wanted, all_, ε, V: wanted + ε / V * all_), "taken from somewhere"),
+        (smoothed(mix=lambda wanted, all_, ε, V: ε * wanted + (1 - ε) / V * all_), "exchanged ε"),
+        (smoothed(mean=lambda x: -x.mean()), "the sign"),
+        (smoothed(mean=lambda x: x), "one number was expected"),
+        (unsafe, "`log_softmax` is safe"),
+        (target_on_the_cpu, "device=logits.device"),
+        (lambda *arguments: by_torch(*arguments).detach(), "no gradient"),
+        (lambda *arguments: by_torch(*arguments).item(), "a tensor was expected"),
+        (lambda logits, targets, pad_id, smoothing: by_torch(logits, targets, 1, smoothing), "padding counts"),
+        (lambda *arguments: by_torch(*arguments)[None].expand(2), "one number was expected"),
+        (lambda *arguments: by_torch(*arguments) * math.nan, "there is nan"),
     ],
     "06.4": [
-        (limit(quantile, beside=-1), "the `<eos>` of some has no room"),
-        (limit(quantile, beside=1), "would do"),
-        (limit(lambda lengths, share: max(lengths), unfinished=0), "longest of all"),
-        (limit(lambda lengths, share: max(n for n in lengths if n < 10**6)), "all that ever finish"),
-        (limit(lambda lengths, share: sum(lengths) / len(lengths), unfinished=0), "max_len="),
-        (limit(lambda lengths, share: 1), "are cut off"),
-        (lambda *arguments: [3], "a number was expected"),
-        (lambda *arguments: math.inf, "would do"),
-        (limit(lambda lengths, share: lengths[int(share * len(lengths))]), "one sentence more"),
-        (lambda *arguments: 10**400, "far too large"),
+        (schedule(base=lambda optimizer: 1.0), "multiplies the rate"),
+        (schedule(first=0), "stopped with ZeroDivisionError"),
+        (from_zero, "one step late"),
+        (schedule(first=0, floor=1), "one step late"),
+        (schedule(first=2), "one step ahead"),
+        (schedule(better=max), "*smaller* one"),
+        (schedule(size=0), "d_model^-0.5"),
+        (schedule(base=lambda optimizer: 1 / optimizer.param_groups[0]["lr"]), "the optimiser's own rate"),
+        (schedule(base=lambda optimizer: 1.0, better=max), "*smaller* one"),
+        (lambda optimizer, d_model, warmup_steps: 1e-3, "a method `step`"),
+        (lambda optimizer, d_model, warmup_steps: LambdaLR(optimizer, lambda taken: 1.0), "step 1 has the rate"),
+        (doubled_ramp, "step 1 has the rate"),
+        (lambda optimizer, d_model, warmup_steps: LambdaLR(optimizer, lambda taken: 0.0), "step 1 has the rate"),
+        (lambda optimizer, d_model, warmup_steps: optimizer, "step 1 has the rate"),
     ],
     "06.5": [
-        (("order",), "with a beam of 1"),
-        (("mask",), "equally many tokens"),
-        (("one beam",), "beam_size rows"),
-        (("first row",), "a beam of 1 would go wrong"),
-        (("dropout",), "not on the list"),
-        ((3,), "the name of a fault"),
+        (lambda losses, patience: stop()(losses, patience)[::-1], "exchanged the two"),
+        (lambda losses, patience: tuple(n - 1 for n in stop()(losses, patience)), "Python counts from 0"),
+        (lambda losses, patience: (stop()(losses, patience)[0] - 1, stop()(losses, patience)[1]), "counts from 0"),
+        (stop(late=1), "one epoch too late"),
+        (stop(late=-1), "you stop after epoch 4, expected 5"),
+        (stop(never=True), "go on to the end"),
+        (
+            lambda losses, patience: (losses.index(min(losses)) + 1, stop()(losses, patience)[1]),
+            "has stopped before it",
+        ),
+        (stop(ties=True), "only equals the best"),
+        (since_the_epoch_before, "the epoch before"),
+        (lambda losses, patience: (stop()(losses, patience)[1],) * 2, "the first with the lowest"),
+        (lambda losses, patience: stop()(losses, patience)[0], "two numbers were expected"),
+    ],
+    "06.6": [
+        (lambda sentences: list(sentences), "is English"),
+        (lambda sentences: ["der mann schläft ."] * len(sentences), "again and again"),
+        (half_of_it, "expected 60 or more"),
+        (lambda sentences: " ".join(by_heart(sentences)), "a list of 100 strings"),
+        (lambda sentences: by_heart(sentences)[:3], "a list of 100 strings"),
+        (lambda sentences: [""] * len(sentences), "empty"),
     ],
 }

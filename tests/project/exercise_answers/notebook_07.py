@@ -1,157 +1,530 @@
-"""Answers of notebook 07: attention maps, switching heads off, swapping vectors of the memory."""
+"""Answers to the exercises of notebook 07: searching for a translation."""
 
+import inspect
+import math
+import re
+
+import numpy as np
 import torch
 from exercise_answers import worked
+
+from transformer_lib.inference.search import greedy_search
 
 course = worked.notebook("07")
 
 
-def looks_back(offset=-1, pick=lambda found, length: found.mean(-1)):
-    return lambda weights: pick(weights.diagonal(offset, dim1=1, dim2=2), weights.shape[1])
+def on_the_cpu(function):
+    """Return one of the course's functions without what it says of the device."""
+    names = dict(vars(course))
+    exec(re.sub(r", device=\w+\.device", "", inspect.getsource(function)), names)
+    return names[function.__name__]
 
 
-def by_loop(weights):
-    length = weights.shape[1]
-    return torch.stack([sum(of_head[i, i - 1] for i in range(1, length)) / (length - 1) for of_head in weights])
+SELECT = "decoder.select(rows, going_on.nonzero().flatten())"
 
 
-def silent(columns):
-    """Return a function that sets some columns, which depend on a head and the sizes, to zero in a copy."""
-
-    def silence(joined, heads, num_heads):
-        changed, d_k = joined.clone(), joined.shape[-1] // num_heads
-        for head in heads:
-            changed[..., [i for i in columns(head, d_k, num_heads) if 0 <= i < joined.shape[-1]]] = 0
-        return changed
-
-    return silence
+def cached(of="", to="", change=lambda found, sos_id: found):
+    """Return the course's search with a cache, with one thing changed."""
+    names, source = dict(vars(course)), inspect.getsource(course.my_cached_beam)
+    assert of in source
+    exec(source.replace(of, to) if of else source, names)
+    search = names["my_cached_beam"]
+    return lambda decoder, pad_id, sos_id, *rest: change(search(decoder, pad_id, sos_id, *rest), sos_id)
 
 
-def silent_in_place(joined, heads, num_heads):
-    d_k = joined.shape[-1] // num_heads
-    for head in heads:
-        joined[..., (head - 1) * d_k : head * d_k] = 0
-    return joined
+def cached_by_hand(decoder, pad_id, sos_id, eos_id, beam_size, max_len=50):
+    """Ask the notebook's ``beam`` what it wants to know next, and let the cache follow what it asks."""
+    mask, known = decoder.memory_mask, []
+    memory = torch.arange(len(mask), device=mask.device)[:, None]  # in its place, each sentence's number
+
+    def next_log_probs(tgt, memory, memory_mask):
+        if known:
+            before, owners = known[-1]
+            rows = [
+                next(i for i, ids in enumerate(before) if ids == one[:-1] and owners[i] == owner)
+                for one, owner in zip(tgt.tolist(), memory[:, 0].tolist(), strict=True)
+            ]
+            order = sorted(set(owners))
+            left = [order.index(owner) for owner in sorted({*memory[:, 0].tolist()})]
+            decoder.select(torch.tensor(rows), torch.tensor(left))
+        known.append((tgt.tolist(), memory[:, 0].tolist()))
+        logits = decoder.step(tgt[:, -1:])[:, -1]
+        logits[:, [pad_id, sos_id]] = -math.inf
+        return logits.log_softmax(dim=-1)
+
+    return [pairs[0][1] for pairs in course.beam(next_log_probs, memory, memory, sos_id, eos_id, beam_size, max_len)]
 
 
-def by_mask(joined, heads, num_heads):
-    on = torch.ones(num_heads, 1)
-    on[[head - 1 for head in heads]] = 0
-    return (joined.unflatten(-1, (num_heads, -1)) * on).flatten(-2)
+def one(
+    first=None, given=lambda ids: ids, room=0, pick=torch.argmax, add=lambda steps: sum(steps), change=lambda ids: ids
+):
+    """Return a greedy search for one sentence, with one thing changed."""
+
+    def search(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
+        ids, steps = [sos_id if first is None else first], []
+        while ids[-1] != eos_id and len(ids) <= max_len + room:
+            tgt = torch.tensor([given(ids)], device=memory.device)
+            log_probs = next_log_probs(tgt, memory, memory_mask)[0]
+            ids.append(pick(log_probs).item())
+            steps.append(log_probs[ids[-1]].item())
+        return change(ids[1:]), add(steps)
+
+    return search
 
 
-def the_others(joined, heads, num_heads):
-    return by_mask(joined, [head for head in range(1, num_heads + 1) if head not in heads], num_heads)
+def with_tensors(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
+    tgt, total = torch.tensor([[sos_id]]).to(memory.device), 0
+    for _ in range(max_len):
+        step = next_log_probs(tgt, memory, memory_mask).topk(1)
+        tgt, total = torch.cat([tgt, step.indices], dim=1), total + step.values[0, 0]
+        if step.indices == eos_id:
+            break
+    return tgt[0, 1:].tolist(), total
 
 
-def slices(head, d_k, num_heads):
-    return range((head - 1) * d_k, head * d_k)
+def forever(next_log_probs, memory, memory_mask, sos_id, *rest):
+    while True:
+        next_log_probs(torch.full((len(memory), 1), sos_id), memory, memory_mask)
 
 
-def by_where(memory, other, places):
-    from_other = torch.zeros(memory.shape[1], 1, dtype=torch.bool)
-    from_other[places] = True
-    return torch.where(from_other, other, memory)
+def many(change=lambda found, sos_id, eos_id, max_len: found, **changed):
+    """Return a greedy search that goes from sentence to sentence, and changes what it has found."""
+
+    def search(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
+        given = zip(memory.split(1), memory_mask.split(1), strict=True)
+        found = [one(**changed)(next_log_probs, *row, sos_id, eos_id, max_len)[0] for row in given]
+        return change(found, sos_id, eos_id, max_len)
+
+    return search
 
 
-def by_list(memory, other, places):
-    length = memory.shape[1]
-    places = {place % length for place in places}
-    return torch.stack([(other if place in places else memory)[:, place] for place in range(length)], dim=1)
+def until_the_first_is_done(found, sos_id, eos_id, max_len):
+    return [ids[: min(map(len, found))] for ids in found]
 
 
-def patched_in_place(memory, other, places):
-    memory[:, places] = other[:, places]
-    return memory
+def everybody_stays(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
+    tgt = torch.full((len(memory), 1), sos_id)
+    for _ in range(max_len):
+        token = next_log_probs(tgt, memory, memory_mask).argmax(dim=-1, keepdim=True)
+        tgt = torch.cat([tgt, token], dim=1)
+    return [ids[: ids.index(eos_id) + 1] if eos_id in ids else ids for ids in tgt[:, 1:].tolist()]
 
 
-def added(memory, other, places):
-    sum_of_both = memory.clone()
-    sum_of_both[:, places] += other[:, places]
-    return sum_of_both
+def rows_leave(follows=True, start=None):
+    def search(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
+        tgt = torch.full((len(memory), 1), sos_id, device=memory.device)
+        left, found = list(range(len(memory))), [None] * len(memory)
+        for _ in range(max_len):
+            token = next_log_probs(tgt, memory, memory_mask).max(dim=-1).indices
+            tgt = torch.hstack([tgt, token[:, None]])
+            for sentence, ids in zip(left, tgt[:, 1:].tolist(), strict=True):
+                found[sentence] = ids
+            rows = (token != eos_id).nonzero().flatten()
+            left, tgt = [left[row] for row in rows], tgt[rows]
+            if follows is True:
+                memory, memory_mask = memory[rows], memory_mask[rows]
+            elif follows == "from the top":
+                memory, memory_mask = memory[: len(rows)], memory_mask[: len(rows)]
+            if not left:
+                break
+        return found
+
+    return search
 
 
-def along_d_model(memory, other, places):
-    swapped = memory.clone()
-    swapped[..., places] = other[..., places]
-    return swapped
+def beam_step(
+    add=lambda log_probs, step: log_probs[:, :, None] + step,
+    times=2,
+    change=lambda best, parent, token, first: (best, first + parent, token),
+):
+    """Return a step of beam search, with one thing changed."""
+
+    def step_of(log_probs, step, beam_size):
+        vocab = step.shape[-1]
+        candidates = add(log_probs, step).reshape(len(step), -1)
+        best, index = candidates.topk(min(times * beam_size, candidates.shape[1]))
+        first = torch.arange(len(step), device=step.device)[:, None] * step.shape[1]
+        return change(best, index // vocab, index % vocab, first)
+
+    return step_of
 
 
-def left_out(src, start=1, end=-1):
-    length = src.shape[1]
-    return torch.stack([torch.cat([src[0, :i], src[0, i + 1 :]]) for i in range(length)[start:end]])
+def sorted_lists(log_probs, step, beam_size):
+    found = []
+    for sentence, rows in enumerate((log_probs[:, :, None] + step).tolist()):
+        row = sentence * len(rows)
+        candidates = [(p, row + i, token) for i, tokens in enumerate(rows) for token, p in enumerate(tokens)]
+        found.append(sorted(candidates, reverse=True)[: 2 * beam_size])
+    best, rows, tokens = zip(*(zip(*of_one, strict=True) for of_one in found), strict=True)
+    return tuple(torch.tensor(numbers, device=step.device) for numbers in (best, rows, tokens))
 
 
-def hidden(src):
-    words = src.shape[1] - 2
-    found = src.repeat(words, 1)
-    found[torch.arange(words), torch.arange(words) + 1] = 0
-    return found
+def a_choice_for_each_prefix(log_probs, step, beam_size):
+    best, token = (log_probs[:, :, None] + step).topk(2 * beam_size)
+    return best, torch.zeros_like(token), token
 
 
-HEADS = {"A": "reads", "B": "nothing", "C": "writes", "D": "order"}
-ALIGNMENT = "0-7 1-2 1-3 2-0 3-1 4-4 4-5 5-6 6-8"
+def more_than_there_are(log_probs, step, beam_size):
+    best, index = (log_probs[:, :, None] + step).flatten(1).topk(2 * beam_size)
+    first = torch.arange(len(step))[:, None] * step.shape[1]
+    return best, first + index // step.shape[-1], index % step.shape[-1]
+
+
+def one_choice_for_all(log_probs, step, beam_size):
+    best, index = (log_probs[:, :, None] + step).flatten().topk(2 * beam_size)
+    return best, index // step.shape[-1], index % step.shape[-1]
+
+
+def rows_of_a_full_beam(log_probs, step, beam_size):
+    best, rows, token = beam_step()(log_probs, step, beam_size)
+    return best, rows + torch.arange(len(step))[:, None] * (beam_size - step.shape[1]), token
+
+
+def beam(
+    ended=lambda token, eos_id, last: (token == eos_id) | last,
+    masked=lambda best, ends: best.masked_fill(ends, -math.inf),
+    prefixes=lambda tgt, rows, beam_size: tgt[rows],
+    memory_of=lambda memory, rows, beam_size: memory[rows],
+    leave=True,
+    scored=lambda log_prob, length, lp: log_prob / lp(length),
+    result=lambda pairs, beam_size: sorted(pairs, reverse=True)[:beam_size],
+    whole=lambda found: found,
+    first_row=True,
+    possible=lambda best: best > -math.inf,
+):
+    """Return a batched beam search, with one thing changed."""
+
+    def search(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50, lp=lambda length: 1.0):
+        left = torch.arange(len(memory)).to(memory.device)
+        tgt, log_probs = torch.full_like(left[:, None], sos_id), memory.new_zeros(len(memory), 1)
+        finished, answers = [[] for _ in left], {}
+        for length in range(1, max_len + 1):
+            step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)
+            best, rows, token = beam_step()(log_probs, step, beam_size)
+            if not first_row:
+                rows = rows % log_probs.shape[1]
+            ends = ended(token, eos_id, length == max_len)
+            for s, j in (ends & possible(best))[:, :beam_size].nonzero().tolist():
+                ids = torch.cat([tgt[rows[s, j], 1:], token[s, j, None]]).tolist()
+                finished[left[s]].append((scored(best[s, j].item(), length, lp), ids))
+            log_probs, chosen = masked(best, ends).topk(min(beam_size, best.shape[1]))
+            rows, token = rows.gather(1, chosen), token.gather(1, chosen)
+            stays = []
+            for s, open_score in zip(left.tolist(), (log_probs[:, 0] / lp(length)).tolist(), strict=True):
+                stays.append(len(finished[s]) < beam_size or max(finished[s])[0] < open_score)
+                if not stays[-1]:
+                    answers.setdefault(s, list(finished[s]))
+            stays = torch.tensor(stays) if leave else torch.ones(len(left), dtype=torch.bool)
+            left, log_probs, rows, token = left[stays], log_probs[stays], rows[stays].flatten(), token[stays].flatten()
+            tgt = torch.cat([prefixes(tgt, rows, beam_size), token[:, None]], dim=1)
+            memory, memory_mask = memory_of(memory, rows, beam_size), memory_of(memory_mask, rows, beam_size)
+            if not len(left):
+                break
+        return whole([result(answers.get(s, pairs), beam_size) for s, pairs in enumerate(finished)])
+
+    return search
+
+
+def by_hand(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50, lp=lambda length: 1.0):
+    """Search sentence by sentence, with lists; a beam of one sentence asks for its prefixes alone."""
+    answer = []
+    for row, row_mask in zip(memory, memory_mask, strict=True):
+        prefixes, finished = [(0.0, [])], []
+        while prefixes:
+            tgt = torch.tensor([[sos_id, *ids] for _, ids in prefixes], device=row.device)
+            asked = next_log_probs(
+                tgt, row.expand(len(tgt), *row.shape), row_mask.expand(len(tgt), *row_mask.shape)
+            ).tolist()
+            length = tgt.shape[1]
+            candidates = [
+                (log_prob + step, [*ids, token])
+                for (log_prob, ids), steps in zip(prefixes, asked, strict=True)
+                for token, step in enumerate(steps)
+            ]
+            candidates = sorted((one for one in candidates if one[0] > -math.inf), reverse=True)
+            for log_prob, ids in candidates[:beam_size]:
+                if ids[-1] == eos_id or length == max_len:
+                    finished.append((log_prob / lp(length), ids))
+            prefixes = [one for one in candidates if one[1][-1] != eos_id][:beam_size] if length < max_len else []
+            if prefixes and len(finished) >= beam_size and max(finished)[0] >= prefixes[0][0] / lp(length):
+                break
+        answer.append([[score, ids] for score, ids in sorted(finished, reverse=True)[:beam_size]])
+    return answer
+
+
+def blank(of=None, change=lambda found, sos_id, eos_id: found):
+    """Return a search that keeps the best translation of each sentence, with one thing changed."""
+
+    def search(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50):
+        found = (of or beam())(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len)
+        return change([max(pairs)[1] if pairs else [] for pairs in found], sos_id, eos_id)
+
+    return search
+
+
+def from_the_beam(*given):
+    return [pairs[0][1] for pairs in course.beam(*given)]
+
+
+def greedy_of(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50):
+    return rows_leave()(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len)
+
+
+def too_wide_for_a_toy(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50):
+    found = blank()(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len)
+    return [[4, 1]] * len(found) if memory.dim() == 2 else found
+
+
+def in_a_tensor(log_prob, length, lp):
+    return torch.tensor([log_prob / lp(length)])
+
+
+def limit(pick, unfinished=10**6, beside=0):
+    def shortest(model, src, sos_id, eos_id, share):
+        found = greedy_search(model, src, sos_id, eos_id)
+        lengths = [len(one.ids) if one.ids[-1] == eos_id else unfinished or len(one.ids) for one in found]
+        return pick(sorted(lengths), share) + beside
+
+    return shortest
+
+
+def quantile(lengths, share):
+    return lengths[math.ceil(share * len(lengths)) - 1]
+
+
+def by_trying(model, src, sos_id, eos_id, share):
+    for max_len in range(1, model.config.max_len + 1):
+        found = greedy_search(model, src, sos_id, eos_id, max_len)
+        if sum(one.ids[-1] == eos_id for one in found) >= share * len(found):
+            return max_len
+
+
+def total(pick=lambda steps: steps.sum(), shift=1, logits=False, model_first=True):
+    """Return a function that scores a translation, with one thing changed."""
+
+    def log_prob(model, src, tgt):
+        found = model(src, tgt[:, :-1] if model_first else tgt)
+        steps = found if logits else found.log_softmax(dim=-1)
+        wanted = tgt[:, shift:][:, : steps.shape[1]]
+        return pick(steps[:, : wanted.shape[1]].gather(2, wanted[:, :, None])[0, :, 0])
+
+    return log_prob
+
+
 RIGHT = {
-    "looks_back": [(course.looks_back,), (looks_back(),), (by_loop,)],
-    "07.1": [(HEADS, ALIGNMENT), (HEADS, [(0, 7), (1, 2), (1, 3), (2, 0), (3, 1), (4, 4), (4, 5), (5, 6), (6, 8)])],
-    "silence": [(course.silence,), (silent(slices),), (by_mask,)],
-    "patch": [(course.patch,), (by_where,), (by_list,)],
-    "07.2": [(left_out,), (lambda src: left_out(src).int(),)],
+    "07.1": [(total(),), (lambda *given: total()(*given).item(),), (lambda *given: np.float64(total()(*given)),)],
+    "07.2": [
+        (["A", "B", "C"], -1.529),
+        ("abc", -2.2 / (11 / 6) ** 0.6),
+        ("A, B, C", np.float32(-1.529)),
+        (np.array(["a", "b", "c"]), torch.tensor(-1.53)),
+    ],
+    "greedy": [(course.greedy,), (one(),), (with_tensors,)],
+    "greedy_batch": [
+        (course.greedy_batch,),
+        (rows_leave(),),
+        (many(),),
+        (lambda *given: [list(np.array(ids)) for ids in many()(*given)],),
+    ],
+    "beam_step": [(course.beam_step,), (beam_step(),), (sorted_lists,), (lambda *given: list(beam_step()(*given)),)],
+    "beam": [(course.beam,), (beam(),), (by_hand,)],
+    "my_beam": [(course.my_beam,), (blank(),), (from_the_beam,)],
+    "my_cached_beam": [(course.my_cached_beam,), (cached_by_hand,)],
+    "07.3": [
+        (lambda config, src_len, tgt_len: 2 * config.num_layers * config.d_model * (src_len + tgt_len),),
+        (lambda config, *lengths: torch.tensor(2 * config.num_layers * config.d_model * sum(lengths)),),
+    ],
+    "07.4": [
+        (limit(quantile),),
+        (by_trying,),
+        (lambda *given: np.float64(by_trying(*given)),),
+        (lambda *given: torch.tensor(by_trying(*given)),),
+    ],
+    "07.5": [("repeat",), (" Repeat ",)],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
-    "looks_back": [
-        (looks_back(0), "on *itself*"),
-        (looks_back(1), "one *ahead*"),
-        (looks_back(pick=lambda found, length: found.sum(-1) / length), "the first row does not count"),
-        (looks_back(pick=lambda found, length: found.sum(-1)), "the *mean*"),
-        (looks_back(pick=lambda found, length: found), "one number for each head"),
-        (looks_back(pick=lambda found, length: found.mean()), "not one for all"),
-        (lambda weights: weights[:, 1:, 0].mean(-1), "a diagonal"),
-        (lambda weights: 0.5, "a tensor was expected"),
-    ],
     "07.1": [
-        (({**HEADS, "A": "writes", "C": "reads"}, ALIGNMENT), "exchanged two"),
-        (({**HEADS, "A": "writes"}, ALIGNMENT), "a step late"),
-        (({**HEADS, "B": "reads"}, ALIGNMENT), "same places"),
-        (({**HEADS, "D": "writes"}, ALIGNMENT), "from left to right"),
-        (({**HEADS, "D": "aligns"}, ALIGNMENT), "each head does one of these"),
-        (({"A": "reads"}, ALIGNMENT), "four heads"),
-        ((HEADS, "1-7 2-2 2-3 3-0 4-1 5-4 5-5 6-6 7-8"), "first source *word* is 0"),
-        ((HEADS, "1-8 2-3 2-4 3-1 4-2 5-5 5-6 6-7 7-9"), "counted from 0"),
-        ((HEADS, "7-0 2-1 3-1 0-2 1-3 4-4 5-4 6-5 8-6"), "source word comes first"),
-        ((HEADS, ALIGNMENT + " 7-9"), "`<eos>` is no word"),
-        ((HEADS, "0-7 1-2 2-0 3-1 4-4 4-5 5-6 6-8"), "target word 3, *playing*"),
-        ((HEADS, ALIGNMENT + " 5-5"), "a link too many"),
-        ((HEADS, "today heute"), "a string such as"),
-        ((HEADS, ALIGNMENT.replace(" ", ", ")), "a string such as"),
-        ((HEADS, [0, 7]), "a string such as"),
-        ((HEADS, "0-8 1-3 1-4 2-1 3-2 4-5 4-6 5-7 6-9"), "first target *word* is 0"),
-        ((["reads", "nothing", "writes", "order"], ALIGNMENT), "a dictionary"),
-    ],
-    "silence": [
-        (the_others, "not the others"),
-        (silent(lambda head, d_k, num_heads: range(head * d_k, (head + 1) * d_k)), "counted from 1"),
-        (silent(lambda head, d_k, num_heads: range(head - 1, num_heads * d_k, num_heads)), "side by side"),
-        (silent(lambda head, d_k, num_heads: [head - 1]), "numbers here, not one"),
-        (silent(lambda head, d_k, num_heads: range((head - 1) * num_heads, head * num_heads)), "wide"),
-        (silent(lambda head, d_k, num_heads: []), "nothing is zero yet"),
-        (silent(lambda head, d_k, num_heads: range((head - 2) * d_k, (head - 1) * d_k)), "side by side"),
-        (silent_in_place, "clone it first"),
-    ],
-    "patch": [
-        (lambda memory, other, places: course.patch(other, memory, places), "the other way round"),
-        (lambda memory, other, places: other, "the whole other memory"),
-        (lambda memory, other, places: memory, "nothing has been swapped"),
-        (added, "instead of adding it"),
-        (along_d_model, "along the second axis"),
-        (lambda memory, other, places: torch.zeros_like(memory), "at these places the vectors"),
-        (patched_in_place, "clone `memory` first"),
+        (total(lambda steps: -steps.sum()), "never positive"),
+        (total(lambda steps: steps.mean()), "their mean"),
+        (total(lambda steps: -steps.mean()), "the mean loss"),
+        (total(lambda steps: steps.exp().sum()), "not probabilities"),
+        (total(lambda steps: steps.sum().exp()), "Its logarithm"),
+        (total(lambda steps: steps[:-1].sum()), "`<eos>` is written"),
+        (total(shift=0), "shift the two"),
+        (total(shift=0, model_first=False), "shift the two"),
+        (total(logits=True), "log-softmax is missing"),
+        (total(lambda steps: steps.max()), "give the model all tokens but the last"),
+        (total(lambda steps: steps), "a number was expected"),
     ],
     "07.2": [
-        (lambda src: left_out(src, 0, None), "are no words"),
-        (lambda src: left_out(src).flip(0), "lacks the *first* word"),
-        (hidden, "instead of replacing it"),
-        (lambda src: left_out(src)[:, 1:], "the shape is"),
-        (lambda src: src[:, 1:].repeat(src.shape[1] - 2, 1), "without the token at position"),
+        ((["B", "B", "C"], -1.529), "closest to 0"),
+        ((["A", "A", "A"], -1.529), "*Divide* by it"),
+        ((["A", "C", "C"], -1.529), "(5 + length) / 6"),
+        ((["A", "A", "C"], -1.529), "it is not A, whose score is -1.568"),
+        ((["A", "B", "C"], -1.6193), "count `<eos>`"),
+        ((["A", "B", "C"], -1.2), "with α = 1"),
+        ((["A", "B", "C"], -3.1649), "instead of multiplying"),
+        ((["A", "B", "C"], -2.2), "divided by its lp"),
+        ((["A", "B"], -1.529), "three letters"),
+        ((["x", "B", "C"], -1.529), "called A, B and C"),
+        ((["A", "B", "C"], torch.tensor(-1.2)), "with α = 1"),
+        ((["A", "B", "C"], 1.529), "divided by its lp"),
+        (([], -1.529), "three letters"),
+        ((2, -1.529), "a list of letters"),
+    ],
+    "greedy": [
+        (one(change=lambda ids: [2, *ids]), "leave out `<sos>`"),
+        (one(change=lambda ids: ids[:-1] if ids[-1] == 3 else ids), "leave `<eos>` in"),
+        (one(room=-1), "`<sos>` is not one of them"),
+        (one(room=1), "max_len="),
+        (one(first=6), "starts with `<sos>`"),
+        (one(given=lambda ids: ids[-1:]), "starts with `<sos>`"),
+        (one(given=lambda ids: [ids[0], ids[-1]]), "all that is written so far"),
+        (one(pick=torch.argmin), "the most probable token"),
+        (one(add=lambda steps: -sum(steps)), "never above 0"),
+        (one(add=lambda steps: sum(steps) / len(steps)), "that is their mean"),
+        (one(add=lambda steps: steps[-1]), "the sum of the steps'"),
+        (forever, "does not end"),
+        (lambda ask, memory, mask, sos_id, *rest: ask([[sos_id]], memory, mask), "as a tensor of ids"),
+        (lambda *given: one()(*given)[0], "a pair was expected"),
+        (lambda *given: ("ids", 1), "a list of lists"),
+        (lambda *given: (torch.tensor(one()(*given)[0]), 1.0), "yours holds a Tensor"),
+        (lambda *given: ([4.0, 3.0], -1.0), "a whole number"),
+        (on_the_cpu(course.greedy), "device=memory.device"),
+    ],
+    "greedy_batch": [
+        (everybody_stays, "let a row leave"),
+        (rows_leave(follows=False), "rows, the memory"),
+        (rows_leave(follows="from the top"), "lose the same rows"),
+        (many(lambda found, sos, eos, max_len: [[sos, *ids] for ids in found]), "leave out `<sos>`"),
+        (many(lambda found, sos, eos, max_len: [[i for i in ids if i != eos] for ids in found]), "leave `<eos>` in"),
+        (many(lambda found, sos, eos, max_len: [(ids + [6] * max_len)[:max_len] for ids in found]), "go on behind"),
+        (many(until_the_first_is_done), "the *first* sentence"),
+        (many(lambda found, *rest: sorted(found, key=len)), "in another order"),
+        (many(lambda found, *rest: found[:-1]), "there are 5 sentences"),
+        (many(lambda found, *rest: found[0]), "a list of lists"),
+        (many(room=-1), "cut off too early"),
+        (many(pick=torch.argmin), "the first token is wrong"),
+        (lambda *given: [["a"]] * 5, "a list of lists"),
+        (lambda *given: [tuple(ids) for ids in many()(*given)], "yours holds a tuple"),
+        (lambda *given: (ids for ids in many()(*given)), "yours is a generator"),
+        (lambda next_log_probs, memory: [], "stopped with TypeError"),
+        (on_the_cpu(course.greedy_batch), "device=memory.device"),
+    ],
+    "beam_step": [
+        (beam_step(add=lambda log_probs, step: step), "add the log-probability of the prefix"),
+        (beam_step(add=lambda log_probs, step: -log_probs[:, :, None] + step), "over all prefixes and tokens"),
+        (beam_step(times=1), "twice as many"),
+        (a_choice_for_each_prefix, "a choice for each prefix"),
+        (one_choice_for_all, "one choice for all sentences"),
+        (beam_step(change=lambda best, parent, token, first: (best, token, first + parent)), "rows come before"),
+        (
+            beam_step(change=lambda best, parent, token, first: (best, first + parent, token + 9 * parent)),
+            "still counts",
+        ),
+        (beam_step(change=lambda best, parent, token, first: (best, parent, token)), "the sentence's first row"),
+        (rows_of_a_full_beam, "`log_probs` says how many"),
+        (beam_step(change=lambda best, parent, token, first: (best, first + parent + token / 9, token)), "by `//`"),
+        (beam_step(change=lambda best, parent, token, first: (best, first + parent + 1, token)), "a row is"),
+        (beam_step(change=lambda best, parent, token, first: (best, first + parent, token + 1)), "a token is"),
+        (lambda *given: beam_step()(*given)[0], "three tensors"),
+        (more_than_there_are, "the first step has 9 candidates"),
+        (lambda log_probs, step, beam_size: step @ log_probs, "stopped with"),
+        (on_the_cpu(course.beam_step), "device=step.device"),
+    ],
+    "beam": [
+        (beam(ended=lambda token, eos_id, last: token == eos_id), "is lost"),
+        (beam(masked=lambda best, ends: best), "go on behind"),
+        (beam(prefixes=lambda tgt, rows, beam_size: tgt[rows.flip(0)]), "tgt[rows]"),
+        (beam(memory_of=lambda memory, rows, beam_size: memory), "the memory 5"),
+        (beam(memory_of=lambda memory, rows, beam_size: memory[rows % len(memory) // 2]), "mixed up"),
+        (beam(first_row=False), "mixed up"),
+        (beam(leave=False), "leaves with all its rows"),
+        (beam(scored=lambda log_prob, length, lp: 2 * log_prob / lp(length)), "a score: log-probability"),
+        (beam(result=lambda pairs, beam_size: sorted(pairs)[-beam_size:]), "the best comes first"),
+        (beam(result=lambda pairs, beam_size: [max(pairs)]), "as many as the beam is wide"),
+        (beam(result=lambda pairs, beam_size: [(s, [2, *ids]) for s, ids in sorted(pairs)[::-1]]), "leave out `<sos>`"),
+        (beam(whole=lambda found: found[::-1]), "in another order"),
+        (beam(whole=lambda found: found[1:]), "there are 5 sentences"),
+        (lambda *given: [[1]] * 5, "such as (-1.25, [4, 7, 3])"),
+        (lambda *given: 1, "such as (-1.25, [4, 7, 3])"),
+        (beam(possible=lambda best: best == best), "is not finished"),
+        (beam(result=lambda pairs, beam_size: sorted(pairs)[: -beam_size - 1 : -1], scored=in_a_tensor), "no tensor"),
+        (lambda *given: iter(beam()(*given)), "such as (-1.25, [4, 7, 3])"),
+        (on_the_cpu(course.beam), "device=memory.device"),
+    ],
+    "my_beam": [
+        (greedy_of, "that is greedy search"),
+        (blank(change=lambda found, sos_id, eos_id: [[sos_id, *ids] for ids in found]), "leave out `<sos>`"),
+        (
+            blank(change=lambda found, sos_id, eos_id: [[i for i in x if i != eos_id] for x in found]),
+            "leave `<eos>` in",
+        ),
+        (blank(change=lambda found, *rest: found[1:]), "there are 5 sentences"),
+        (blank(change=lambda found, *rest: [tuple(ids) for ids in found]), "yours holds a tuple"),
+        (blank(change=lambda found, *rest: [[]] * len(found)), "is lost"),
+        (blank(of=beam(ended=lambda token, eos_id, last: token == eos_id)), "is lost"),
+        (blank(of=beam(first_row=False)), "mixed up"),
+        (blank(of=beam(prefixes=lambda tgt, rows, beam_size: tgt[rows.flip(0)])), "other translations win"),
+        (blank(of=beam(scored=lambda log_prob, length, lp: log_prob / length)), "other translations win"),
+        (blank(of=beam(memory_of=lambda memory, rows, beam_size: memory)), "the memory 5"),
+        (blank(of=by_hand), "ask once a step"),
+        (too_wide_for_a_toy, "of the toy's five sentences"),
+        (lambda *given: beam()(*given), "a whole number"),
+        (on_the_cpu(course.my_beam), "device=memory.device"),
+    ],
+    "my_cached_beam": [
+        (cached(SELECT, "pass"), "and the cache holds"),
+        (cached("select(rows,", "select(rows.sort().values,"), "`tgt[rows]`"),
+        (cached("select(rows,", "select(rows - rows % width,"), "`tgt[rows]`"),
+        (cached("going_on.nonzero().flatten())", "torch.arange(len(going_on))[: going_on.sum()])"), "mixed up"),
+        (cached("first_row + index", "index"), "with a beam of 1"),
+        (cached("        logits[:, [pad_id, sos_id]] = -math.inf\n"), "rule them out"),
+        (cached("tgt[:, -1:]", "tgt"), "the newest token of each row"),
+        (cached("== max_len)", "== 0)"), "does not end"),
+        (cached(change=lambda found, sos_id: [[sos_id, *ids] for ids in found]), "leave out `<sos>`"),
+        (cached(change=lambda found, sos_id: found[1:]), "there are 5 sentences"),
+        (cached(", device=device"), "device=decoder.memory_mask.device"),
+    ],
+    "07.3": [
+        (
+            lambda config, src_len, tgt_len: config.num_layers * config.d_model * (src_len + tgt_len),
+            "key *and* a value",
+        ),
+        (lambda config, src_len, tgt_len: 2 * config.d_model * (src_len + tgt_len), "a cache of its own"),
+        (lambda config, src_len, tgt_len: 2 * config.num_layers * (src_len + tgt_len), "not one number"),
+        (
+            lambda config, *lengths: 2 * config.num_layers * config.num_heads * config.d_model * sum(lengths),
+            "share d_model",
+        ),
+        (
+            lambda config, *lengths: 2 * config.num_layers * config.d_model // config.num_heads * sum(lengths),
+            "one head's",
+        ),
+        (lambda config, src_len, tgt_len: 2 * config.num_layers * config.d_model * tgt_len, "those of the source"),
+        (lambda config, src_len, tgt_len: 2 * config.num_layers * config.d_model * src_len, "those of the target"),
+        (lambda config, *lengths: 4 * config.num_layers * config.d_model * sum(lengths), "encoder has finished"),
+        (lambda config, src_len, tgt_len: 2 * config.num_layers * config.d_model * src_len * tgt_len, "not to pairs"),
+        (lambda config, src_len, tgt_len: 1, "two tensors"),
+    ],
+    "07.4": [
+        (limit(quantile, beside=-1), "the `<eos>` of some has no room"),
+        (limit(quantile, beside=1), "would do"),
+        (limit(lambda lengths, share: max(lengths), unfinished=0), "longest of all"),
+        (limit(lambda lengths, share: max(n for n in lengths if n < 10**6)), "all that ever finish"),
+        (limit(lambda lengths, share: sum(lengths) / len(lengths), unfinished=0), "max_len="),
+        (limit(lambda lengths, share: 1), "are cut off"),
+        (lambda *arguments: [3], "a number was expected"),
+        (lambda *arguments: math.inf, "would do"),
+        (limit(lambda lengths, share: lengths[int(share * len(lengths))]), "one sentence more"),
+        (lambda *arguments: 10**400, "far too large"),
+    ],
+    "07.5": [
+        (("order",), "with a beam of 1"),
+        (("mask",), "equally many tokens"),
+        (("one beam",), "beam_size rows"),
+        (("first row",), "a beam of 1 would go wrong"),
+        (("dropout",), "not on the list"),
+        ((3,), "the name of a fault"),
     ],
 }

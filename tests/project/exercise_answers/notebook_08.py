@@ -1,359 +1,157 @@
-"""Answers to the exercises of notebook 08: BLEU by hand, wrong scorers, and luck."""
+"""Answers of notebook 08: attention maps, switching heads off, swapping vectors of the memory."""
 
-import math
-from collections import Counter
-from fractions import Fraction
-from functools import reduce
-
-import numpy as np
 import torch
 from exercise_answers import worked
-
-from transformer_lib.inference import bleu
 
 course = worked.notebook("08")
 
 
-def ngrams(tokens, order):
-    return Counter(tuple(tokens[i : i + order]) for i in range(len(tokens) - order + 1))
+def looks_back(offset=-1, pick=lambda found, length: found.mean(-1)):
+    return lambda weights: pick(weights.diagonal(offset, dim1=1, dim2=2), weights.shape[1])
 
 
-def matches(
-    merge=lambda counts: reduce(lambda a, b: a | b, counts),
-    clip=lambda found, wanted: (found & wanted).total(),
-    total=lambda found, tokens, order: found.total(),
-    ngrams=ngrams,
-):
-    def count(hypothesis, references, order):
-        found, wanted = ngrams(hypothesis, order), merge([ngrams(tokens, order) for tokens in references])
-        return clip(found, wanted), total(found, hypothesis, order)
-
-    return count
+def by_loop(weights):
+    length = weights.shape[1]
+    return torch.stack([sum(of_head[i, i - 1] for i in range(1, length)) / (length - 1) for of_head in weights])
 
 
-def best_reference(hypothesis, references, order):
-    return max(matches()(hypothesis, [tokens], order) for tokens in references)
+def silent(columns):
+    """Return a function that sets some columns, which depend on a head and the sizes, to zero in a copy."""
+
+    def silence(joined, heads, num_heads):
+        changed, d_k = joined.clone(), joined.shape[-1] // num_heads
+        for head in heads:
+            changed[..., [i for i in columns(head, d_k, num_heads) if 0 <= i < joined.shape[-1]]] = 0
+        return changed
+
+    return silence
 
 
-def without_the_last(tokens, order):
-    return Counter(tuple(tokens[i : i + order]) for i in range(len(tokens) - order))
+def silent_in_place(joined, heads, num_heads):
+    d_k = joined.shape[-1] // num_heads
+    for head in heads:
+        joined[..., (head - 1) * d_k : head * d_k] = 0
+    return joined
 
 
-def closest(lengths, length):
-    return min(lengths, key=lambda n: (abs(n - length), n))
+def by_mask(joined, heads, num_heads):
+    on = torch.ones(num_heads, 1)
+    on[[head - 1 for head in heads]] = 0
+    return (joined.unflatten(-1, (num_heads, -1)) * on).flatten(-2)
 
 
-def corpus_bleu(
-    choose=closest,
-    mean=lambda p: math.prod(p) ** 0.25,
-    penalty=lambda ratio: min(1, math.exp(1 - ratio)),
-    scale=100,
-    least=1,
-):
-    def score(hypotheses, references):
-        pairs = list(zip(hypotheses, references, strict=True))
-        precisions = []
-        for order in range(1, 5):
-            sums = np.sum([matches()(h, many, order) for h, many in pairs], axis=0)
-            precisions.append(sums[0] / max(1, sums[1]))
-        length = max(least, sum(map(len, hypotheses)))
-        wanted = sum(choose([len(tokens) for tokens in many], len(h)) for h, many in pairs)
-        return scale * penalty(wanted / length) * mean(precisions)
-
-    return score
+def the_others(joined, heads, num_heads):
+    return by_mask(joined, [head for head in range(1, num_heads + 1) if head not in heads], num_heads)
 
 
-def mean_of_sentences(hypotheses, references):
-    return sum(corpus_bleu()([h], [many]) for h, many in zip(hypotheses, references, strict=True)) / len(hypotheses)
+def slices(head, d_k, num_heads):
+    return range((head - 1) * d_k, head * d_k)
 
 
-def mean_of_precisions(hypotheses, references):
-    product = 1
-    for order in range(1, 5):
-        counts = [matches()(h, many, order) for h, many in zip(hypotheses, references, strict=True)]
-        shares = [found / total for found, total in counts if total]
-        product *= sum(shares) / max(1, len(shares))
-    penalty = corpus_bleu(mean=lambda p: 1)(hypotheses, references)
-    return penalty * product**0.25
+def by_where(memory, other, places):
+    from_other = torch.zeros(memory.shape[1], 1, dtype=torch.bool)
+    from_other[places] = True
+    return torch.where(from_other, other, memory)
 
 
-def penalty_of_each(hypotheses, references):
-    without = corpus_bleu(penalty=lambda ratio: 1)(hypotheses, references)
-    penalties = [
-        corpus_bleu(mean=lambda p: 1, scale=1)([h], [many]) for h, many in zip(hypotheses, references, strict=True)
-    ]
-    return without * sum(penalties) / len(penalties)
+def by_list(memory, other, places):
+    length = memory.shape[1]
+    places = {place % length for place in places}
+    return torch.stack([(other if place in places else memory)[:, place] for place in range(length)], dim=1)
 
 
-def with_logarithms(hypotheses, references):
-    return corpus_bleu(mean=lambda p: math.exp(sum(map(math.log, p)) / 4))(hypotheses, references)
+def patched_in_place(memory, other, places):
+    memory[:, places] = other[:, places]
+    return memory
 
 
-def interval(
-    draws=1000,
-    edges=(2.5, 97.5),
-    size=1.0,
-    replace=True,
-    paired=True,
-    score=bleu.bleu_from_ngram_counts,
-    of=lambda a, b: b - a,
-):
-    def find(hypotheses_a, hypotheses_b, references):
-        rng = np.random.default_rng(7)
-        counts = [bleu.sentence_counts(system, references) for system in (hypotheses_a, hypotheses_b)]
-        n = len(references)
-
-        def pick():
-            return rng.choice(n, size=int(n * size), replace=replace)
-
-        values = []
-        for _ in range(draws):
-            first = pick()
-            second = first if paired else pick()
-            values.append(of(score(counts[0][first].sum(axis=0)), score(counts[1][second].sum(axis=0))))
-        return tuple(np.percentile(values, edges))
-
-    return find
+def added(memory, other, places):
+    sum_of_both = memory.clone()
+    sum_of_both[:, places] += other[:, places]
+    return sum_of_both
 
 
-def of_sentences(hypotheses_a, hypotheses_b, references):
-    scores = [
-        bleu.bleu_from_ngram_counts(bleu.sentence_counts(system, references)) for system in (hypotheses_a, hypotheses_b)
-    ]
-    picks = np.random.default_rng(7).choice(len(references), size=(1000, len(references)))
-    return np.percentile((scores[1] - scores[0])[picks].mean(axis=1), [2.5, 97.5])
+def along_d_model(memory, other, places):
+    swapped = memory.clone()
+    swapped[..., places] = other[..., places]
+    return swapped
 
 
-def popping(hypothesis, references, order):
-    found, allowed = ngrams(hypothesis, order), Counter()
-    while references:
-        allowed |= ngrams(references.pop(), order)
-    hypothesis.clear()
-    return np.array([(found & allowed).total(), found.total()])
+def left_out(src, start=1, end=-1):
+    length = src.shape[1]
+    return torch.stack([torch.cat([src[0, :i], src[0, i + 1 :]]) for i in range(length)[start:end]])
 
 
-def sorting(hypotheses, references):
-    for h, many in zip(hypotheses, references, strict=True):
-        many.sort(key=lambda tokens: (abs(len(tokens) - len(h)), len(tokens)))
-    return np.float32(corpus_bleu(choose=lambda lengths, length: lengths[0])(hypotheses, references))
+def hidden(src):
+    words = src.shape[1] - 2
+    found = src.repeat(words, 1)
+    found[torch.arange(words), torch.arange(words) + 1] = 0
+    return found
 
 
-def with_global_random_numbers(*systems):
-    np.random.seed(1)
-    counts, differences = [bleu.sentence_counts(system, systems[2]) for system in systems[:2]], []
-    for _ in range(1000):
-        drawn = np.random.randint(len(systems[2]), size=len(systems[2]))
-        differences.append(
-            np.subtract(*(bleu.bleu_from_ngram_counts(each[drawn].sum(axis=0)) for each in counts[::-1]))
-        )
-    return np.quantile(differences, [0.025, 0.975])
-
-
-def of_one(function, **changed):
-    """Return what takes one reference a sentence, made of what takes several."""
-
-    def changed_function(hypothesis, reference, n):
-        return function(**changed)(hypothesis, [reference], n)
-
-    return changed_function
-
-
-def of_a_set(score):
-    return lambda hypotheses, references: score(hypotheses, [[reference] for reference in references])
-
-
-def with_lists(hypothesis, reference, n):
-    found = [" ".join(hypothesis[i : i + n]) for i in range(len(hypothesis) + 1 - n)]
-    left = [" ".join(reference[i : i + n]) for i in range(len(reference) + 1 - n)]
-    matches = 0
-    for ngram in found:
-        if ngram in left:
-            left.remove(ngram)
-            matches += 1
-    return [matches, len(found)]
-
-
-PRECISIONS = [5 / 6, 4 / 5, 3 / 4, 2 / 3]
-FAULTS = {"A": "exchanged", "B": "averaged", "C": "right", "D": "tokenised", "E": "lower-cased"}
+HEADS = {"A": "reads", "B": "nothing", "C": "writes", "D": "order"}
+ALIGNMENT = "0-7 1-2 1-3 2-0 3-1 4-4 4-5 5-6 6-8"
 RIGHT = {
-    "08.1": [
-        (PRECISIONS, 0.7165, 54.44),
-        ([Fraction(n, n + 1) for n in (5, 4, 3, 2)], math.exp(-1 / 3), 54.4448),
-        (np.array(PRECISIONS), np.float32(0.7165), torch.tensor(54.4)),
-    ],
-    "clipped_matches": [(course.clipped_matches,), (with_lists,), (of_one(matches),)],
-    "brevity_penalty": [
-        (course.brevity_penalty,),
-        (lambda c, r: 1 if c >= r else 0 if c == 0 else np.exp(1 - r / c),),
-        (lambda c, r: (1 - r / torch.tensor(c)).clamp(max=0).exp(),),
-    ],
-    "corpus_bleu": [(course.corpus_bleu,), (of_a_set(corpus_bleu()),), (bleu.by_definition,)],
-    "08.2": [
-        (matches(),),
-        (lambda *arguments: list(matches()(*arguments)),),
-        (popping,),
-    ],
-    "08.3": [(FAULTS,), ({letter.lower(): fault.title() for letter, fault in FAULTS.items()},)],
-    "08.4": [(4, 3.2), (Fraction(4), np.float32(3.2)), (torch.tensor(4), torch.tensor(3.2))],
-    "08.5": [
-        ("a red shirt is playing the guitar on the street . a man in",),
-        (["guitar", "on", "the", "street", ".", "a", "man", "in", "a", "red", "shirt", "is", "playing", "the"],),
-    ],
-    "08.6": [
-        (corpus_bleu(),),
-        (sorting,),
-    ],
-    "08.7": [
-        (interval(),),
-        (interval(draws=400),),
-        (with_global_random_numbers,),
-    ],
+    "looks_back": [(course.looks_back,), (looks_back(),), (by_loop,)],
+    "08.1": [(HEADS, ALIGNMENT), (HEADS, [(0, 7), (1, 2), (1, 3), (2, 0), (3, 1), (4, 4), (4, 5), (5, 6), (6, 8)])],
+    "silence": [(course.silence,), (silent(slices),), (by_mask,)],
+    "patch": [(course.patch,), (by_where,), (by_list,)],
+    "08.2": [(left_out,), (lambda src: left_out(src).int(),)],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
+    "looks_back": [
+        (looks_back(0), "on *itself*"),
+        (looks_back(1), "one *ahead*"),
+        (looks_back(pick=lambda found, length: found.sum(-1) / length), "the first row does not count"),
+        (looks_back(pick=lambda found, length: found.sum(-1)), "the *mean*"),
+        (looks_back(pick=lambda found, length: found), "one number for each head"),
+        (looks_back(pick=lambda found, length: found.mean()), "not one for all"),
+        (lambda weights: weights[:, 1:, 0].mean(-1), "a diagonal"),
+        (lambda weights: 0.5, "a tensor was expected"),
+    ],
     "08.1": [
-        (([1, *PRECISIONS[1:]], 0.7165, 54.44), "clip"),
-        (([5 / 8, 4 / 7, 3 / 6, 2 / 5], 0.7165, 54.44), "not in the reference"),
-        (([5 / 6, 4 / 5, 3 / 4, 1 / 3], 0.7165, 54.44), "p4"),
-        ((PRECISIONS[:3], 0.7165, 54.44), "four precisions"),
-        ((PRECISIONS, 1, 75.98), "shorter than the reference"),
-        ((PRECISIONS, 1.284, 97.6), "exchanged"),
-        ((PRECISIONS, 0.75, 56.99), "not c/r"),
-        ((PRECISIONS, 0.8465, 64.3), "full stop of the reference"),
-        ((PRECISIONS, 0.7165, 0.5444), "as a fraction"),
-        ((PRECISIONS, 0.7165, 75.98), "BP is missing"),
-        ((PRECISIONS, 0.7165, 54.634), "geometric one"),
-        ((PRECISIONS, 0.7165, 41.37), "take its fourth root, times BP"),
-        ((PRECISIONS, 0.7165, 23.88), "root of the product is missing"),
-        (([83.3, 80, 75, 66.7], 0.7165, 54.44), "not in per cent"),
-        (([5 / 6, 1, 3 / 4, 2 / 3], 0.7165, 54.44), "how many 2-grams"),
-        (([5 / 6, "4/5", 3 / 4, 2 / 3], 0.7165, 54.44), "a number was expected"),
-        ((PRECISIONS, math.exp(-1 / 4), 54.44), "c is 6 and r is 8"),
+        (({**HEADS, "A": "writes", "C": "reads"}, ALIGNMENT), "exchanged two"),
+        (({**HEADS, "A": "writes"}, ALIGNMENT), "a step late"),
+        (({**HEADS, "B": "reads"}, ALIGNMENT), "same places"),
+        (({**HEADS, "D": "writes"}, ALIGNMENT), "from left to right"),
+        (({**HEADS, "D": "aligns"}, ALIGNMENT), "each head does one of these"),
+        (({"A": "reads"}, ALIGNMENT), "four heads"),
+        ((HEADS, "1-7 2-2 2-3 3-0 4-1 5-4 5-5 6-6 7-8"), "first source *word* is 0"),
+        ((HEADS, "1-8 2-3 2-4 3-1 4-2 5-5 5-6 6-7 7-9"), "counted from 0"),
+        ((HEADS, "7-0 2-1 3-1 0-2 1-3 4-4 5-4 6-5 8-6"), "source word comes first"),
+        ((HEADS, ALIGNMENT + " 7-9"), "`<eos>` is no word"),
+        ((HEADS, "0-7 1-2 2-0 3-1 4-4 4-5 5-6 6-8"), "target word 3, *playing*"),
+        ((HEADS, ALIGNMENT + " 5-5"), "a link too many"),
+        ((HEADS, "today heute"), "a string such as"),
+        ((HEADS, ALIGNMENT.replace(" ", ", ")), "a string such as"),
+        ((HEADS, [0, 7]), "a string such as"),
+        ((HEADS, "0-8 1-3 1-4 2-1 3-2 4-5 4-6 5-7 6-9"), "first target *word* is 0"),
+        ((["reads", "nothing", "writes", "order"], ALIGNMENT), "a dictionary"),
     ],
-    "clipped_matches": [
-        (of_one(matches, clip=lambda found, wanted: sum(n for g, n in found.items() if g in wanted)), "Clip"),
-        (
-            of_one(
-                matches, clip=lambda found, wanted: len({*found} & {*wanted}), total=lambda found, *_: len({*found})
-            ),
-            "a set forgets",
-        ),
-        (lambda hypothesis, reference, n: with_lists(hypothesis, reference, n)[::-1], "matches come first"),
-        (
-            lambda hypothesis, reference, n: (with_lists(hypothesis, reference, n)[0], max(0, len(reference) + 1 - n)),
-            "of the *hypothesis*",
-        ),
-        (of_one(matches, ngrams=without_the_last), "you count"),
-        (lambda *given: with_lists(*given)[0], "two numbers"),
+    "silence": [
+        (the_others, "not the others"),
+        (silent(lambda head, d_k, num_heads: range(head * d_k, (head + 1) * d_k)), "counted from 1"),
+        (silent(lambda head, d_k, num_heads: range(head - 1, num_heads * d_k, num_heads)), "side by side"),
+        (silent(lambda head, d_k, num_heads: [head - 1]), "numbers here, not one"),
+        (silent(lambda head, d_k, num_heads: range((head - 1) * num_heads, head * num_heads)), "wide"),
+        (silent(lambda head, d_k, num_heads: []), "nothing is zero yet"),
+        (silent(lambda head, d_k, num_heads: range((head - 2) * d_k, (head - 1) * d_k)), "side by side"),
+        (silent_in_place, "clone it first"),
     ],
-    "brevity_penalty": [
-        (lambda c, r: min(1, math.exp(1 - c / r)), "exchanged"),
-        (lambda c, r: math.exp(1 - r / c), "never above 1"),
-        (lambda c, r: min(1, c / r), "not *c*/*r*"),
-        (lambda c, r: 1, "too *short* is punished"),
-        (lambda c, r: 0.4, "or 1 if"),
-        (lambda c, r: "1", "a number was expected"),
-        (lambda c, r: min(1, math.exp(1 - r / c)), "goes to 0 with *c*"),
-        (lambda c, r: min(1, math.exp(1 - r / max(c, 1))), "goes to 0 with *c*"),
-    ],
-    "corpus_bleu": [
-        (of_a_set(corpus_bleu(scale=1)), "as a fraction"),
-        (of_a_set(mean_of_sentences), "mean of the sentences' BLEU"),
-        (of_a_set(mean_of_precisions), "average precisions over sentences"),
-        (of_a_set(corpus_bleu(mean=lambda p: sum(p) / 4)), "geometric one"),
-        (of_a_set(corpus_bleu(mean=math.prod)), "exponent is 1/4"),
-        (of_a_set(corpus_bleu(penalty=lambda ratio: 1)), "penalty is missing"),
-        (of_a_set(penalty_of_each), "penalties of the sentences"),
-        (of_a_set(with_logarithms), "no 3-gram matches"),
-        (of_a_set(corpus_bleu(least=0)), "can be empty"),
-        (of_a_set(corpus_bleu(mean=lambda p: math.prod(one or 1 for one in p) ** 0.25)), "BLEU is 0"),
-        (lambda hypotheses, references: course.corpus_bleu(references, hypotheses), "sentences of the check's"),
+    "patch": [
+        (lambda memory, other, places: course.patch(other, memory, places), "the other way round"),
+        (lambda memory, other, places: other, "the whole other memory"),
+        (lambda memory, other, places: memory, "nothing has been swapped"),
+        (added, "instead of adding it"),
+        (along_d_model, "along the second axis"),
+        (lambda memory, other, places: torch.zeros_like(memory), "at these places the vectors"),
+        (patched_in_place, "clone `memory` first"),
     ],
     "08.2": [
-        (matches(clip=lambda found, wanted: sum(n for g, n in found.items() if g in wanted)), "Clip"),
-        (matches(merge=lambda counts: sum(counts, Counter())), "add up what all references have"),
-        (matches(merge=lambda counts: counts[0]), "not the first one alone"),
-        (best_reference, "as a whole"),
-        (matches(clip=lambda found, wanted: len(set(found) & set(wanted)), total=lambda f, *_: len(f)), "*different*"),
-        (matches(clip=lambda found, wanted: len(set(found) & set(wanted))), "matches of"),
-        (matches(total=lambda found, tokens, order: len(tokens) - order + 1), "there are none"),
-        (matches(total=lambda found, tokens, order: len(tokens)), "divide by"),
-        (matches(ngrams=without_the_last), "the last n-gram"),
-        (lambda *arguments: matches()(*arguments)[0], "two numbers"),
-        (lambda *arguments: ("many", 3), "a number was expected"),
-        (lambda *arguments: [matches()(*arguments)], "two numbers"),
-        (lambda *arguments: matches()(*arguments)[::-1], "divide by"),
-    ],
-    "08.3": [
-        ({**FAULTS, "A": "right", "C": "exchanged"}, "A is not 'right'"),
-        ({**FAULTS, "B": "exchanged", "A": "averaged"}, "perfect long sentence"),
-        ({**FAULTS, "B": "exchanged"}, "far too short"),
-        ({**FAULTS, "D": "lower-cased", "E": "tokenised"}, "in capitals"),
-        ({**FAULTS, "E": "tokenised"}, "*isn't*"),
-        ({**FAULTS, "E": "smoothed"}, "one of these"),
-        ({"A": "exchanged"}, "five scorers"),
-        ("A", "a dictionary"),
-    ],
-    "08.4": [
-        ((2, 3.2), "by √2 only"),
-        ((math.sqrt(2), 3.2), "√n has to double"),
-        ((4000, 3.2), "how many *times*"),
-        ((1 / 4, 3.2), "fewer sentences say less"),
-        ((3, 3.2), "By what is n multiplied"),
-        ((4, 6.4), "the root of that"),
-        ((4, 0.8), "wider, not narrower"),
-        ((4, 1.6), "cannot say as much"),
-        ((4, 2.0), "use your first answer"),
-    ],
-    "08.5": [
-        ("a man in a red shirt is playing the guitar on the street .", "the reference itself"),
-        ("street the on guitar the playing is shirt red a in man a .", "cut fewer times"),
-        ("on the street a man in a red shirt is playing the guitar", "missing: `.`"),
-        ("on the street a man in a red shirt is playing the guitar .", "cut fewer times"),
-        ("on the street . a man in a red shirt is playing the guitar", "still says the same"),
-        ("the guitar on the street . a man in a red shirt is playing", "still says the same"),
-        (". a man in a red shirt is playing the guitar on the street", "still says the same"),
-        ("on the street . a man in a red shirt is not playing the guitar", "too many: `not`"),
-        (7, "a string was expected"),
-    ],
-    "08.6": [
-        (corpus_bleu(scale=1), "as a fraction"),
-        (mean_of_sentences, "mean of the sentences' BLEU"),
-        (mean_of_precisions, "average precisions over sentences"),
-        (corpus_bleu(mean=lambda p: sum(p) / 4), "geometric one"),
-        (corpus_bleu(mean=math.prod), "exponent is 1/4"),
-        (corpus_bleu(mean=lambda p: math.sqrt(p[0] * p[1])), "2-grams only"),
-        (corpus_bleu(penalty=lambda ratio: 1), "penalty is missing"),
-        (penalty_of_each, "penalties of the sentences"),
-        (corpus_bleu(penalty=lambda ratio: math.exp(1 - ratio)), "never above 1"),
-        (corpus_bleu(choose=lambda lengths, length: lengths[0]), "not the first one's"),
-        (corpus_bleu(choose=lambda lengths, length: min(lengths)), "not the shortest"),
-        (corpus_bleu(choose=lambda lengths, length: max(lengths)), "not the longest"),
-        (corpus_bleu(choose=lambda lengths, length: sum(lengths) / len(lengths)), "not their mean"),
-        (corpus_bleu(choose=lambda lengths, own: min(lengths, key=lambda n: (abs(n - own), -n))), "equally close"),
-        (corpus_bleu(mean=lambda p: math.prod(one or 1 for one in p) ** 0.25), "no 3-gram matches in"),
-        (with_logarithms, "stopped with ValueError"),
-        (corpus_bleu(least=0), "stopped with ZeroDivisionError"),
-        (lambda hypotheses, references: "37", "a number was expected"),
-        (lambda hypotheses, references: 50.0, "with 1 reference per sentence"),
-        (lambda hypotheses, references: math.nan, "this is nan"),
-        (lambda hypotheses, references: corpus_bleu()(references, hypotheses), "stopped with"),
-    ],
-    "08.7": [
-        (interval(paired=False), "*the same sentences*"),
-        (interval(replace=False), "put each sentence back"),
-        (interval(of=lambda a, b: a - b), "a minus b"),
-        (interval(edges=(5, 95)), "2.5 % at each"),
-        (interval(edges=(97.5, 2.5)), "low is above high"),
-        (interval(edges=(0, 100)), "times as wide"),
-        (interval(size=0.5), "times as wide"),
-        (interval(of=lambda a, b: (b - a) / 100), "is that a fraction"),
-        (interval(of=lambda a, b: b), "BLEU of b lies"),
-        (interval(draws=1), "Draw many"),
-        (of_sentences, "the sentences' differences"),
-        (interval(of=lambda a, b: b - a + 2), "expected about"),
-        (interval(of=lambda a, b: round(b, 1) - a), "the difference is 0 in every draw"),
-        (lambda *systems: 0.01, "two numbers"),
-        (lambda *systems: (math.nan, math.nan), "nan or infinity"),
-        (lambda *systems: bleu.bootstrap(*systems), "stopped with"),
+        (lambda src: left_out(src, 0, None), "are no words"),
+        (lambda src: left_out(src).flip(0), "lacks the *first* word"),
+        (hidden, "instead of replacing it"),
+        (lambda src: left_out(src)[:, 1:], "the shape is"),
+        (lambda src: src[:, 1:].repeat(src.shape[1] - 2, 1), "without the token at position"),
     ],
 }

@@ -1,323 +1,359 @@
-"""Answers to the exercises of notebook 09: the paper's model and numbers, attention that saves something."""
+"""Answers to the exercises of notebook 09: BLEU by hand, wrong scorers, and luck."""
 
-import inspect
 import math
+from collections import Counter
 from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from exercise_answers import worked
-from torch import nn
 
-from transformer_lib.model.masks import local_mask
+from transformer_lib.inference import bleu
 
-boxes = worked.notebook("04")
 course = worked.notebook("09")
 
 
-def multiplications(projections=4, mixing=2, feed_forward=2):
-    return lambda n, d_model, d_ff: (
-        projections * n * d_model**2 + mixing * n**2 * d_model + feed_forward * n * d_model * d_ff
-    )
+def ngrams(tokens, order):
+    return Counter(tuple(tokens[i : i + order]) for i in range(len(tokens) - order + 1))
 
 
-def entropy(vocab_size, smoothing):
-    target = torch.full((vocab_size,), smoothing / vocab_size)
-    target[0] += 1 - smoothing
-    return torch.special.entr(target).sum()
+def matches(
+    merge=lambda counts: reduce(lambda a, b: a | b, counts),
+    clip=lambda found, wanted: (found & wanted).total(),
+    total=lambda found, tokens, order: found.total(),
+    ngrams=ngrams,
+):
+    def count(hypothesis, references, order):
+        found, wanted = ngrams(hypothesis, order), merge([ngrams(tokens, order) for tokens in references])
+        return clip(found, wanted), total(found, hypothesis, order)
+
+    return count
 
 
-def terms(vocab_size, smoothing, others=1, log=math.log):
-    """The sum with the right token's term and those of vocab_size - ``others``; 0 · ln 0 is 0."""
-    right, other = 1 - smoothing + smoothing / vocab_size, smoothing / vocab_size
-    return -right * log(right) - ((vocab_size - others) * other * log(other) if other else 0)
+def best_reference(hypothesis, references, order):
+    return max(matches()(hypothesis, [tokens], order) for tokens in references)
 
 
-def by_pytorch(vocab_size, smoothing):
-    target = torch.full((1, vocab_size), smoothing / vocab_size)
-    target[0, 0] += 1 - smoothing
-    return F.cross_entropy(target.clamp(min=1e-30).log(), torch.tensor([0]), label_smoothing=smoothing)
+def without_the_last(tokens, order):
+    return Counter(tuple(tokens[i : i + order]) for i in range(len(tokens) - order))
 
 
-def spread_over_others(vocab_size, smoothing):
-    return -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(smoothing / (vocab_size - 1))
+def closest(lengths, length):
+    return min(lengths, key=lambda n: (abs(n - length), n))
 
 
-def blocks_and_columns(n):
-    side, place = math.ceil(math.sqrt(n)), torch.arange(n)
-    row, column = place // side, place % side
-    return (row[:, None] == row) | (column[:, None] == column)
+def corpus_bleu(
+    choose=closest,
+    mean=lambda p: math.prod(p) ** 0.25,
+    penalty=lambda ratio: min(1, math.exp(1 - ratio)),
+    scale=100,
+    least=1,
+):
+    def score(hypotheses, references):
+        pairs = list(zip(hypotheses, references, strict=True))
+        precisions = []
+        for order in range(1, 5):
+            sums = np.sum([matches()(h, many, order) for h, many in pairs], axis=0)
+            precisions.append(sums[0] / max(1, sums[1]))
+        length = max(least, sum(map(len, hypotheses)))
+        wanted = sum(choose([len(tokens) for tokens in many], len(h)) for h, many in pairs)
+        return scale * penalty(wanted / length) * mean(precisions)
+
+    return score
 
 
-def one_hub(n):
-    """All look at the first √n positions, each of which looks at √n others."""
-    side = math.ceil(math.sqrt(n))
-    mask = torch.zeros(n, n, dtype=torch.bool)
-    mask[:, :side] = True
-    for hub in range(side):
-        mask[hub, hub * side : (hub + 1) * side] = True
-    return mask
+def mean_of_sentences(hypotheses, references):
+    return sum(corpus_bleu()([h], [many]) for h, many in zip(hypotheses, references, strict=True)) / len(hypotheses)
 
 
-def distribution(vocab_size, smoothing):
-    target = torch.full((vocab_size,), smoothing / vocab_size)
-    target[0] += 1 - smoothing
-    return torch.distributions.Categorical(probs=target).entropy()
+def mean_of_precisions(hypotheses, references):
+    product = 1
+    for order in range(1, 5):
+        counts = [matches()(h, many, order) for h, many in zip(hypotheses, references, strict=True)]
+        shares = [found / total for found, total in counts if total]
+        product *= sum(shares) / max(1, len(shares))
+    penalty = corpus_bleu(mean=lambda p: 1)(hypotheses, references)
+    return penalty * product**0.25
 
 
-def fewer_rows(n):
-    row, column = np.divmod(np.arange(n), math.isqrt(n))
-    return torch.from_numpy((row[:, None] == row) | (column[:, None] == column))
+def penalty_of_each(hypotheses, references):
+    without = corpus_bleu(penalty=lambda ratio: 1)(hypotheses, references)
+    penalties = [
+        corpus_bleu(mean=lambda p: 1, scale=1)([h], [many]) for h, many in zip(hypotheses, references, strict=True)
+    ]
+    return without * sum(penalties) / len(penalties)
 
 
-def blocks(n):
-    row = torch.arange(n) // math.ceil(math.sqrt(n))
-    return row[:, None] == row
+def with_logarithms(hypotheses, references):
+    return corpus_bleu(mean=lambda p: math.exp(sum(map(math.log, p)) / 4))(hypotheses, references)
 
 
-def columns(n):
-    column = torch.arange(n) % math.ceil(math.sqrt(n))
-    return column[:, None] == column
+def interval(
+    draws=1000,
+    edges=(2.5, 97.5),
+    size=1.0,
+    replace=True,
+    paired=True,
+    score=bleu.bleu_from_ngram_counts,
+    of=lambda a, b: b - a,
+):
+    def find(hypotheses_a, hypotheses_b, references):
+        rng = np.random.default_rng(7)
+        counts = [bleu.sentence_counts(system, references) for system in (hypotheses_a, hypotheses_b)]
+        n = len(references)
+
+        def pick():
+            return rng.choice(n, size=int(n * size), replace=replace)
+
+        values = []
+        for _ in range(draws):
+            first = pick()
+            second = first if paired else pick()
+            values.append(of(score(counts[0][first].sum(axis=0)), score(counts[1][second].sum(axis=0))))
+        return tuple(np.percentile(values, edges))
+
+    return find
 
 
-def paper(*changes):
-    """The course's class, with some of its text changed: each change is the old and the new text."""
-    source = inspect.getsource(course.PaperTransformer)
-    for old, new in changes:
-        assert old in source, old
-        source = source.replace(old, new)
-    names = dict(vars(course))
-    exec(source, names)
-    return names["PaperTransformer"]
+def of_sentences(hypotheses_a, hypotheses_b, references):
+    scores = [
+        bleu.bleu_from_ngram_counts(bleu.sentence_counts(system, references)) for system in (hypotheses_a, hypotheses_b)
+    ]
+    picks = np.random.default_rng(7).choice(len(references), size=(1000, len(references)))
+    return np.percentile((scores[1] - scores[0])[picks].mean(axis=1), [2.5, 97.5])
 
 
-class OfEarlierBoxes(nn.Module):
-    """With the boxes of notebooks 02 to 04, and an output layer that has biases."""
+def popping(hypothesis, references, order):
+    found, allowed = ngrams(hypothesis, order), Counter()
+    while references:
+        allowed |= ngrams(references.pop(), order)
+    hypothesis.clear()
+    return np.array([(found & allowed).total(), found.total()])
 
-    def __init__(self, config):
-        super().__init__()
-        tokens, sizes = boxes.TokenEmbedding(config.src_vocab_size, config.d_model), (config.d_model, config.num_heads)
-        positions = boxes.SinusoidalPositionalEncoding(config.max_len, config.d_model)
-        self.embedding, sizes = boxes.InputEmbedding(tokens, positions, config.dropout), (*sizes, config.d_ff)
-        encoder, decoder = (
-            [layer(*sizes, config.dropout) for _ in range(config.num_layers)]
-            for layer in (boxes.PostLNEncoderLayer, boxes.DecoderLayer)
+
+def sorting(hypotheses, references):
+    for h, many in zip(hypotheses, references, strict=True):
+        many.sort(key=lambda tokens: (abs(len(tokens) - len(h)), len(tokens)))
+    return np.float32(corpus_bleu(choose=lambda lengths, length: lengths[0])(hypotheses, references))
+
+
+def with_global_random_numbers(*systems):
+    np.random.seed(1)
+    counts, differences = [bleu.sentence_counts(system, systems[2]) for system in systems[:2]], []
+    for _ in range(1000):
+        drawn = np.random.randint(len(systems[2]), size=len(systems[2]))
+        differences.append(
+            np.subtract(*(bleu.bleu_from_ngram_counts(each[drawn].sum(axis=0)) for each in counts[::-1]))
         )
-        self.encoder, self.decoder = boxes.Encoder(encoder, nn.Identity()), boxes.Decoder(decoder, nn.Identity())
-        self.output = nn.Linear(config.d_model, config.src_vocab_size)
-        self.output.weight = tokens.table.weight
-        self.pad_id = config.pad_id
-
-    def forward(self, src, tgt):
-        mask = boxes.padding_mask(src, self.pad_id)
-        memory = self.encoder(self.embedding(src), mask)[0]
-        return self.output(self.decoder(self.embedding(tgt), memory, boxes.target_mask(tgt, self.pad_id), mask)[0])
+    return np.quantile(differences, [0.025, 0.975])
 
 
-class LastNorms(boxes.Transformer):
-    def __init__(self, config):
-        super().__init__(config)
-        self.encoder.norm, self.decoder.norm = nn.LayerNorm(config.d_model), nn.LayerNorm(config.d_model)
+def of_one(function, **changed):
+    """Return what takes one reference a sentence, made of what takes several."""
+
+    def changed_function(hypothesis, reference, n):
+        return function(**changed)(hypothesis, [reference], n)
+
+    return changed_function
 
 
-NORM_FIRST = (
-    (
-        'layer["norm1"](memory + self.dropout(self.attend(layer["self_attn"], memory, memory, src_mask)))',
-        'memory + self.dropout(self.attend(layer["self_attn"], *[layer["norm1"](memory)] * 2, src_mask))',
-    ),
-    (
-        'layer["norm2"](memory + self.dropout(self.feed(layer, memory)))',
-        'memory + self.dropout(self.feed(layer, layer["norm2"](memory)))',
-    ),
-    (
-        'layer["norm1"](x + self.dropout(self.attend(layer["self_attn"], x, x, tgt_mask)))',
-        'x + self.dropout(self.attend(layer["self_attn"], *[layer["norm1"](x)] * 2, tgt_mask))',
-    ),
-    (
-        'layer["norm2"](x + self.dropout(self.attend(layer["cross_attn"], x, memory, src_mask)))',
-        'x + self.dropout(self.attend(layer["cross_attn"], layer["norm2"](x), memory, src_mask))',
-    ),
-    (
-        'layer["norm3"](x + self.dropout(self.feed(layer, x)))',
-        'x + self.dropout(self.feed(layer, layer["norm3"](x)))',
-    ),
-)
-IN_SELF_ATTENTION = (
-    'self.attend(layer["self_attn"], memory, memory, src_mask)',
-    ('self.attend(layer["self_attn"], memory, memory, src_mask | True)'),
-)
-IN_CROSS_ATTENTION = 'layer["cross_attn"], x, memory, src_mask', 'layer["cross_attn"], x, memory, src_mask | True'
+def of_a_set(score):
+    return lambda hypotheses, references: score(hypotheses, [[reference] for reference in references])
 
+
+def with_lists(hypothesis, reference, n):
+    found = [" ".join(hypothesis[i : i + n]) for i in range(len(hypothesis) + 1 - n)]
+    left = [" ".join(reference[i : i + n]) for i in range(len(reference) + 1 - n)]
+    matches = 0
+    for ngram in found:
+        if ngram in left:
+            left.remove(ngram)
+            matches += 1
+    return [matches, len(found)]
+
+
+PRECISIONS = [5 / 6, 4 / 5, 3 / 4, 2 / 3]
+FAULTS = {"A": "exchanged", "B": "averaged", "C": "right", "D": "tokenised", "E": "lower-cased"}
 RIGHT = {
-    "PaperTransformer": [(course.PaperTransformer,), (boxes.Transformer,), (OfEarlierBoxes,)],
-    "09.1": [(50, 25, 7), (np.int64(50), Fraction(25), torch.tensor(7)), (50.0, 25.0, 7.0)],
+    "09.1": [
+        (PRECISIONS, 0.7165, 54.44),
+        ([Fraction(n, n + 1) for n in (5, 4, 3, 2)], math.exp(-1 / 3), 54.4448),
+        (np.array(PRECISIONS), np.float32(0.7165), torch.tensor(54.4)),
+    ],
+    "clipped_matches": [(course.clipped_matches,), (with_lists,), (of_one(matches),)],
+    "brevity_penalty": [
+        (course.brevity_penalty,),
+        (lambda c, r: 1 if c >= r else 0 if c == 0 else np.exp(1 - r / c),),
+        (lambda c, r: (1 - r / torch.tensor(c)).clamp(max=0).exp(),),
+    ],
+    "corpus_bleu": [(course.corpus_bleu,), (of_a_set(corpus_bleu()),), (bleu.by_definition,)],
     "09.2": [
-        (101, 86_250),
-        (100.97, 86_208),
-        (100_900_000, 44.2e6 / 512),
-        (np.float32(101), Fraction(44_200_000, 512)),
+        (matches(),),
+        (lambda *arguments: list(matches()(*arguments)),),
+        (popping,),
     ],
-    "09.3": [(multiplications(), 3072), (lambda n, d, d_ff: 2 * n * d * (2 * d + n + d_ff), torch.tensor(3072.0))],
-    "09.4": [
-        ((1024 * 4000) ** -0.5, [2000, 16_000], 16_000),
-        (4.94e-4, (16_000, 2000), 16_000.0),
-        (5e-4, torch.tensor([2000, 16_000]), np.int64(16_000)),
-        (4.94e-4, np.array([16e3, 2e3]), 16e3),
-    ],
+    "09.3": [(FAULTS,), ({letter.lower(): fault.title() for letter, fault in FAULTS.items()},)],
+    "09.4": [(4, 3.2), (Fraction(4), np.float32(3.2)), (torch.tensor(4), torch.tensor(3.2))],
     "09.5": [
-        (entropy,),
-        (by_pytorch,),
-        (terms,),
-        (distribution,),
+        ("a red shirt is playing the guitar on the street . a man in",),
+        (["guitar", "on", "the", "street", ".", "a", "man", "in", "a", "red", "shirt", "is", "playing", "the"],),
     ],
-    "09.6": [(167.5, 333), (1.1e21 / 8 / 9.5e12 / 86_400, 1.1e21 / 3.3e18), (np.float32(168), torch.tensor(333.3))],
+    "09.6": [
+        (corpus_bleu(),),
+        (sorting,),
+    ],
     "09.7": [
-        (blocks_and_columns,),
-        (one_hub,),
-        (fewer_rows,),
+        (interval(),),
+        (interval(draws=400),),
+        (with_global_random_numbers,),
     ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
-    "PaperTransformer": [
-        (paper(*NORM_FIRST), "that is pre-LN"),
-        (paper((" * self.config.d_model**0.5", "")), "multiplied by √d_model"),
-        (paper((" + self.positions[: ids.shape[1]]", "")), "the positions are missing"),
-        (paper((" / q.shape[-1] ** 0.5", "")), "not divided by √d_k"),
-        (paper((".tril()", "")), "a word of the target"),
-        (paper(IN_CROSS_ATTENTION), "cross-attention sees padding"),
-        (paper(IN_SELF_ATTENTION), "the encoder sees padding"),
-        (paper(IN_SELF_ATTENTION, IN_CROSS_ATTENTION), "in the encoder and in cross-attention"),
-        (paper(("return x @ self.table.weight.T", "return (x @ self.table.weight.T).softmax(-1)")), "return logits"),
-        (paper(("layer in self.decoder", "layer in reversed(self.decoder)")), "read section 3 once more"),
-        (paper((".relu()", "")), "read section 3 once more"),
-        (paper(("nn.Dropout(config.dropout)", "nn.Dropout(0.1)")), "in training, drop"),
-        (paper(("self.dropout(self.table(ids)", "(self.table(ids)")), "in training, drop"),
-        (paper(("x + self.dropout(self.feed(layer, x))", "x + self.feed(layer, x)")), "in training, drop"),
-        (paper(("self.dropout(self.feed(", "nn.functional.dropout(self.feed(")), "is dropout still on"),
-        (paper((", device=tgt.device", "")), "device=src.device"),
-        (
-            paper(('self.register_buffer("positions", positions, persistent=False)', "self.positions = positions")),
-            "buffer",
-        ),
-        (LastNorms, "each of its layers ends in one"),
-        (
-            paper(
-                ("self.dropout =", "self.output = nn.Linear(d_model, config.src_vocab_size); self.dropout ="),
-                ("return x @ self.table.weight.T", "return self.output(x)"),
-            ),
-            "but here are 2",
-        ),
-        (paper(("q_proj", "w_q")), "there is no ['decoder.0.cross_attn.q_proj.bias']"),
-        (course.torch.relu, "a class of modules is expected"),
-    ],
     "09.1": [
-        ((99, 25, 7), "that is k = 3"),
-        ((20, 25, 7), "two positions to each side"),
-        ((49.5, 25, 7), "Round up"),
-        ((49, 25, 7), "one too few"),
-        ((33, 25, 7), "not three"),
-        ((40, 25, 7), "how far does each layer reach"),
-        ((50, 11, 7), "leaves that factor out"),
-        ((50, 24.75, 7), "Round up"),
-        ((50, 24, 7), "three too few"),
-        ((50, 13, 7), "not half of it"),
-        ((50, 20, 7), "its own in the middle"),
-        ((50, 25, 6), "63 positions"),
-        ((50, 25, 5), "the base is 2"),
-        ((50, 25, 8), "which is enough"),
-        ((50, 25, 99), "twice as far"),
+        (([1, *PRECISIONS[1:]], 0.7165, 54.44), "clip"),
+        (([5 / 8, 4 / 7, 3 / 6, 2 / 5], 0.7165, 54.44), "not in the reference"),
+        (([5 / 6, 4 / 5, 3 / 4, 1 / 3], 0.7165, 54.44), "p4"),
+        ((PRECISIONS[:3], 0.7165, 54.44), "four precisions"),
+        ((PRECISIONS, 1, 75.98), "shorter than the reference"),
+        ((PRECISIONS, 1.284, 97.6), "exchanged"),
+        ((PRECISIONS, 0.75, 56.99), "not c/r"),
+        ((PRECISIONS, 0.8465, 64.3), "full stop of the reference"),
+        ((PRECISIONS, 0.7165, 0.5444), "as a fraction"),
+        ((PRECISIONS, 0.7165, 75.98), "BP is missing"),
+        ((PRECISIONS, 0.7165, 54.634), "geometric one"),
+        ((PRECISIONS, 0.7165, 41.37), "take its fourth root, times BP"),
+        ((PRECISIONS, 0.7165, 23.88), "root of the product is missing"),
+        (([83.3, 80, 75, 66.7], 0.7165, 54.44), "not in per cent"),
+        (([5 / 6, 1, 3 / 4, 2 / 3], 0.7165, 54.44), "how many 2-grams"),
+        (([5 / 6, "4/5", 3 / 4, 2 / 3], 0.7165, 54.44), "a number was expected"),
+        ((PRECISIONS, math.exp(-1 / 4), 54.44), "c is 6 and r is 8"),
+    ],
+    "clipped_matches": [
+        (of_one(matches, clip=lambda found, wanted: sum(n for g, n in found.items() if g in wanted)), "Clip"),
+        (
+            of_one(
+                matches, clip=lambda found, wanted: len({*found} & {*wanted}), total=lambda found, *_: len({*found})
+            ),
+            "a set forgets",
+        ),
+        (lambda hypothesis, reference, n: with_lists(hypothesis, reference, n)[::-1], "matches come first"),
+        (
+            lambda hypothesis, reference, n: (with_lists(hypothesis, reference, n)[0], max(0, len(reference) + 1 - n)),
+            "of the *hypothesis*",
+        ),
+        (of_one(matches, ngrams=without_the_last), "you count"),
+        (lambda *given: with_lists(*given)[0], "two numbers"),
+    ],
+    "brevity_penalty": [
+        (lambda c, r: min(1, math.exp(1 - c / r)), "exchanged"),
+        (lambda c, r: math.exp(1 - r / c), "never above 1"),
+        (lambda c, r: min(1, c / r), "not *c*/*r*"),
+        (lambda c, r: 1, "too *short* is punished"),
+        (lambda c, r: 0.4, "or 1 if"),
+        (lambda c, r: "1", "a number was expected"),
+        (lambda c, r: min(1, math.exp(1 - r / c)), "goes to 0 with *c*"),
+        (lambda c, r: min(1, math.exp(1 - r / max(c, 1))), "goes to 0 with *c*"),
+    ],
+    "corpus_bleu": [
+        (of_a_set(corpus_bleu(scale=1)), "as a fraction"),
+        (of_a_set(mean_of_sentences), "mean of the sentences' BLEU"),
+        (of_a_set(mean_of_precisions), "average precisions over sentences"),
+        (of_a_set(corpus_bleu(mean=lambda p: sum(p) / 4)), "geometric one"),
+        (of_a_set(corpus_bleu(mean=math.prod)), "exponent is 1/4"),
+        (of_a_set(corpus_bleu(penalty=lambda ratio: 1)), "penalty is missing"),
+        (of_a_set(penalty_of_each), "penalties of the sentences"),
+        (of_a_set(with_logarithms), "no 3-gram matches"),
+        (of_a_set(corpus_bleu(least=0)), "can be empty"),
+        (of_a_set(corpus_bleu(mean=lambda p: math.prod(one or 1 for one in p) ** 0.25)), "BLEU is 0"),
+        (lambda hypotheses, references: course.corpus_bleu(references, hypotheses), "sentences of the check's"),
     ],
     "09.2": [
-        ((82, 86_250), "three places"),
-        ((119.8, 86_250), "once already"),
-        ((56.7, 86_250), "part of the model"),
-        ((63.1, 86_250), "as it is"),
-        ((44.2, 86_250), "none of them can go"),
-        ((70, 86_250), "beside the layers"),
-        ((101, 123_242), "the layers alone"),
-        ((101, 28_776), "costs 512 numbers, once"),
-        ((101, 49_300), "on top of"),
-        ((101, 43_164), "a d_model of 512"),
-        (("many", 86_250), "a number was expected"),
-        ((10**400, 86_250), "far too large"),
-        ((101, 86.25), "how many times"),
+        (matches(clip=lambda found, wanted: sum(n for g, n in found.items() if g in wanted)), "Clip"),
+        (matches(merge=lambda counts: sum(counts, Counter())), "add up what all references have"),
+        (matches(merge=lambda counts: counts[0]), "not the first one alone"),
+        (best_reference, "as a whole"),
+        (matches(clip=lambda found, wanted: len(set(found) & set(wanted)), total=lambda f, *_: len(f)), "*different*"),
+        (matches(clip=lambda found, wanted: len(set(found) & set(wanted))), "matches of"),
+        (matches(total=lambda found, tokens, order: len(tokens) - order + 1), "there are none"),
+        (matches(total=lambda found, tokens, order: len(tokens)), "divide by"),
+        (matches(ngrams=without_the_last), "the last n-gram"),
+        (lambda *arguments: matches()(*arguments)[0], "two numbers"),
+        (lambda *arguments: ("many", 3), "a number was expected"),
+        (lambda *arguments: [matches()(*arguments)], "two numbers"),
+        (lambda *arguments: matches()(*arguments)[::-1], "divide by"),
     ],
     "09.3": [
-        ((multiplications(projections=3), 3072), "four projections"),
-        ((multiplications(projections=0), 3072), "the output, are missing"),
-        ((multiplications(mixing=1), 3072), "two products"),
-        ((multiplications(mixing=0), 3072), "n · n"),
-        ((multiplications(mixing=16), 3072), "eight heads"),
-        ((multiplications(feed_forward=0), 3072), "the feed-forward network is missing"),
-        ((multiplications(feed_forward=1), 3072), "two matrices"),
-        ((multiplications(8, 4, 4), 3072), "multiplications only"),
-        ((lambda n, d, d_ff: multiplications()(n, d, d_ff) // n, 3072), "for one word"),
-        ((lambda n, d, d_ff: 4 * n * d * d + 2 * n * d + 2 * n * d * d_ff, 3072), "all n words"),
-        ((lambda n, d, d_ff: 12 * n * d * d + 2 * n * n * d, 3072), "product by product"),
-        ((multiplications(), 512), "compared with itself"),
-        ((multiplications(), 1024), "feed-forward network belongs"),
-        ((multiplications(), 2048), "four projections and *two*"),
-        ((multiplications(), 6144), "two products grow"),
-        ((multiplications(), 4000), "solve for n"),
-        (([12], 3072), "a function was expected"),
-        ((multiplications(), 1536), "solve for n"),
-        ((lambda n, d, d_ff: [n, d], 3072), "a number was expected"),
+        ({**FAULTS, "A": "right", "C": "exchanged"}, "A is not 'right'"),
+        ({**FAULTS, "B": "exchanged", "A": "averaged"}, "perfect long sentence"),
+        ({**FAULTS, "B": "exchanged"}, "far too short"),
+        ({**FAULTS, "D": "lower-cased", "E": "tokenised"}, "in capitals"),
+        ({**FAULTS, "E": "tokenised"}, "*isn't*"),
+        ({**FAULTS, "E": "smoothed"}, "one of these"),
+        ({"A": "exchanged"}, "five scorers"),
+        ("A", "a dictionary"),
     ],
     "09.4": [
-        ((6.99e-4, [2000, 16_000], 16_000), "that is base"),
-        ((4.94e-4, [2000, 12_345], 16_000), "one over the root of the step"),
-        ((4.94e-4, [2000, 16_000], 777), "one over the root of d_model"),
-        ((4000**-0.5, [2000, 16_000], 16_000), "d_model lowers"),
-        ((1 / 4_096_000, [2000, 16_000], 16_000), "take the root"),
-        ((1024**-0.5, [2000, 16_000], 16_000), "put step"),
-        ((4.94e-4, [2000, 8000], 16_000), "by √2, not by 2"),
-        ((4.94e-4, 2000, 16_000), "half of its peak twice"),
-        ((4.94e-4, [1000, 16_000], 16_000), "a straight line"),
-        ((4.94e-4, [2000, 16_000], 8000), "twice the warm-up"),
-        ((4.94e-4, [2000, 16_000], 2000), "*raises*"),
-        ((4.94e-4, [2000, 16_000, 4000], 16_000), "half of its peak twice"),
-        ((4.94e-4, [2000, None], 16_000), "a number was expected"),
-        ((4.5e-4, [2000, 16_000], 16_000), "put step"),
+        ((2, 3.2), "by √2 only"),
+        ((math.sqrt(2), 3.2), "√n has to double"),
+        ((4000, 3.2), "how many *times*"),
+        ((1 / 4, 3.2), "fewer sentences say less"),
+        ((3, 3.2), "By what is n multiplied"),
+        ((4, 6.4), "the root of that"),
+        ((4, 0.8), "wider, not narrower"),
+        ((4, 1.6), "cannot say as much"),
+        ((4, 2.0), "use your first answer"),
     ],
     "09.5": [
-        (lambda size, smoothing: -math.log(1 - smoothing + smoothing / size), "the hard target"),
-        (lambda size, smoothing: terms(size, smoothing, others=size), "have terms too"),
-        (lambda size, smoothing: terms(size, smoothing, others=size - 1), "vocab_size − 1"),
-        (lambda size, smoothing: terms(size, smoothing, others=0), "one token less"),
-        (spread_over_others, "the right one included"),
-        (lambda size, smoothing: terms(size, smoothing, log=math.log2), "natural logarithm"),
-        (lambda size, smoothing: math.exp(terms(size, smoothing)), "e to the power"),
-        (lambda size, smoothing: -terms(size, smoothing), "minus the logarithm"),
-        (lambda size, smoothing: 0.0, "certainty is punished"),
-        (lambda size, smoothing: math.log(size), "sum over all tokens"),
-        (lambda size, smoothing: terms(size, smoothing) + 0 * math.log(smoothing), "0 · ln 0"),
-        (lambda size, smoothing: terms(size, smoothing or 0.1), "the model may be certain"),
-        (lambda size, smoothing: terms(size, 0.1), "sum over all tokens"),
-        (lambda size, smoothing: terms(size, smoothing, log=math.log10), "sum over all tokens"),
-        (lambda size, smoothing: math.nan, "this is nan"),
+        ("a man in a red shirt is playing the guitar on the street .", "the reference itself"),
+        ("street the on guitar the playing is shirt red a in man a .", "cut fewer times"),
+        ("on the street a man in a red shirt is playing the guitar", "missing: `.`"),
+        ("on the street a man in a red shirt is playing the guitar .", "cut fewer times"),
+        ("on the street . a man in a red shirt is playing the guitar", "still says the same"),
+        ("the guitar on the street . a man in a red shirt is playing", "still says the same"),
+        (". a man in a red shirt is playing the guitar on the street", "still says the same"),
+        ("on the street . a man in a red shirt is not playing the guitar", "too many: `not`"),
+        (7, "a string was expected"),
     ],
     "09.6": [
-        ((1340, 333), "has 8 GPUs"),
-        ((4021, 333), "that is hours"),
-        ((14_473_684, 333), "that is seconds"),
-        ((20.9, 333), "*add up*"),
-        ((100, 333), "are seconds"),
-        ((167.5, 47.8), "that is big"),
-        ((167.5, 200), "over the cost of base"),
+        (corpus_bleu(scale=1), "as a fraction"),
+        (mean_of_sentences, "mean of the sentences' BLEU"),
+        (mean_of_precisions, "average precisions over sentences"),
+        (corpus_bleu(mean=lambda p: sum(p) / 4), "geometric one"),
+        (corpus_bleu(mean=math.prod), "exponent is 1/4"),
+        (corpus_bleu(mean=lambda p: math.sqrt(p[0] * p[1])), "2-grams only"),
+        (corpus_bleu(penalty=lambda ratio: 1), "penalty is missing"),
+        (penalty_of_each, "penalties of the sentences"),
+        (corpus_bleu(penalty=lambda ratio: math.exp(1 - ratio)), "never above 1"),
+        (corpus_bleu(choose=lambda lengths, length: lengths[0]), "not the first one's"),
+        (corpus_bleu(choose=lambda lengths, length: min(lengths)), "not the shortest"),
+        (corpus_bleu(choose=lambda lengths, length: max(lengths)), "not the longest"),
+        (corpus_bleu(choose=lambda lengths, length: sum(lengths) / len(lengths)), "not their mean"),
+        (corpus_bleu(choose=lambda lengths, own: min(lengths, key=lambda n: (abs(n - own), -n))), "equally close"),
+        (corpus_bleu(mean=lambda p: math.prod(one or 1 for one in p) ** 0.25), "no 3-gram matches in"),
+        (with_logarithms, "stopped with ValueError"),
+        (corpus_bleu(least=0), "stopped with ZeroDivisionError"),
+        (lambda hypotheses, references: "37", "a number was expected"),
+        (lambda hypotheses, references: 50.0, "with 1 reference per sentence"),
+        (lambda hypotheses, references: math.nan, "this is nan"),
+        (lambda hypotheses, references: corpus_bleu()(references, hypotheses), "stopped with"),
     ],
     "09.7": [
-        (lambda n: torch.ones(n, n, dtype=torch.bool), "full attention"),
-        (lambda n: local_mask(n, 3), "some keys must be far away"),
-        (blocks, "some keys must be far away"),
-        (columns, "does not depend on input"),
-        (lambda n: torch.ones(n, n, dtype=torch.bool).tril(), "are allowed"),
-        (lambda n: columns(n) & ~blocks(n), "does not depend"),
-        (lambda n: blocks(n).float(), "torch.bool"),
-        (lambda n: blocks_and_columns(16), "the shape is"),
-        (lambda n: torch.zeros(n, n, dtype=torch.bool), "sees nothing"),
-        (lambda n: [[True]], "a tensor was expected"),
-        (lambda n: blocks_and_columns(n).tril(), "does not depend on input"),
-        (lambda n: one_hub(n) & one_hub(n).T, "does not depend on input"),
+        (interval(paired=False), "*the same sentences*"),
+        (interval(replace=False), "put each sentence back"),
+        (interval(of=lambda a, b: a - b), "a minus b"),
+        (interval(edges=(5, 95)), "2.5 % at each"),
+        (interval(edges=(97.5, 2.5)), "low is above high"),
+        (interval(edges=(0, 100)), "times as wide"),
+        (interval(size=0.5), "times as wide"),
+        (interval(of=lambda a, b: (b - a) / 100), "is that a fraction"),
+        (interval(of=lambda a, b: b), "BLEU of b lies"),
+        (interval(draws=1), "Draw many"),
+        (of_sentences, "the sentences' differences"),
+        (interval(of=lambda a, b: b - a + 2), "expected about"),
+        (interval(of=lambda a, b: round(b, 1) - a), "the difference is 0 in every draw"),
+        (lambda *systems: 0.01, "two numbers"),
+        (lambda *systems: (math.nan, math.nan), "nan or infinity"),
+        (lambda *systems: bleu.bootstrap(*systems), "stopped with"),
     ],
 }

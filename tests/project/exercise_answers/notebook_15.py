@@ -1,93 +1,323 @@
-"""Answers to the exercises of notebook 15: the padding test, and the names of eleven faults."""
+"""Answers to the exercises of notebook 15: the paper's model and numbers, attention that saves something."""
 
+import inspect
+import math
+from fractions import Fraction
+
+import numpy as np
 import torch
+import torch.nn.functional as F
+from exercise_answers import worked
+from torch import nn
+
+from transformer_lib.model.masks import local_mask
+
+boxes = worked.notebook("04")
+course = worked.notebook("15")
 
 
-def padded(ids, pad_id, columns=5, in_front=False):
-    extra = torch.full((ids.shape[0], columns), pad_id)
-    return torch.cat([extra, ids] if in_front else [ids, extra], dim=1)
+def multiplications(projections=4, mixing=2, feed_forward=2):
+    return lambda n, d_model, d_ff: (
+        projections * n * d_model**2 + mixing * n**2 * d_model + feed_forward * n * d_model * d_ff
+    )
 
 
-def padding_test(loss, src, tgt, pad_id):
-    before = loss(src, tgt)
-    return loss(padded(src, pad_id), tgt) - before, loss(src, padded(tgt, pad_id)) - before
+def entropy(vocab_size, smoothing):
+    target = torch.full((vocab_size,), smoothing / vocab_size)
+    target[0] += 1 - smoothing
+    return torch.special.entr(target).sum()
 
 
-def by_absolute_value(loss, src, tgt, pad_id):
-    return [abs(change.item()) for change in padding_test(loss, src, tgt, pad_id)]
+def terms(vocab_size, smoothing, others=1, log=math.log):
+    """The sum with the right token's term and those of vocab_size - ``others``; 0 · ln 0 is 0."""
+    right, other = 1 - smoothing + smoothing / vocab_size, smoothing / vocab_size
+    return -right * log(right) - ((vocab_size - others) * other * log(other) if other else 0)
 
 
-def exchanged(loss, src, tgt, pad_id):
-    return padding_test(loss, src, tgt, pad_id)[::-1]
+def by_pytorch(vocab_size, smoothing):
+    target = torch.full((1, vocab_size), smoothing / vocab_size)
+    target[0, 0] += 1 - smoothing
+    return F.cross_entropy(target.clamp(min=1e-30).log(), torch.tensor([0]), label_smoothing=smoothing)
 
 
-def losses(loss, src, tgt, pad_id):
-    return loss(padded(src, pad_id), tgt), loss(src, padded(tgt, pad_id))
+def spread_over_others(vocab_size, smoothing):
+    return -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(smoothing / (vocab_size - 1))
 
 
-def one_after_the_other(loss, src, tgt, pad_id):
-    before, src = loss(src, tgt), padded(src, pad_id)
-    return loss(src, tgt) - before, loss(src, padded(tgt, pad_id)) - before
+def blocks_and_columns(n):
+    side, place = math.ceil(math.sqrt(n)), torch.arange(n)
+    row, column = place // side, place % side
+    return (row[:, None] == row) | (column[:, None] == column)
 
 
-def always_one(loss, src, tgt, pad_id):
-    return padding_test(loss, src, tgt, 1)
+def one_hub(n):
+    """All look at the first √n positions, each of which looks at √n others."""
+    side = math.ceil(math.sqrt(n))
+    mask = torch.zeros(n, n, dtype=torch.bool)
+    mask[:, :side] = True
+    for hub in range(side):
+        mask[hub, hub * side : (hub + 1) * side] = True
+    return mask
 
 
-def in_front(loss, src, tgt, pad_id):
-    before = loss(src, tgt)
-    changed = loss(padded(src, pad_id, in_front=True), tgt), loss(src, padded(tgt, pad_id, in_front=True))
-    return [after - before for after in changed]
+def distribution(vocab_size, smoothing):
+    target = torch.full((vocab_size,), smoothing / vocab_size)
+    target[0] += 1 - smoothing
+    return torch.distributions.Categorical(probs=target).entropy()
 
+
+def fewer_rows(n):
+    row, column = np.divmod(np.arange(n), math.isqrt(n))
+    return torch.from_numpy((row[:, None] == row) | (column[:, None] == column))
+
+
+def blocks(n):
+    row = torch.arange(n) // math.ceil(math.sqrt(n))
+    return row[:, None] == row
+
+
+def columns(n):
+    column = torch.arange(n) % math.ceil(math.sqrt(n))
+    return column[:, None] == column
+
+
+def paper(*changes):
+    """The course's class, with some of its text changed: each change is the old and the new text."""
+    source = inspect.getsource(course.PaperTransformer)
+    for old, new in changes:
+        assert old in source, old
+        source = source.replace(old, new)
+    names = dict(vars(course))
+    exec(source, names)
+    return names["PaperTransformer"]
+
+
+class OfEarlierBoxes(nn.Module):
+    """With the boxes of notebooks 02 to 04, and an output layer that has biases."""
+
+    def __init__(self, config):
+        super().__init__()
+        tokens, sizes = boxes.TokenEmbedding(config.src_vocab_size, config.d_model), (config.d_model, config.num_heads)
+        positions = boxes.SinusoidalPositionalEncoding(config.max_len, config.d_model)
+        self.embedding, sizes = boxes.InputEmbedding(tokens, positions, config.dropout), (*sizes, config.d_ff)
+        encoder, decoder = (
+            [layer(*sizes, config.dropout) for _ in range(config.num_layers)]
+            for layer in (boxes.PostLNEncoderLayer, boxes.DecoderLayer)
+        )
+        self.encoder, self.decoder = boxes.Encoder(encoder, nn.Identity()), boxes.Decoder(decoder, nn.Identity())
+        self.output = nn.Linear(config.d_model, config.src_vocab_size)
+        self.output.weight = tokens.table.weight
+        self.pad_id = config.pad_id
+
+    def forward(self, src, tgt):
+        mask = boxes.padding_mask(src, self.pad_id)
+        memory = self.encoder(self.embedding(src), mask)[0]
+        return self.output(self.decoder(self.embedding(tgt), memory, boxes.target_mask(tgt, self.pad_id), mask)[0])
+
+
+class LastNorms(boxes.Transformer):
+    def __init__(self, config):
+        super().__init__(config)
+        self.encoder.norm, self.decoder.norm = nn.LayerNorm(config.d_model), nn.LayerNorm(config.d_model)
+
+
+NORM_FIRST = (
+    (
+        'layer["norm1"](memory + self.dropout(self.attend(layer["self_attn"], memory, memory, src_mask)))',
+        'memory + self.dropout(self.attend(layer["self_attn"], *[layer["norm1"](memory)] * 2, src_mask))',
+    ),
+    (
+        'layer["norm2"](memory + self.dropout(self.feed(layer, memory)))',
+        'memory + self.dropout(self.feed(layer, layer["norm2"](memory)))',
+    ),
+    (
+        'layer["norm1"](x + self.dropout(self.attend(layer["self_attn"], x, x, tgt_mask)))',
+        'x + self.dropout(self.attend(layer["self_attn"], *[layer["norm1"](x)] * 2, tgt_mask))',
+    ),
+    (
+        'layer["norm2"](x + self.dropout(self.attend(layer["cross_attn"], x, memory, src_mask)))',
+        'x + self.dropout(self.attend(layer["cross_attn"], layer["norm2"](x), memory, src_mask))',
+    ),
+    (
+        'layer["norm3"](x + self.dropout(self.feed(layer, x)))',
+        'x + self.dropout(self.feed(layer, layer["norm3"](x)))',
+    ),
+)
+IN_SELF_ATTENTION = (
+    'self.attend(layer["self_attn"], memory, memory, src_mask)',
+    ('self.attend(layer["self_attn"], memory, memory, src_mask | True)'),
+)
+IN_CROSS_ATTENTION = 'layer["cross_attn"], x, memory, src_mask', 'layer["cross_attn"], x, memory, src_mask | True'
 
 RIGHT = {
-    "15.1": [(padding_test,), (by_absolute_value,)],
-    "15.2": [("leak", "no shift", "padding in the loss"), ("Leak", " no shift ", "Padding in the loss")],
-    "15.3": [("mask upside down", "positions along the batch", "heads without transpose")],
-    "15.4": [("one norm", "no root of d_model")],
-    "15.5": [("no eval", "hasty beam")],
-    "15.6": [("no transpose back",)],
-}
-WRONG = {  # answers that people give, and what the hint must speak of
-    "15.1": [
-        (exchanged, "exchanged source and target"),
-        (losses, "their *change*"),
-        (one_after_the_other, "both sides at once"),
-        (always_one, "it need not be 1"),
-        (in_front, "at the end"),
-        (lambda loss, src, tgt, pad_id: 0.0, "two numbers"),
-        (lambda loss, src, tgt, pad_id: (0.0, 0.0), "source's padding: with five columns"),
-    ],
+    "PaperTransformer": [(course.PaperTransformer,), (boxes.Transformer,), (OfEarlierBoxes,)],
+    "15.1": [(50, 25, 7), (np.int64(50), Fraction(25), torch.tensor(7)), (50.0, 25.0, 7.0)],
     "15.2": [
-        (("no shift", "leak", "padding in the loss"), "patient 1: with 'no shift', what is wanted would begin with"),
-        (("no causal mask", "no shift", "padding in the loss"), "every answer, even the first"),
-        (("leak", "leak", "padding in the loss"), "patient 2: with 'leak', the answers of one or two positions"),
-        (("leak", "no shift", "mask upside down"), "patient 3: with 'mask upside down', neither a neighbour's source"),
-        (("leak", "no shift", "no source mask"), "patient 3: with 'no source mask', more padding on the source's"),
-        (("leak", "shift", "padding in the loss"), "patient 2: 'shift' is not on the list"),
-        ((1, 2, 3), "the name of a fault was expected"),
+        (101, 86_250),
+        (100.97, 86_208),
+        (100_900_000, 44.2e6 / 512),
+        (np.float32(101), Fraction(44_200_000, 512)),
     ],
-    "15.3": [
-        (("no source mask", "positions along the batch", "heads without transpose"), "patient 4"),
-        (("mask upside down", "no positions", "heads without transpose"), "and company none"),
-        (("positions along the batch", "mask upside down", "heads without transpose"), "other answers alone"),
-        (("mask upside down", "heads without transpose", "positions along the batch"), "padding on either side"),
-        (("mask upside down", "positions along the batch", "padding in the loss"), "patient 6"),
-    ],
+    "15.3": [(multiplications(), 3072), (lambda n, d, d_ff: 2 * n * d * (2 * d + n + d_ff), torch.tensor(3072.0))],
     "15.4": [
-        (("no root of d_model", "one norm"), "patient 7: with 'no root of d_model', the loss of the untrained"),
-        (("one norm", "one norm"), "fewer parameters than the formula says"),
-        (("one norm", "learning rate"), "the untrained model would be in order"),
+        ((1024 * 4000) ** -0.5, [2000, 16_000], 16_000),
+        (4.94e-4, (16_000, 2000), 16_000.0),
+        (5e-4, torch.tensor([2000, 16_000]), np.int64(16_000)),
+        (4.94e-4, np.array([16e3, 2e3]), 16e3),
     ],
     "15.5": [
-        (("hasty beam", "no eval"), "the same each time"),
-        (("no eval", "no eval"), "patient 10: with 'no eval', the same sentence"),
-        (("no eval", "no length penalty"), "less probable to the model than the greedy one"),
+        (entropy,),
+        (by_pytorch,),
+        (terms,),
+        (distribution,),
+    ],
+    "15.6": [(167.5, 333), (1.1e21 / 8 / 9.5e12 / 86_400, 1.1e21 / 3.3e18), (np.float32(168), torch.tensor(333.3))],
+    "15.7": [
+        (blocks_and_columns,),
+        (one_hub,),
+        (fewer_rows,),
+    ],
+}
+WRONG = {  # answers that people give, and what the hint must speak of
+    "PaperTransformer": [
+        (paper(*NORM_FIRST), "that is pre-LN"),
+        (paper((" * self.config.d_model**0.5", "")), "multiplied by √d_model"),
+        (paper((" + self.positions[: ids.shape[1]]", "")), "the positions are missing"),
+        (paper((" / q.shape[-1] ** 0.5", "")), "not divided by √d_k"),
+        (paper((".tril()", "")), "a word of the target"),
+        (paper(IN_CROSS_ATTENTION), "cross-attention sees padding"),
+        (paper(IN_SELF_ATTENTION), "the encoder sees padding"),
+        (paper(IN_SELF_ATTENTION, IN_CROSS_ATTENTION), "in the encoder and in cross-attention"),
+        (paper(("return x @ self.table.weight.T", "return (x @ self.table.weight.T).softmax(-1)")), "return logits"),
+        (paper(("layer in self.decoder", "layer in reversed(self.decoder)")), "read section 3 once more"),
+        (paper((".relu()", "")), "read section 3 once more"),
+        (paper(("nn.Dropout(config.dropout)", "nn.Dropout(0.1)")), "in training, drop"),
+        (paper(("self.dropout(self.table(ids)", "(self.table(ids)")), "in training, drop"),
+        (paper(("x + self.dropout(self.feed(layer, x))", "x + self.feed(layer, x)")), "in training, drop"),
+        (paper(("self.dropout(self.feed(", "nn.functional.dropout(self.feed(")), "is dropout still on"),
+        (paper((", device=tgt.device", "")), "device=src.device"),
+        (
+            paper(('self.register_buffer("positions", positions, persistent=False)', "self.positions = positions")),
+            "buffer",
+        ),
+        (LastNorms, "each of its layers ends in one"),
+        (
+            paper(
+                ("self.dropout =", "self.output = nn.Linear(d_model, config.src_vocab_size); self.dropout ="),
+                ("return x @ self.table.weight.T", "return self.output(x)"),
+            ),
+            "but here are 2",
+        ),
+        (paper(("q_proj", "w_q")), "there is no ['decoder.0.cross_attn.q_proj.bias']"),
+        (course.torch.relu, "a class of modules is expected"),
+    ],
+    "15.1": [
+        ((99, 25, 7), "that is k = 3"),
+        ((20, 25, 7), "two positions to each side"),
+        ((49.5, 25, 7), "Round up"),
+        ((49, 25, 7), "one too few"),
+        ((33, 25, 7), "not three"),
+        ((40, 25, 7), "how far does each layer reach"),
+        ((50, 11, 7), "leaves that factor out"),
+        ((50, 24.75, 7), "Round up"),
+        ((50, 24, 7), "three too few"),
+        ((50, 13, 7), "not half of it"),
+        ((50, 20, 7), "its own in the middle"),
+        ((50, 25, 6), "63 positions"),
+        ((50, 25, 5), "the base is 2"),
+        ((50, 25, 8), "which is enough"),
+        ((50, 25, 99), "twice as far"),
+    ],
+    "15.2": [
+        ((82, 86_250), "three places"),
+        ((119.8, 86_250), "once already"),
+        ((56.7, 86_250), "part of the model"),
+        ((63.1, 86_250), "as it is"),
+        ((44.2, 86_250), "none of them can go"),
+        ((70, 86_250), "beside the layers"),
+        ((101, 123_242), "the layers alone"),
+        ((101, 28_776), "costs 512 numbers, once"),
+        ((101, 49_300), "on top of"),
+        ((101, 43_164), "a d_model of 512"),
+        (("many", 86_250), "a number was expected"),
+        ((10**400, 86_250), "far too large"),
+        ((101, 86.25), "how many times"),
+    ],
+    "15.3": [
+        ((multiplications(projections=3), 3072), "four projections"),
+        ((multiplications(projections=0), 3072), "the output, are missing"),
+        ((multiplications(mixing=1), 3072), "two products"),
+        ((multiplications(mixing=0), 3072), "n · n"),
+        ((multiplications(mixing=16), 3072), "eight heads"),
+        ((multiplications(feed_forward=0), 3072), "the feed-forward network is missing"),
+        ((multiplications(feed_forward=1), 3072), "two matrices"),
+        ((multiplications(8, 4, 4), 3072), "multiplications only"),
+        ((lambda n, d, d_ff: multiplications()(n, d, d_ff) // n, 3072), "for one word"),
+        ((lambda n, d, d_ff: 4 * n * d * d + 2 * n * d + 2 * n * d * d_ff, 3072), "all n words"),
+        ((lambda n, d, d_ff: 12 * n * d * d + 2 * n * n * d, 3072), "product by product"),
+        ((multiplications(), 512), "compared with itself"),
+        ((multiplications(), 1024), "feed-forward network belongs"),
+        ((multiplications(), 2048), "four projections and *two*"),
+        ((multiplications(), 6144), "two products grow"),
+        ((multiplications(), 4000), "solve for n"),
+        (([12], 3072), "a function was expected"),
+        ((multiplications(), 1536), "solve for n"),
+        ((lambda n, d, d_ff: [n, d], 3072), "a number was expected"),
+    ],
+    "15.4": [
+        ((6.99e-4, [2000, 16_000], 16_000), "that is base"),
+        ((4.94e-4, [2000, 12_345], 16_000), "one over the root of the step"),
+        ((4.94e-4, [2000, 16_000], 777), "one over the root of d_model"),
+        ((4000**-0.5, [2000, 16_000], 16_000), "d_model lowers"),
+        ((1 / 4_096_000, [2000, 16_000], 16_000), "take the root"),
+        ((1024**-0.5, [2000, 16_000], 16_000), "put step"),
+        ((4.94e-4, [2000, 8000], 16_000), "by √2, not by 2"),
+        ((4.94e-4, 2000, 16_000), "half of its peak twice"),
+        ((4.94e-4, [1000, 16_000], 16_000), "a straight line"),
+        ((4.94e-4, [2000, 16_000], 8000), "twice the warm-up"),
+        ((4.94e-4, [2000, 16_000], 2000), "*raises*"),
+        ((4.94e-4, [2000, 16_000, 4000], 16_000), "half of its peak twice"),
+        ((4.94e-4, [2000, None], 16_000), "a number was expected"),
+        ((4.5e-4, [2000, 16_000], 16_000), "put step"),
+    ],
+    "15.5": [
+        (lambda size, smoothing: -math.log(1 - smoothing + smoothing / size), "the hard target"),
+        (lambda size, smoothing: terms(size, smoothing, others=size), "have terms too"),
+        (lambda size, smoothing: terms(size, smoothing, others=size - 1), "vocab_size − 1"),
+        (lambda size, smoothing: terms(size, smoothing, others=0), "one token less"),
+        (spread_over_others, "the right one included"),
+        (lambda size, smoothing: terms(size, smoothing, log=math.log2), "natural logarithm"),
+        (lambda size, smoothing: math.exp(terms(size, smoothing)), "e to the power"),
+        (lambda size, smoothing: -terms(size, smoothing), "minus the logarithm"),
+        (lambda size, smoothing: 0.0, "certainty is punished"),
+        (lambda size, smoothing: math.log(size), "sum over all tokens"),
+        (lambda size, smoothing: terms(size, smoothing) + 0 * math.log(smoothing), "0 · ln 0"),
+        (lambda size, smoothing: terms(size, smoothing or 0.1), "the model may be certain"),
+        (lambda size, smoothing: terms(size, 0.1), "sum over all tokens"),
+        (lambda size, smoothing: terms(size, smoothing, log=math.log10), "sum over all tokens"),
+        (lambda size, smoothing: math.nan, "this is nan"),
     ],
     "15.6": [
-        (("no causal mask",), "padding would change nothing"),
-        (("leak",), "the answers of one or two positions"),
-        (("heads without transpose",), "no answer would feel a later word"),
-        (("padding in the loss",), "on the source's side it would not"),
+        ((1340, 333), "has 8 GPUs"),
+        ((4021, 333), "that is hours"),
+        ((14_473_684, 333), "that is seconds"),
+        ((20.9, 333), "*add up*"),
+        ((100, 333), "are seconds"),
+        ((167.5, 47.8), "that is big"),
+        ((167.5, 200), "over the cost of base"),
+    ],
+    "15.7": [
+        (lambda n: torch.ones(n, n, dtype=torch.bool), "full attention"),
+        (lambda n: local_mask(n, 3), "some keys must be far away"),
+        (blocks, "some keys must be far away"),
+        (columns, "does not depend on input"),
+        (lambda n: torch.ones(n, n, dtype=torch.bool).tril(), "are allowed"),
+        (lambda n: columns(n) & ~blocks(n), "does not depend"),
+        (lambda n: blocks(n).float(), "torch.bool"),
+        (lambda n: blocks_and_columns(16), "the shape is"),
+        (lambda n: torch.zeros(n, n, dtype=torch.bool), "sees nothing"),
+        (lambda n: [[True]], "a tensor was expected"),
+        (lambda n: blocks_and_columns(n).tril(), "does not depend on input"),
+        (lambda n: one_hub(n) & one_hub(n).T, "does not depend on input"),
     ],
 }

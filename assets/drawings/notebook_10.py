@@ -1,4 +1,4 @@
-"""The figures of notebook 11: three families."""
+"""The figures of notebook 10: three families."""
 
 from collections.abc import Sequence
 
