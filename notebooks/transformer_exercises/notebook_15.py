@@ -26,7 +26,8 @@ from transformer_exercises import (
     load,
 )
 from transformer_exercises.notebook_02 import LOW_ENOUGH, OTHER_IN_TRAINING
-from transformer_exercises.notebook_04 import ALL, EACH_SIZE, OTHERS, SIZES, expect_steady, sinusoids, weights_of
+from transformer_exercises.notebook_04 import ALL, expect_steady, sinusoids, weights_of
+from transformer_exercises.notebook_05 import EACH_SIZE, OTHERS, SIZES
 from transformer_lib import TransformerConfig
 
 

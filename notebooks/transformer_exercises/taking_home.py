@@ -37,7 +37,7 @@ PARTS = {  # in the order of the file; the notebook that writes each, and, if th
     "TokenEmbedding": ("04", "Transformer"),
     "SinusoidalPositionalEncoding": ("04", ""),
     "InputEmbedding": ("04", "Transformer"),
-    "Transformer": ("04", ""),
+    "Transformer": ("05", ""),
     "token_loss": ("06", ""),
     "train_one_epoch": ("06", ""),
     "beam_step": ("07", "beam"),

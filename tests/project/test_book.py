@@ -163,7 +163,7 @@ def test_every_notebook_is_a_page_with_its_outputs_and_a_way_into_colab(pages):
 def test_every_image_has_a_description_of_its_own(pages):
     for page, parsed in pages.items():
         assert all(alternative and len(alternative.split()) > 3 for alternative in parsed.alternatives), page
-    shown = pages["notebooks/04_the_transformer.html"].alternatives
+    shown = pages["notebooks/04_the_boxes.html"].alternatives
     assert any(text.startswith("Each row is one position") for text in shown)  # a caption below a cell
     assert any(text.startswith("Gradient norm of each of twelve") for text in shown)  # a cell's metadata
 
@@ -213,12 +213,12 @@ def test_entries_lead_to_where_readers_write_or_see_them_and_notebooks_to_entrie
     ]
     showing = {path.stem for path in NOTEBOOKS if "show_source(" in path.read_text(encoding="utf-8")}
     assert showing
-    writing = {"02_attention", "03_masks", "04_the_transformer"}
+    writing = {"02_attention", "03_masks", "04_the_boxes", "05_the_transformer"}
     assert {Path(urlsplit(link).path).stem for link in explained} == showing | writing
     for module, place in {
         "attention": "02_attention.html#all-heads-at-once",
         "masks": "03_masks.html#three-masks",
-        "decoder": "04_the_transformer.html#the-decoder-layer",
+        "decoder": "04_the_boxes.html#the-decoder-layer",
     }.items():
         assert f"../notebooks/{place}" in pages[f"api/transformer_lib.model.{module}.html"].links
     assert (

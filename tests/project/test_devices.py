@@ -65,7 +65,7 @@ def test_the_library_works_on_a_stand_in_for_apples_gpu(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_works_on_a_device_like(kind, tmp_path):
-    files = ROOT / "tests/project/on_a_device.py", ROOT / "notebooks" / "04_the_transformer.ipynb"
+    files = ROOT / "tests/project/on_a_device.py", ROOT / "notebooks" / "05_the_transformer.ipynb"
     counts, _, _, printed = run(kind, tmp_path, *files)
     assert counts["tests", "passed"] and counts["cells", "passed"], printed
     assert not counts["tests", "failed"] + counts["cells", "failed"], printed

@@ -227,7 +227,7 @@ LAYER = inspect.getsource(worked.answer("PostLNEncoderLayer"))
 def run_cell(source, file):
     """Run the source of a cell, and return its names. As in IPython, only ``linecache`` knows the lines."""
     linecache.cache[str(file)] = len(source), None, source.splitlines(keepends=True), str(file)
-    standing_in = {name: course.own(name) for number in ("02", "03", "04") for name in course.WRITTEN[number]}
+    standing_in = {name: course.own(name) for number in ("02", "03", "04", "05") for name in course.WRITTEN[number]}
     names = {**standing_in, "__name__": "__main__", "torch": torch, "nn": nn, "F": F}
     exec(compile(source, str(file), "exec"), names)
     return names
@@ -380,7 +380,7 @@ def test_a_guess_shows_its_choices_and_names_a_question_or_choices_that_it_does_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", ["02", "03", "04", "06", "07", "08", "09", "15"])
+@pytest.mark.parametrize("number", ["02", "03", "04", "05", "06", "07", "08", "09", "15"])
 def test_notebooks_run_with_the_worked_answers_in_place_of_the_dots(number, tmp_path, monkeypatch):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     monkeypatch.setenv("TRANSFORMER_LIB_FAST_DEV_RUN", "1")

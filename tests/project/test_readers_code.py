@@ -1,4 +1,4 @@
-"""What the reader writes in notebooks 02, 03 and 04, as the worked answers have it, computes what the library does."""
+"""What the reader writes in notebooks 02 to 05, as the worked answers have it, computes what the library does."""
 
 import ast
 import copy
@@ -30,6 +30,7 @@ from transformer_lib.training.recipe import Recipe
 from transformer_lib.training.trainer import fit
 
 ROOT = Path(__file__).parents[2]
+WRITING = ("02", "03", "04", "05")  # the notebooks
 FILES = ("attention", "masks", "embeddings", "sublayers", "encoder", "decoder", "transformer")
 MODULES = [importlib.import_module(f"transformer_lib.model.{name}") for name in FILES]
 LIBRARY = {
@@ -69,11 +70,11 @@ def _same_random_numbers(monkeypatch):
 
 @pytest.fixture(scope="module")
 def reader():
-    """What the reader has after notebook 04: the boxes, and the search that the notebook shows."""
+    """What the reader has after notebook 05: the boxes, and the search that the notebook shows."""
     english = SimpleNamespace(sos_id=2, eos_id=3)
-    boxes = {**vars(worked.notebook("02")), **vars(worked.notebook("03")), **vars(worked.notebook("04"))}
+    boxes = {name: thing for number in WRITING for name, thing in vars(worked.notebook(number)).items()}
     names = {"torch": torch, "english": english, **{name: boxes[name] for name in WRITTEN}}
-    exec(definitions("04")["greedy"], names)
+    exec(definitions("05")["greedy"], names)
     return names
 
 
@@ -105,7 +106,7 @@ def gradients(module, *outputs):
 def test_each_box_is_in_a_notebook_to_write_or_to_read_and_no_longer_than_a_screen(reader):
     for name in WRITTEN:
         assert name in LIBRARY
-        shown = next(source[name] for source in map(definitions, ("02", "03", "04")) if name in source)
+        shown = next(source[name] for source in map(definitions, WRITING) if name in source)
         assert "..." not in shown or course.notebook_of(name), name  # it is given, or a fold has it
         assert name == "Transformer" or len(inspect.getsource(reader[name]).splitlines()) <= 32, name
 

@@ -35,7 +35,7 @@ TRAINS = {
 }
 READERS_OWN = {  # loops in cells keep no state
     "02_attention",
-    "04_the_transformer",
+    "05_the_transformer",
     "06_training",
     "08_looking_inside",
     "15_the_paper",
@@ -44,6 +44,7 @@ READERS_OWN = {  # loops in cells keep no state
 WITHOUT_TRAINING = {
     "01_from_sentences_to_batches",
     "03_masks",
+    "04_the_boxes",
     "07_translating",
     "09_bleu",
     "16_pytorchs_transformer",

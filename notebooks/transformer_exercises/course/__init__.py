@@ -15,8 +15,9 @@ WRITTEN = {  # by the notebook that asks for them
     "03": ("padding_mask", "causal_mask", "target_mask"),
     "04": (
         *("TokenEmbedding", "SinusoidalPositionalEncoding", "InputEmbedding", "PositionwiseFeedForward"),
-        *("PostLNEncoderLayer", "EncoderLayer", "DecoderLayer", "Decoder", "Transformer", "MyTransformer"),
+        *("PostLNEncoderLayer", "EncoderLayer", "DecoderLayer", "Decoder"),
     ),
+    "05": ("Transformer", "MyTransformer"),
     "06": ("token_loss", "train_one_epoch", "my_training"),
     "07": ("greedy", "greedy_batch", "beam_step", "beam", "my_beam", "my_cached_beam"),
     "08": ("looks_back", "silence", "patch"),

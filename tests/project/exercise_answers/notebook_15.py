@@ -12,7 +12,7 @@ from torch import nn
 
 from transformer_lib.model.masks import local_mask
 
-boxes = worked.notebook("04")
+boxes = worked.notebook("05")
 course = worked.notebook("15")
 
 
@@ -93,7 +93,7 @@ def paper(*changes):
 
 
 class OfEarlierBoxes(nn.Module):
-    """With the boxes of notebooks 02 to 04, and an output layer that has biases."""
+    """With the boxes of notebooks 02 to 05, and an output layer that has biases."""
 
     def __init__(self, config):
         super().__init__()
@@ -102,7 +102,7 @@ class OfEarlierBoxes(nn.Module):
         self.embedding, sizes = boxes.InputEmbedding(tokens, positions, config.dropout), (*sizes, config.d_ff)
         encoder, decoder = (
             [layer(*sizes, config.dropout) for _ in range(config.num_layers)]
-            for layer in (boxes.PostLNEncoderLayer, boxes.DecoderLayer)
+            for layer in (boxes.EncoderLayer, boxes.DecoderLayer)
         )
         self.encoder, self.decoder = boxes.Encoder(encoder, nn.Identity()), boxes.Decoder(decoder, nn.Identity())
         self.output = nn.Linear(config.d_model, config.src_vocab_size)
