@@ -58,17 +58,6 @@ question(
 )
 question(
     "06.b",
-    right="90%",
-    replies={
-        "50%": "the smoothed target still asks for the wanted token with 0.9 and a little. Half is too modest.",
-        "90%": "the target gives the wanted token 0.900025, and a loss is lowest where the probabilities are those "
-        "of the target.",
-        "99.99%": "of the plain loss, yes. The smoothed one also counts the surprise at the 3,983 others, and they "
-        "have become next to impossible.",
-    },
-)
-question(
-    "06.c",
     right="something from the eight",
     replies={
         "a rough translation": "eight sentences are enough to learn eight sentences by heart. What a German word "
@@ -79,18 +68,18 @@ question(
     },
 )
 question(
-    "06.d",
-    right="higher for a while",
+    "06.c",
+    right="90%",
     replies={
-        "the same": "the weights are the same in that moment, but the next step is not: Adam has forgotten its "
-        "averages, and the schedule its place.",
-        "higher for a while": "Adam's averages start from nothing, and the learning rate warms up once more. With "
-        "time, such a run catches up.",
-        "back at the beginning": "what has been learned is in the weights, and those are there.",
+        "50%": "the smoothed target still asks for the wanted token with 0.9 and a little. Half is too modest.",
+        "90%": "the target gives the wanted token 0.900025, and a loss is lowest where the probabilities are those "
+        "of the target.",
+        "99.99%": "of the plain loss, yes. The smoothed one also counts the surprise at the 3,983 others, and they "
+        "have become next to impossible.",
     },
 )
 question(
-    "06.e",
+    "06.d",
     right="one word again and again",
     replies={
         "words at random": "it does learn something, and quickly: to copy its last input, where the answer is. What "
@@ -102,7 +91,7 @@ question(
     },
 )
 question(
-    "06.f",
+    "06.e",
     right="too high and never the same",
     replies={
         "right": "no weight changes, but dropout still sets numbers to zero on the way through.",
@@ -111,10 +100,10 @@ question(
     },
 )
 question(
-    "06.g",
+    "06.f",
     right="falls but the model is no good",
     replies={
-        "becomes nan": "clipping and Adam bound the length of a step. It is 150 times too long, but it is finite.",
+        "becomes nan": "clipping and Adam bound the length of a step. It is a hundred times too long, but finite.",
         "rises": "steps that long destroy much, but the commonest words are found again quickly, and the loss, "
         "terrible after the first steps, falls from there.",
         "falls but the model is no good": "a loss that falls says only that it was worse before. Compare with the "

@@ -6,11 +6,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_exercises import Wrong, as_number, call, close, exercise, expect, expect_number
+from transformer_exercises import Wrong, as_number, call, close, exercise, expect, expect_number, question
 from transformer_lib.data.batches import Batch
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
 from transformer_lib.training.loss import sequence_loss
+
+question(
+    "14.a",
+    right="higher for a while",
+    replies={
+        "the same": "the weights are the same in that moment, but the next step is not: Adam has forgotten its "
+        "averages, and the schedule its place.",
+        "higher for a while": "Adam's averages start from nothing, and the learning rate warms up once more. With "
+        "time, such a run catches up.",
+        "back at the beginning": "what has been learned is in the weights, and those are there.",
+    },
+)
 
 
 @exercise("14.1")

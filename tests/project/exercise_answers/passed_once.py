@@ -276,7 +276,7 @@ functions(
     ("no_grad", torch.no_grad()(course.own("token_loss")), GRADIENT),
     ("log of softmax", log_of_softmax, "large logits give inf or nan"),
 )
-CLIP = "        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # section 4\n"
+CLIP = "        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # at most 1 long\n"
 lines(
     "train_one_epoch",
     ("padding is 1, of tokens", "(wanted != pad_id)", "(wanted != 1)", PADDING),
