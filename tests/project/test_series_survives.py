@@ -38,7 +38,7 @@ READERS_OWN = {  # loops in cells keep no state
     "05_the_transformer",
     "06_training",
     "08_looking_inside",
-    "15_the_paper",
+    "15_why_attention",
     "17_the_clinic",
 }
 WITHOUT_TRAINING = {
