@@ -1,4 +1,4 @@
-"""The adapter to torchtext 0.6, the release with the objects that the tutorials teach. Notebook 01, section 6."""
+"""The adapter to torchtext 0.6, with the objects that tutorials teach. Notebook 01, "If you come from torchtext"."""
 
 from collections import Counter
 

@@ -70,6 +70,7 @@ RIGHT = {
         ("Ein Hund schläft.", "Ein Nilpferd schläft.", "hippo"),
         ("Der große Hund schläft.", "Das große Nilpferd schläft.", "hippo"),
         ("Eine Frau füttert eine Katze.", "Eine Frau füttert einen Pinguin.", "a penguin"),
+        ("Ein Mädchen hält eine Zeitung.", "Ein Mädchen hält eine Schere.", "scissors"),
     ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
