@@ -230,7 +230,7 @@ def opened_box() -> Figure:
     return figure
 
 
-# what notebook 04 writes next: its name, and where it is in figure 1
+# what notebooks 04 and 05 write next: its name, and where it is in figure 1
 HERE = {
     "embedding": ("Embeddings", "where ids become", "vectors, on both sides"),
     "feed_forward": ("Feed-forward", "in every layer,", "after attention"),
@@ -489,5 +489,5 @@ FIGURES = (
     decoder_layer,
     transformer,
     opened_box,
-    *(partial(here, part) for part in HERE),
+    *(partial(here, part) for part in HERE if part != "whole"),
 )

@@ -223,7 +223,7 @@ def expect_stacks(model: nn.Module, d_model: int) -> None:
     with torch.no_grad():
         for name, inputs, more in (("encoder", (x,), "its maps"), ("decoder", (x, x), "two lists of maps")):
             found, count = call(getattr(model, name).eval(), *inputs), len(inputs) + 1
-            hint = f"{name} returns {('two', 'three')[count - 2]} things in section 4: the vectors, and {more}."
+            hint = f"{name} returns {('two', 'three')[count - 2]} things in notebook 04: the vectors, and {more}."
             expect(isinstance(found, tuple) and len(found) == count, hint)
 
 

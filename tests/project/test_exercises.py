@@ -221,7 +221,7 @@ class PositionwiseFeedForward(nn.Module):
     def forward(self, x):
         return self.linear2(F.dropout(F.relu(self.linear1(x)), self.p, self.training))
 """
-LAYER = inspect.getsource(worked.answer("PostLNEncoderLayer"))
+LAYER = inspect.getsource(worked.answer("EncoderLayer"))
 
 
 def run_cell(source, file):
@@ -247,18 +247,18 @@ def test_a_missing_return_is_told_from_dots(tmp_path):
 def test_what_is_kept_is_found_in_another_process(tmp_path, capsys):
     first, second = (run_cell(source, tmp_path / str(len(source))) for source in (FEED_FORWARD, LAYER))
     keep(tmp_path, first["PositionwiseFeedForward"])
-    keep(tmp_path, second["PostLNEncoderLayer"], course.own("Decoder"))  # of a later notebook: the first stays
-    assert capsys.readouterr().out.endswith("written.py keeps what you wrote: PostLNEncoderLayer\n")
+    keep(tmp_path, second["EncoderLayer"], course.own("Decoder"))  # of a later notebook: the first stays
+    assert capsys.readouterr().out.endswith("written.py keeps what you wrote: EncoderLayer\n")
     program = f"""
 from transformer_exercises import keep, kept
 for _ in range(2):
-    boxes = [kept({str(tmp_path)!r}, name) for name in ("PositionwiseFeedForward", "PostLNEncoderLayer", "Decoder")]
+    boxes = [kept({str(tmp_path)!r}, name) for name in ("PositionwiseFeedForward", "EncoderLayer", "Decoder")]
     keep({str(tmp_path)!r}, *boxes)  # what was found can be kept again
 print(*(box.__module__ for box in boxes), type(boxes[1](8, 2, 16).feed_forward).__module__)
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    assert "PositionwiseFeedForward: yours\nPostLNEncoderLayer: yours\nDecoder: the library's own" in run.stdout, run
+    assert "PositionwiseFeedForward: yours\nEncoderLayer: yours\nDecoder: the library's own" in run.stdout, run
     assert run.stdout.splitlines()[-1] == "written written transformer_exercises.course.notebook_04 written"
 
 

@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from transformer_lib import TransformerConfig
 """
 HELPERS = "Encoder", "LearnedPositionalEncoding", "ngrams"  # which notebooks define, and their answers use
-WITH = ("PostLNEncoderLayer",)  # kept, too, though no part of the file
+WITH = ("MyTransformer",)  # kept, too, though no part of the file
 REMARK = "# I found this one myself: ½ + ½"
 PAIRS = {
     "de": ["Ein Hund schläft.", "Zwei Hunde spielen.", "Ein Kind liest.", "Zwei Kinder lachen."] * 2,

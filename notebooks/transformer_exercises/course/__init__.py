@@ -15,7 +15,7 @@ WRITTEN = {  # by the notebook that asks for them
     "03": ("padding_mask", "causal_mask", "target_mask"),
     "04": (
         *("TokenEmbedding", "SinusoidalPositionalEncoding", "InputEmbedding", "PositionwiseFeedForward"),
-        *("PostLNEncoderLayer", "EncoderLayer", "DecoderLayer", "Decoder"),
+        *("EncoderLayer", "DecoderLayer", "Decoder"),
     ),
     "05": ("Transformer", "MyTransformer"),
     "06": ("token_loss", "train_one_epoch", "my_training"),

@@ -15,11 +15,6 @@ class EncoderLayer(encoder.EncoderLayer):
         return super().forward(x, mask, need_weights=True)
 
 
-class PostLNEncoderLayer(EncoderLayer):
-    def __init__(self, d_model, num_heads, d_ff, dropout=0.1):
-        super().__init__(d_model, num_heads, d_ff, dropout)
-
-
 class DecoderLayer(decoder.DecoderLayer):
     def __init__(self, d_model, num_heads, d_ff, dropout=0.1, norm_first=False):
         super().__init__(d_model, num_heads, d_ff, dropout, inner_dropout=dropout, norm_first=norm_first)

@@ -161,7 +161,6 @@ RIGHT = {
     "SinusoidalPositionalEncoding": [(course.SinusoidalPositionalEncoding,), (ExpLogPositions,)],
     "InputEmbedding": [(course.InputEmbedding,), (FunctionalEmbedding,)],
     "PositionwiseFeedForward": [(course.PositionwiseFeedForward,), (EinsumFeedForward,)],
-    "PostLNEncoderLayer": [(course.PostLNEncoderLayer,), (WrappedEncoderLayer,)],
     "EncoderLayer": [(course.EncoderLayer,), (WrappedEncoderLayer,)],
     "DecoderLayer": [(course.DecoderLayer,), (WrappedDecoderLayer,)],
     "Decoder": [(course.Decoder,), (ShortDecoder,)],
@@ -170,7 +169,7 @@ RIGHT = {
         (torch.Size([2, 8, 5, 32]), (2, 8, 7, 32), torch.tensor([2, 8, 5, 7]), np.array([2, 5, 256])),
     ],
 }
-LAYER_DROPOUT = (  # in the wrong place: of all three layers
+LAYER_DROPOUT = (  # in the wrong place: of both layers
     ("self.norm1(x + self.dropout(y))", "self.norm1(x + y)", "what each sub-layer returns"),
     ("self.dropout(self.feed_forward(", "(self.feed_forward(", "what each sub-layer returns"),
     ("self.norm1(x + self.dropout(y))", "self.norm1(self.dropout(x + y))", "drops x, too"),
@@ -180,7 +179,7 @@ LAYER_DROPOUT = (  # in the wrong place: of all three layers
     ("d_model, num_heads, dropout)", "d_model, num_heads)", "self_attn takes dropout"),
     ("(d_model, d_ff, dropout)", "(d_model, d_ff)", "feed_forward takes dropout"),
 )
-POST_LN = (  # of both encoder layers
+POST_LN = (  # of the encoder layer
     *LAYER_DROPOUT,
     ("y, weights = self.self_attn(x, x, x, mask)", "y = weights = self.self_attn(x, x, x, mask)", "take them apart"),
     (
@@ -314,7 +313,6 @@ WRONG = {  # answers that people give, and what the hint must speak of
         ("nn.Linear(d_model, d_ff)", "nn.Linear(d_ff, d_model)", "linear1.weight has the shape"),
         (".relu()", ".maximum(torch.zeros(1))", "device=x.device"),
     ),
-    "PostLNEncoderLayer": wrong("PostLNEncoderLayer", *POST_LN),
     "EncoderLayer": wrong(
         "EncoderLayer",
         *POST_LN,

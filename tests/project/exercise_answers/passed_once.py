@@ -190,16 +190,12 @@ lines(
     ("detached", ".relu()", ".relu().detach()", SOME_GRADIENT),
     ("max(0, …)", "self.linear1(x).relu()", "max(0, self.linear1(x))", "`.relu()`"),
 )
-for layer in ("PostLNEncoderLayer", "EncoderLayer"):
-    lines(
-        layer,
-        ("4 heads", "(d_model, num_heads, dropout)", "(d_model, 4, dropout)", "all of them are arguments"),
-        ("no mask in training", "(x, x, x, mask)", "(x, x, x, None if self.training else mask)", TRAINING),
-        ("detached", "self.norm1(x + ", "self.norm1(x.detach() + ", SOME_GRADIENT),
-        ("x in place", "x = self.norm1(x + self.dropout(y))", "x += y; x = self.norm1(x)", "changes in place"),
-    )
 lines(
     "EncoderLayer",
+    ("4 heads", "(d_model, num_heads, dropout)", "(d_model, 4, dropout)", "all of them are arguments"),
+    ("no mask in training", "(x, x, x, mask)", "(x, x, x, None if self.training else mask)", TRAINING),
+    ("detached", "self.norm1(x + ", "self.norm1(x.detach() + ", SOME_GRADIENT),
+    ("x in place", "x = self.norm1(x + self.dropout(y))", "x += y; x = self.norm1(x)", "changes in place"),
     ("no mask in training, pre-LN", "(y, y, y, mask)", "(y, y, y, None if self.training else mask)", TRAINING),
 )
 lines(
