@@ -155,7 +155,7 @@ def add_explanations(app, domain, kind, content):
         content.append(paragraph)
 
 
-UNSOLVED = re.compile(r"[\w.]+ · not solved yet: ")
+UNSOLVED = re.compile(r"\w[\w., ]* · not solved yet: ")
 COLUMNS = re.compile(r"\S {2,}\S|^ ", re.MULTILINE)  # in what a cell prints; anything else is sentences
 
 
