@@ -445,7 +445,8 @@ def _without_a_name(answers: Iterable[Any]) -> Iterator[str]:
                 value = node.value if isinstance(node, ast.Expr) else None
                 if isinstance(value, ast.Call) and getattr(value.func, "attr", "") in _NEW_TENSORS:
                     line = function.__code__.co_firstlineno + node.lineno - 1
-                    yield f"In line {line}, `{ast.unparse(value)}` makes a new tensor, and nothing keeps it: give it a name."
+                    made = f"`{ast.unparse(value)}` makes a new tensor, and nothing keeps it"
+                    yield f"In line {line}, {made}: give it a name."
                     return
 
 

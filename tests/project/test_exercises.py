@@ -353,10 +353,10 @@ def test_where_a_readers_code_stops_its_own_line_is_named(tmp_path):
     assert "in line 3, `return torch.ones([*range(half)])  # here`" in verdict.message and "`//`" in verdict.message
 
 
-@pytest.mark.parametrize(("call", "hint"), [("max(0, h)", "`max` and"), ("torch.max(0, h)", "`torch.max` and")])
+@pytest.mark.parametrize(("call", "hint"), [("max(0, …)", "`max` and"), ("torch.max(0, …)", "`torch.max` and")])
 def test_who_takes_a_maximum_is_led_to_relu_and_spared_the_list_of_all_ways_to_call_it(tmp_path, call, hint):
     source = inspect.getsource(worked.answer("PositionwiseFeedForward"))
-    source = source.replace("self.linear1(x).relu()", call.replace("h", "self.linear1(x)"))
+    source = source.replace("self.linear1(x).relu()", call.replace("…", "self.linear1(x)"))
     verdict = check("PositionwiseFeedForward", run_cell(source, tmp_path / "cell")["PositionwiseFeedForward"])
     assert hint in verdict.message and "`.relu()`" in verdict.message and "\n" not in verdict.message
 
