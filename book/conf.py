@@ -14,7 +14,7 @@ from extension import HOST, NAMED, REPOSITORY, series  # noqa: E402
 project = html_title = "The Transformer, step by step"
 author = "the transformer-lib authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
-extensions += ["sphinx_copybutton", "extension"]
+extensions += ["sphinx_copybutton", "extension", "formulas"]
 templates_path = [str(ROOT / "book" / "_templates")]  # autosummary looks for others beside what it reads
 
 nb_execution_mode = "off"
@@ -22,7 +22,9 @@ nb_merge_streams = True
 nb_ipywidgets_js = {}  # would come from elsewhere; what stands for a widget is shown instead
 nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
 myst_heading_anchors = 4
-myst_enable_extensions = ["deflist", "substitution"]
+myst_enable_extensions = ["deflist", "dollarmath", "substitution"]
+myst_dmath_allow_space = False  # "from $5 to $6" is money
+html_math_renderer = "mathml"  # formulas.py
 myst_substitutions = {"series": series()}
 
 autodoc_member_order = "bysource"

@@ -155,11 +155,12 @@ def add_explanations(app, domain, kind, content):
         content.append(paragraph)
 
 
+UNSOLVED = re.compile(r"\w[\w., ]* · not solved yet: ")
 COLUMNS = re.compile(r"\S {2,}\S|^ ", re.MULTILINE)  # in what a cell prints; anything else is sentences
 
 
 class Finish(SphinxPostTransform):
-    """Let names of the library lead to their entries, say what images show, and tell printed sentences from tables."""
+    """Let names of the library lead to their entries, say what images show, and tell kinds of printed text apart."""
 
     default_priority = 200
 
@@ -169,6 +170,8 @@ class Finish(SphinxPostTransform):
             if "alt" not in image:
                 image["alt"] = self.described(image)
         for block in self.document.findall(nodes.literal_block):
+            if UNSOLVED.match(block.astext()):
+                block["classes"].append("unsolved")
             if "stream" in block["classes"] and not COLUMNS.search(block.astext()):
                 block["classes"].append("said")
         if self.env.docname.startswith("api"):

@@ -1,6 +1,12 @@
 // A link in the list of a page's contents leads to its place, and the list, which would cover it, closes.
 document.addEventListener("click", ({ target }) => target.closest("dialog[open] a[href^='#']")?.closest("dialog").close());
 
+// What scrolls can be reached by keys, too: a formula that is wider than the page.
+const reach = new ResizeObserver((all) => {
+  for (const { target } of all) target.tabIndex = target.scrollWidth > target.clientWidth ? 0 : -1;
+});
+document.addEventListener("DOMContentLoaded", () => document.querySelectorAll(".formula").forEach((one) => reach.observe(one)));
+
 // Each result of a search comes with an excerpt of its page, which no browser reads where the book is opened from a disk:
 // there, the page's text is in texts.js.
 if (location.protocol === "file:" && location.pathname.endsWith("/search.html")) {

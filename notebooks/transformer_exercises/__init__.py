@@ -70,6 +70,14 @@ _MEANINGS = {  # what errors that beginners meet say, and the lines in which the
     ("Boolean value of Tensor", r"^(?!.*\b(max|min)\()"): (
         "`and`, `or` and `not` want one truth value: for tensors, write `&`, `|` and `~`."
     ),
+    (r"(max|min)\(\) received", ""): (
+        "`torch.max` and `torch.min` want a tensor at each place: for each number of one, there are `.relu()` and "
+        "`.clamp(min=0)`."
+    ),
+    ("first two dimensions of batch2", ""): (
+        "Two stacks of matrices do not fit: print both shapes. There are as many keys as values, and they come from "
+        "`key` and `value`, which may be longer than `query`."
+    ),
     ("on the same device|the expected device", ""): (
         "Two devices met, and a check computes on the CPU: make your tensors where the inputs are, `device=x.device`."
     ),
@@ -399,8 +407,15 @@ def _stopped(error: Exception) -> str:
         for (said, where), meaning in _MEANINGS.items()
         if re.search(said, str(error)) and (not line or re.search(where, line))
     ]
-    where = [f"That was in line {frames[-1].lineno}, `{line}`."] if line else []
-    return " ".join([_sentence(f"your code stopped with {type(error).__name__}: {error}"), *where, *meanings])
+    where = []
+    if line:
+        named = f"That was in line {frames[-1].lineno}, `{line}`"
+        here = [frame for frame in frames if frame.filename == frames[0].filename]  # the cell that is checked
+        if here[-1] is not frames[-1]:
+            named += f", of another cell; line {here[-1].lineno} here, `{(here[-1].line or '').strip()}`, calls it"
+        where = [f"{named}."]
+    said = str(error).split(", but expected one of:\n")[0]  # PyTorch lists all ways to call a function
+    return " ".join([_sentence(f"your code stopped with {type(error).__name__}: {said}"), *where, *meanings])
 
 
 _NEW_TENSORS = {
@@ -429,7 +444,9 @@ def _without_a_name(answers: Iterable[Any]) -> Iterator[str]:
             for node in ast.walk(tree):
                 value = node.value if isinstance(node, ast.Expr) else None
                 if isinstance(value, ast.Call) and getattr(value.func, "attr", "") in _NEW_TENSORS:
-                    yield f"`{ast.unparse(value)}` makes a new tensor, and nothing keeps it: give it a name."
+                    line = function.__code__.co_firstlineno + node.lineno - 1
+                    made = f"`{ast.unparse(value)}` makes a new tensor, and nothing keeps it"
+                    yield f"In line {line}, {made}: give it a name."
                     return
 
 

@@ -353,13 +353,33 @@ def test_where_a_readers_code_stops_its_own_line_is_named(tmp_path):
     assert "in line 3, `return torch.ones([*range(half)])  # here`" in verdict.message and "`//`" in verdict.message
 
 
+@pytest.mark.parametrize(("call", "hint"), [("max(0, …)", "`max` and"), ("torch.max(0, …)", "`torch.max` and")])
+def test_who_takes_a_maximum_is_led_to_relu_and_spared_the_list_of_all_ways_to_call_it(tmp_path, call, hint):
+    source = inspect.getsource(worked.answer("PositionwiseFeedForward"))
+    source = source.replace("self.linear1(x).relu()", call.replace("…", "self.linear1(x)"))
+    verdict = check("PositionwiseFeedForward", run_cell(source, tmp_path / "cell")["PositionwiseFeedForward"])
+    assert hint in verdict.message and "`.relu()`" in verdict.message and "\n" not in verdict.message
+
+
+def test_where_a_cells_code_stops_in_a_function_of_another_cell_both_lines_are_named(tmp_path):
+    head = inspect.getsource(worked.answer("Head")).replace("self.W_K(key)", "self.W_K(query)")
+    names = run_cell(f"import math\n{inspect.getsource(worked.answer('attention'))}", tmp_path / "first")
+    names |= {"nn": torch.nn}
+    (tmp_path / "second").write_text(head, encoding="utf-8")
+    exec(compile(head, tmp_path / "second", "exec"), names)
+    verdict = check("Head", names["Head"])
+    assert "`return weights @ value, weights" in verdict.message and "of another cell; line 9 here" in verdict.message
+    assert "`output, _ = attention(self.W_Q(query), self.W_K(query), self.W_V(value))`" in verdict.message
+    assert "There are as many keys as values" in verdict.message
+
+
 def test_a_new_tensor_without_a_name_is_named(tmp_path):
     body = inspect.getsource(worked.answer("attention")).replace(
         "weights = scores.softmax(dim=-1)", "scores.softmax(dim=-1)"
     )
     body = body.replace("return weights @ value, weights", "return scores @ value, scores")
     verdict = check("attention", run_cell(f"import math\n{body}", tmp_path / "cell")["attention"])
-    assert "`scores.softmax(dim=-1)` makes a new tensor, and nothing keeps it" in verdict.message
+    assert "In line 4, `scores.softmax(dim=-1)` makes a new tensor, and nothing keeps it" in verdict.message
 
 
 def test_one_choice_of_a_guess_is_right_and_each_has_its_reply():
