@@ -1,18 +1,16 @@
-"""Checks of the exercises of notebook 15: the paper's model and numbers, and attention that saves something."""
+"""Checks of notebook 15: who reaches whom, what attention costs, the paper's model, and a mask that saves something."""
 
 import copy
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_exercises import (
     Wrong,
-    as_list,
     as_number,
     build,
     call,
@@ -24,11 +22,22 @@ from transformer_exercises import (
     expect_number,
     expect_tensor,
     load,
+    question,
 )
 from transformer_exercises.notebook_02 import LOW_ENOUGH, OTHER_IN_TRAINING
 from transformer_exercises.notebook_04 import ALL, expect_steady, sinusoids, weights_of
 from transformer_exercises.notebook_05 import EACH_SIZE, OTHERS, SIZES
 from transformer_lib import TransformerConfig
+
+question(
+    "15.a",
+    right="attention's only",
+    replies={
+        "none": "that is true of the two that mix with fixed numbers. Where do attention's weights come from?",
+        "recurrence's and attention's": "recurrence hands on other numbers, but with the same weights: ½, ¼, ⅛.",
+        "attention's only": "its weights are computed from the words, so another word means another mixture.",
+    },
+)
 
 
 @exercise("15.1")
@@ -80,35 +89,6 @@ def layers(my_contiguous: int, my_restricted: int, my_dilated: int) -> str:
             expect(not _near(found, wrong), f"{name}: {hint}")
         expect_number(found, right, f"{name}: how far does each layer reach, and how far is it from end to end?", 1e-6)
     return "and self-attention needs one. That is the last column of Table 1, with its constant factors."
-
-
-@exercise("15.2")
-def sharing(my_millions: float, my_vocabulary: int) -> str:
-    """``my_millions`` of base without sharing; ``my_vocabulary``, with which words cost as much as all layers."""
-    words, layers = 18.9, 44.2
-    millions, vocabulary = as_number(my_millions), as_number(my_vocabulary)
-    if millions > 1e6:
-        millions /= 1e6
-    for wrong, hint in {
-        layers + 2 * words: "one matrix is used in three places: both embeddings, and the output.",
-        layers + 4 * words: "63.1 million holds the shared matrix once already.",
-        3 * words: "the layers are part of the model too.",
-        layers + words: "that is the model as it is, with one matrix for three places.",
-        layers: "each of the three places needs a matrix of its own; none of them can go.",
-    }.items():
-        expect(not _near(millions, wrong), hint)
-    expect_number(
-        millions, layers + 3 * words, "three matrices of 37,000 × 512 instead of one, beside the layers.", 0.003
-    )
-    for wrong, hint in {
-        layers * 1e6 / 512 / 3: "the matrix is shared: a token type costs 512 numbers, once.",
-        layers * 1e6 / 1024: "base has a d_model of 512.",
-        (layers + words) * 1e6 / 512: "compare with the layers alone, without the matrix for 37,000 types.",
-        (layers - words) * 1e6 / 512: "that many types come on top of the 37,000. How many are there then?",
-    }.items():
-        expect(not _near(vocabulary, wrong), hint)
-    expect_number(vocabulary, layers * 1e6 / 512, "how many times do 512 numbers go into the layers?", 0.005)
-    return "60 % more, all of it in word vectors. Multilingual models have 250,000 types: mostly a dictionary, then."
 
 
 def _reference(sizes: dict[str, Any]) -> tuple[nn.Transformer, Tensor, dict[str, Tensor]]:
@@ -242,7 +222,7 @@ def the_papers_model(PaperTransformer: type[nn.Module]) -> str:
     )
 
 
-@exercise("15.3")
+@exercise("15.2")
 def work(my_multiplications: Callable[[int, int, int], int], my_length: int) -> str:
     """``my_multiplications(n, d_model, d_ff)`` of an encoder layer, and the length where mixing is half of them."""
     for n, d_model, d_ff in ((9, 12, 20), (50, 512, 2048)):
@@ -287,97 +267,7 @@ def work(my_multiplications: Callable[[int, int, int], int], my_length: int) -> 
     )
 
 
-@exercise("15.4")
-def equation_3(my_peak: float, my_half_steps: Sequence[int], my_warmup: int) -> str:
-    """``my_peak`` of big's rate; ``my_half_steps``, with half of it; ``my_warmup``, which would halve it."""
-    peak = (1024 * 4000) ** -0.5
-    highest, warmup = as_number(my_peak), as_number(my_warmup)
-    for wrong, hint in {
-        (512 * 4000) ** -0.5: "that is base. Big has a d_model of 1024.",
-        4000**-0.5: "d_model lowers the rate too.",
-        1 / (1024 * 4000): "the exponent is −0.5: take the root.",
-        1024**-0.5: "put step = warmup_steps = 4,000 into equation 3.",
-    }.items():
-        expect(not _near(highest, wrong), hint)
-    expect_number(highest / peak, 1, "put step = warmup_steps = 4,000 and d_model = 1024 into equation 3.", 0.015)
-    my_half_steps = as_list(my_half_steps)
-    expect(
-        isinstance(my_half_steps, list | tuple | set) and len(my_half_steps) == 2,
-        "the rate passes half of its peak twice: on the way up, and on the way down.",
-    )
-    up, down = sorted(map(as_number, my_half_steps))
-    expect_number(up, 2000, "on the way up, the rate is a straight line from zero.", 0.001)
-    expect(not _near(down, 8000), "at twice the steps, the rate is the peak by √2, not by 2.")
-    expect_number(down, 16_000, "on the way down, the rate is one over the root of the step.", 0.001)
-    expect(not _near(warmup, 8000), "twice the warm-up divides the peak by √2 only.")
-    expect(not _near(warmup, 2000), "a shorter warm-up *raises* the peak.")
-    expect_number(warmup, 16_000, "the peak is one over the root of d_model · warmup_steps.", 0.001)
-    return "16,000 twice, for one reason: a longer warm-up cuts off the top of the same falling curve."
-
-
-@exercise("15.5")
-def lowest_loss(my_lowest_loss: Callable[[int, float], float]) -> str:
-    """``my_lowest_loss(vocab_size, smoothing)``: the smoothed loss of a model that gives just the smoothed targets."""
-    for vocab_size, smoothing in ((5, 0.1), (37_000, 0.1), (100, 0.3), (5, 0.0)):
-        target = torch.full((1, vocab_size), smoothing / vocab_size, dtype=torch.float64)
-        target[0, 2] += 1 - smoothing
-        right = F.cross_entropy(target.log().clamp(min=-1e9), torch.tensor([2]), label_smoothing=smoothing).item()
-        try:
-            found = as_number(call(my_lowest_loss, vocab_size, smoothing))
-        except Wrong:
-            expect(smoothing, "without smoothing, the others get 0 · ln 0. It counts as 0.")
-            raise
-        if smoothing == 0:
-            expect_number(found, 0, "without smoothing, the model may be certain, and its loss is 0.", 1e-6)
-            break
-        largest, other = target[0, 2].item(), smoothing / vocab_size
-        of_right, of_another = -largest * math.log(largest), -other * math.log(other)
-        over_others = (vocab_size - 1) / smoothing
-        mistakes = {
-            -math.log(largest): "that is the loss against the hard target. The smoothed one asks for the others too.",
-            of_right: "that is the term of the right token. The others have terms too.",
-            of_right + of_another: "there are vocab_size − 1 other tokens.",
-            of_right + vocab_size * of_another: "one token less: the right one is not among the others.",
-            -(1 - smoothing) * math.log(1 - smoothing) + smoothing * math.log(over_others): "ε is spread over all "
-            "tokens, the right one included: it gets a little more than 1 − smoothing.",
-            right / math.log(2): "losses are in nats: the natural logarithm.",
-            math.exp(right): "that is e to the power of the loss.",
-            -right: "a loss is minus the logarithm.",
-            0.0: "with the smoothed targets, certainty is punished: the loss cannot reach 0.",
-        }
-        for wrong, hint in mistakes.items():
-            expect(abs(found - wrong) > 1e-5 or abs(wrong - right) < 1e-5, hint)
-        expect_number(
-            found,
-            right,
-            "sum over all tokens: minus the target times the logarithm of the probability, equal here.",
-            1e-4,
-        )
-    return "for 37,000 tokens it is 1.38 nats, so compare smoothed losses only with losses smoothed alike."
-
-
-@exercise("15.6")
-def days(my_days: float, my_base_models: float) -> str:
-    """``my_days`` of 8 GPUs for 1.1e21 operations; ``my_base_models`` for the same."""
-    found, models = as_number(my_days), as_number(my_base_models)
-    right = 1.1e21 / (8 * 9.5e12) / 86_400
-    for wrong, hint in {
-        8 * right: "the machine has 8 GPUs.",
-        24 * right: "that is hours.",
-        86_400 * right: "that is seconds.",
-        right / 8: "the operations of 8 GPUs *add up*: divide by 8 once.",
-    }.items():
-        expect(not _near(found, wrong), f"days: {hint}")
-    expect_number(found / right, 1, "days: operations / (8 · 9.5 · 10¹²) are seconds.", 0.01)
-    expect(not _near(models, 1.1e21 / 2.3e19), "models: that is big. Base cost 3.3 · 10¹⁸.")
-    expect_number(models / (1.1e21 / 3.3e18), 1, "models: 1.1 · 10²¹ over the cost of base, 3.3 · 10¹⁸.", 0.01)
-    return (
-        "half a year against twelve hours for base, which is 3 BLEU worse there (38.1 against 41.16). The abstract's "
-        '"small fraction" is about big, after 3.5 days.'
-    )
-
-
-@exercise("15.7")
+@exercise("15.3")
 def sparse(my_sparse_mask: Callable[[int], Tensor]) -> str:
     """``my_sparse_mask(n)``: about 2 · √n keys for each query, such that two layers connect everybody."""
     for n in (16, 64, 50, 100, 7):

@@ -266,9 +266,7 @@ QUOTED = {
     " 2.5 5.4",  # notebook 13; the paper's section
     "07": "2.2 2.7",  # an exercise's table
     "09": "0.51 28.4 1.6",  # another scale; the paper's Table 2; a rounded interval
-    "15": "1706.03762 3.1 3.2 3.4 5.4 6.3"  # the paper's address and sections,
-    " 16,000 25,000 32,000 36,000 37,000 40,000 41.0 1.2"  # its sizes and BLEU, PyTorch's version,
-    " 1.11 2.04 9.5",  # 1 / 0.9, 28.4 - 26.36 and footnote 5
+    "15": "1706.03762 3.5 5.4 6.1 6.3 8,000 41.0 41.8",  # the paper's address, sections and BLEU; tensor2tensor
     "16": "1.2",  # PyTorch's version
     "10": "0.95 2.5 2.9 6.26 1,024",  # a published recipe and perplexity; ln 524.3; GPT-2's length
     "12": "4.5 37,000 5.1",  # the paper's corpus, and its section
