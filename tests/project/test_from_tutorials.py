@@ -10,9 +10,11 @@ from test_tutorials import HEADS, seq2seq
 from test_where_tutorials_break import ROOT, headings, links_of
 
 import transformer_lib
+from transformer_lib.inference.kv_cache import can_cache
 
 PAGE = "from_tutorials.md"
 TEXT = (ROOT / "book" / PAGE).read_text(encoding="utf-8")
+CODE = re.findall(r"^```python\n(.*?)^```$", TEXT, re.M | re.S)
 NAMES = re.findall(r"^\| (.+?) \| (.+?) \| .*\|$", TEXT.partition("## Names\n")[2].partition("\n## ")[0], re.M)[2:]
 
 
@@ -66,8 +68,39 @@ def test_the_code_runs_with_a_file_and_fields_of_the_tutorial(tmp_path, monkeypa
         fields[name].build_vocab([words.split()])
     assert [len(fields[name].vocab) for name in ("SRC", "TRG")] == [13, 11]
     torch.save(seq2seq()[1], "tut6-model.pt")
-    (code,) = re.findall(r"^```python\n(.*?)^```$", TEXT, re.M | re.S)
+    code = CODE[0]
     names = dict(fields)
     exec(compile(code.replace("num_heads=8", f"num_heads={HEADS}"), PAGE, "exec"), names)
     assert capsys.readouterr().out.strip() == str(names["translator"]("Ein Hund schläft im Garten.", beam_size=4))
     assert Path("model.safetensors").is_file()
+
+
+def test_a_decoder_of_other_sizes_comes_back_as_it_was_and_translates_with_its_cache(tmp_path):
+    names = {"__name__": "the_page"}
+    exec(compile(CODE[1], PAGE, "exec"), names)
+    model, kind = names["model"].eval(), names["Uneven"]
+    assert len(model.encoder.layers) == 6 and len(model.decoder.layers) == 1
+    assert model.decoder.layers[0].feed_forward.linear1.out_features == 256
+    transformer_lib.save_model(tmp_path / "model.safetensors", model, {})
+    again, *_ = transformer_lib.load_model(tmp_path / "model.safetensors", kind)
+    src, tgt = torch.randint(4, 5000, (2, 7)), torch.randint(4, 5000, (2, 5))
+    assert again(src, tgt).equal(model(src, tgt))
+    assert can_cache(model)
+
+
+def test_a_model_whose_pad_was_moved_computes_what_it_did():
+    names = {}
+    exec(compile(CODE[2], PAGE, "exec"), names)
+    sizes = {"d_model": 16, "num_heads": 2, "d_ff": 32, "num_layers": 1}
+    config = transformer_lib.TransformerConfig(src_vocab_size=9, tgt_vocab_size=9, **sizes)
+    model = transformer_lib.Transformer(config).eval()
+    words = ["<unk>", "<pad>", "<sos>", "<eos>", *"abcde"]
+    there = [words[i] for i in (0, 4, 2, 3, 1, 5, 6, 7, 8)]  # <pad> has the id 4
+    sentence = ["<sos>", "b", "a", "<eos>"]
+    ids = torch.tensor([[words.index(word) for word in sentence]])
+    theirs = torch.tensor([[there.index(word) for word in sentence]])
+    table = model.src_embedding.tokens.table.weight
+    names["exchange"](words[:], table, 1, 4)  # as a model would be that was trained with these ids
+    before = model.src_embedding(theirs)
+    names["exchange"](there, table, 1, 4)
+    assert there == words and model.src_embedding(ids).equal(before)
