@@ -46,6 +46,20 @@ question(
 )
 
 
+question(
+    "08.d",
+    right="they rise together, and part later",
+    replies={
+        "they part from the first step on": "that is what the sentences ask for. But to hear auf, many weights have to "
+        "change; to say picking more often, only a few.",
+        "they rise together, and part later": "how often a word is right is learned first, and what decides when it is "
+        "right comes later.",
+        "they never part": "after eight steps, that was so. But now there are pairs that differ in auf alone, and "
+        "whoever does not hear it is wrong in every other sentence.",
+    },
+)
+
+
 @exercise("looks_back")
 def looks_back(written: Callable[[Tensor], Tensor]) -> str:
     """``looks_back(weights)``: of each head, the mean weight on the position before."""
