@@ -1,4 +1,4 @@
-"""Checks of the exercises of notebook 16: packed weights, PyTorch's masks, a test of batches, a conversion."""
+"""Checks of the exercises of notebook 16: packed weights, a test of batches, PyTorch's masks, a conversion."""
 
 import math
 from collections.abc import Callable
@@ -8,9 +8,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from transformer_exercises import Wrong, as_number, call, close, exercise, expect, expect_number
+from transformer_exercises import Wrong, as_number, call, close, exercise, expect, expect_number, question
 from transformer_lib.model.encoder import EncoderLayer
 from transformer_lib.model.masks import causal_mask, padding_mask, target_mask
+
+question(
+    "16.a",
+    right="words 1 to 4",
+    replies={
+        "words 4 and 5": "that is what the mask means here. What does True mean to PyTorch's layer?",
+        "words 1 to 4": "to PyTorch's layer, True hides. So each word sees only what comes after it, and keeps itself "
+        "by the residual connection.",
+        "all five": "so it would be without a mask. This one does hide something, only not what we mean.",
+    },
+)
 
 
 @exercise("16.1")
@@ -34,62 +45,6 @@ def packed_rows(first_row: int, last_row: int) -> str:
 
 
 @exercise("16.2")
-def additive_mask(my_additive_mask: Callable[[Tensor, int], Tensor]) -> str:
-    """``my_additive_mask(mask, num_heads)``: floats to add, ``[batch · heads, L, L]``, from this library's mask."""
-    for ids, heads in (
-        (torch.tensor([[5, 6, 7, 8], [5, 6, 1, 1], [5, 6, 7, 1]]), 2),
-        (torch.tensor([[5, 1], [5, 6]]), 4),
-    ):
-        mask = target_mask(ids, 1)  # [batch, 1, L, L]
-        length = ids.shape[1]
-        found = call(my_additive_mask, mask.clone(), heads)
-        expect(isinstance(found, Tensor), "a tensor was expected.")
-        expect(
-            found.is_floating_point(),
-            f"the type is {found.dtype}; a mask that is added is made of floats, 0 and minus infinity.",
-        )
-        shape = [len(ids) * heads, length, length]
-        expect(list(found.shape) == shape, f"the shape is {list(found.shape)}, expected {shape}.")
-        expect(not found.isnan().any(), "there is nan in it: 0 times minus infinity is no number. Do not multiply.")
-        may = mask.repeat_interleave(heads, dim=0)[:, 0]
-        seen, hidden = found == 0, found < -1e4
-        expect(not (seen.equal(~may) and hidden.equal(may)), "it is upside down: what may be seen gets 0.")
-        if not seen.equal(may):
-            other = mask.repeat(heads, 1, 1, 1)[:, 0]
-            expect(
-                not seen.equal(other),
-                "sentences get each other's masks: the heads of sentence 1 come first, then those of sentence 2.",
-            )
-        expect(seen.equal(may), "what may be seen gets exactly 0; compare the rows one by one.")
-        expect(hidden.equal(~may), "what is hidden must get so little that its softmax is 0: minus infinity.")
-    return "this is what `attn_mask` accepts if each sentence has a mask of its own."
-
-
-@exercise("16.3")
-def no_blind_queries(my_safe_mask: Callable[[Tensor], Tensor]) -> str:
-    """``my_safe_mask(mask)``: the same mask, except that no query is left without a key."""
-    left_padded = torch.tensor([[1, 1, 5, 6, 7], [1, 5, 6, 7, 8], [5, 6, 7, 8, 9]])
-    strict = torch.ones(5, 5, dtype=torch.bool).tril(-1)[None, None].expand(3, 1, 5, 5)
-    masks = [target_mask(left_padded, 1), strict, padding_mask(left_padded, 1).expand(3, 1, 5, 5)]
-    for mask in masks:
-        found = call(my_safe_mask, mask.clone())
-        expect(
-            isinstance(found, Tensor) and found.dtype == torch.bool and found.shape == mask.shape,
-            f"a mask was expected, of booleans, {list(mask.shape)}.",
-        )
-        sees = mask.any(dim=-1)
-        expect(
-            found.any(dim=-1).all(),
-            "a query is left that may attend to nothing: its weights are 0 divided by 0. Which rows have no True?",
-        )
-        if not found[sees].equal(mask[sees]):
-            raise Wrong(
-                "a query that had something to look at sees something else now. Change only rows without a True."
-            )
-    return "where such a query is padding, nobody reads what it collects. It only must not be nan."
-
-
-@exercise("16.4")
 def does_it_mix(my_mixes_sentences: Callable[[nn.Module, Tensor], bool]) -> str:
     """``my_mixes_sentences(module, x)``: whether an output, ``[batch, …]``, depends on another sentence's input."""
 
@@ -147,6 +102,62 @@ def does_it_mix(my_mixes_sentences: Callable[[nn.Module, Tensor], bool]) -> str:
                 ),
             )
     return "run it on every model that you take over. No shape and no error would tell."
+
+
+@exercise("16.3")
+def additive_mask(my_additive_mask: Callable[[Tensor, int], Tensor]) -> str:
+    """``my_additive_mask(mask, num_heads)``: floats to add, ``[batch · heads, L, L]``, from this library's mask."""
+    for ids, heads in (
+        (torch.tensor([[5, 6, 7, 8], [5, 6, 1, 1], [5, 6, 7, 1]]), 2),
+        (torch.tensor([[5, 1], [5, 6]]), 4),
+    ):
+        mask = target_mask(ids, 1)  # [batch, 1, L, L]
+        length = ids.shape[1]
+        found = call(my_additive_mask, mask.clone(), heads)
+        expect(isinstance(found, Tensor), "a tensor was expected.")
+        expect(
+            found.is_floating_point(),
+            f"the type is {found.dtype}; a mask that is added is made of floats, 0 and minus infinity.",
+        )
+        shape = [len(ids) * heads, length, length]
+        expect(list(found.shape) == shape, f"the shape is {list(found.shape)}, expected {shape}.")
+        expect(not found.isnan().any(), "there is nan in it: 0 times minus infinity is no number. Do not multiply.")
+        may = mask.repeat_interleave(heads, dim=0)[:, 0]
+        seen, hidden = found == 0, found < -1e4
+        expect(not (seen.equal(~may) and hidden.equal(may)), "it is upside down: what may be seen gets 0.")
+        if not seen.equal(may):
+            other = mask.repeat(heads, 1, 1, 1)[:, 0]
+            expect(
+                not seen.equal(other),
+                "sentences get each other's masks: the heads of sentence 1 come first, then those of sentence 2.",
+            )
+        expect(seen.equal(may), "what may be seen gets exactly 0; compare the rows one by one.")
+        expect(hidden.equal(~may), "what is hidden must get so little that its softmax is 0: minus infinity.")
+    return "this is what `attn_mask` accepts if each sentence has a mask of its own."
+
+
+@exercise("16.4")
+def no_blind_queries(my_safe_mask: Callable[[Tensor], Tensor]) -> str:
+    """``my_safe_mask(mask)``: the same mask, except that no query is left without a key."""
+    left_padded = torch.tensor([[1, 1, 5, 6, 7], [1, 5, 6, 7, 8], [5, 6, 7, 8, 9]])
+    strict = torch.ones(5, 5, dtype=torch.bool).tril(-1)[None, None].expand(3, 1, 5, 5)
+    masks = [target_mask(left_padded, 1), strict, padding_mask(left_padded, 1).expand(3, 1, 5, 5)]
+    for mask in masks:
+        found = call(my_safe_mask, mask.clone())
+        expect(
+            isinstance(found, Tensor) and found.dtype == torch.bool and found.shape == mask.shape,
+            f"a mask was expected, of booleans, {list(mask.shape)}.",
+        )
+        sees = mask.any(dim=-1)
+        expect(
+            found.any(dim=-1).all(),
+            "a query is left that may attend to nothing: its weights are 0 divided by 0. Which rows have no True?",
+        )
+        if not found[sees].equal(mask[sees]):
+            raise Wrong(
+                "a query that had something to look at sees something else now. Change only rows without a True."
+            )
+    return "where such a query is padding, nobody reads what it collects. It only must not be nan."
 
 
 @exercise("16.5")

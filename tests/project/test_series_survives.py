@@ -38,7 +38,6 @@ READERS_OWN = {  # loops in cells keep no state
     "05_the_transformer",
     "06_training",
     "08_looking_inside",
-    "15_why_attention",
     "17_the_clinic",
 }
 WITHOUT_TRAINING = {
@@ -47,6 +46,7 @@ WITHOUT_TRAINING = {
     "04_the_boxes",
     "07_translating",
     "09_bleu",
+    "15_why_attention",
     "16_pytorchs_transformer",
     "12_subwords",
 }

@@ -1,4 +1,7 @@
-"""To Hugging Face's ``transformers``: a folder that its ``from_pretrained`` opens. Notebook 16, section 4."""
+"""To Hugging Face's ``transformers``: a folder that its ``from_pretrained`` opens.
+
+Notebook 14, "The same weights in three other engines".
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Answers to the exercises of notebook 16: packed weights, PyTorch's masks, a test of batches, a conversion."""
+"""Answers to the exercises of notebook 16: packed weights, a test of batches, PyTorch's masks, a conversion."""
 
 import numpy as np
 import torch
@@ -138,19 +138,19 @@ RIGHT = {
         (torch.tensor(640), torch.tensor(703)),
     ],
     "16.2": [
+        (mixes,),
+        (lambda module, x: torch.tensor(mixes(module, x, change=lambda one: one + 1)),),
+        (by_gradients,),
+    ],
+    "16.3": [
         (additive,),
         (lambda mask, num_heads: additive(mask, num_heads, hidden=-1e9).double(),),
         (lambda mask, num_heads: additive(mask, num_heads, hidden=torch.finfo(torch.float32).min),),
     ],
-    "16.3": [
+    "16.4": [
         (sees_itself,),
         (lambda mask: mask | ~mask.any(dim=-1, keepdim=True),),
         (lambda mask: torch.where(mask.any(-1, keepdim=True), mask, torch.eye(mask.shape[-1]).bool()),),
-    ],
-    "16.4": [
-        (mixes,),
-        (lambda module, x: torch.tensor(mixes(module, x, change=lambda one: one + 1)),),
-        (by_gradients,),
     ],
     "16.5": [(converted(),), (from_torch,)],
 }
@@ -169,24 +169,6 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (([640], [703]), "a number was expected"),
     ],
     "16.2": [
-        (times_infinity, "0 times minus infinity"),
-        (repeated, "each other's masks"),
-        (lambda mask, num_heads: additive(~mask, num_heads), "upside down"),
-        (lambda mask, num_heads: additive(mask, num_heads, hidden=-1.0), "so little"),
-        (lambda mask, num_heads: additive(mask, num_heads) + 1, "exactly 0"),
-        (lambda mask, num_heads: ~mask[:, 0].repeat_interleave(num_heads, dim=0), "made of floats"),
-        (lambda mask, num_heads: additive(mask, 1), "the shape is"),
-        (lambda mask, num_heads: additive(mask, num_heads).numpy(), "a tensor was expected"),
-        (lambda mask, num_heads: additive(mask, num_heads).unflatten(0, (-1, num_heads)), "the shape is"),
-    ],
-    "16.3": [
-        (lambda mask: mask, "attend to nothing"),
-        (lambda mask: mask | torch.eye(mask.shape[-1], dtype=torch.bool), "sees something else now"),
-        (lambda mask: torch.ones_like(mask), "sees something else now"),
-        (lambda mask: in_place(mask.contiguous()), "changes in place"),
-        (lambda mask: sees_itself(mask).float(), "of booleans"),
-    ],
-    "16.4": [
         (any_moves, "own output may move"),
         (alone, "Keep the batch as it is"),
         (asks, "each time another one"),
@@ -199,6 +181,24 @@ WRONG = {  # answers that people give, and what the hint must speak of
             lambda module, x: bool((module(x) - module(x.flip(0)).flip(0)).abs().max() > 1e-5),
             "each time another one",
         ),
+    ],
+    "16.3": [
+        (times_infinity, "0 times minus infinity"),
+        (repeated, "each other's masks"),
+        (lambda mask, num_heads: additive(~mask, num_heads), "upside down"),
+        (lambda mask, num_heads: additive(mask, num_heads, hidden=-1.0), "so little"),
+        (lambda mask, num_heads: additive(mask, num_heads) + 1, "exactly 0"),
+        (lambda mask, num_heads: ~mask[:, 0].repeat_interleave(num_heads, dim=0), "made of floats"),
+        (lambda mask, num_heads: additive(mask, 1), "the shape is"),
+        (lambda mask, num_heads: additive(mask, num_heads).numpy(), "a tensor was expected"),
+        (lambda mask, num_heads: additive(mask, num_heads).unflatten(0, (-1, num_heads)), "the shape is"),
+    ],
+    "16.4": [
+        (lambda mask: mask, "attend to nothing"),
+        (lambda mask: mask | torch.eye(mask.shape[-1], dtype=torch.bool), "sees something else now"),
+        (lambda mask: torch.ones_like(mask), "sees something else now"),
+        (lambda mask: in_place(mask.contiguous()), "changes in place"),
+        (lambda mask: sees_itself(mask).float(), "of booleans"),
     ],
     "16.5": [
         (converted(order=("k_proj", "q_proj", "v_proj")), "q_proj is that of the key"),
