@@ -5,7 +5,8 @@ document.addEventListener("click", ({ target }) => target.closest("dialog[open] 
 const reach = new ResizeObserver((all) => {
   for (const { target } of all) target.tabIndex = target.scrollWidth > target.clientWidth ? 0 : -1;
 });
-document.addEventListener("DOMContentLoaded", () => document.querySelectorAll(".formula").forEach((one) => reach.observe(one)));
+const watchFormulas = () => document.querySelectorAll(".formula").forEach((one) => reach.observe(one));
+document.addEventListener("DOMContentLoaded", watchFormulas);
 
 // Each result of a search comes with an excerpt of its page, which no browser reads where the book is opened from a disk:
 // there, the page's text is in texts.js.

@@ -143,6 +143,17 @@ def test_nothing_is_loaded_from_elsewhere_and_nothing_is_missing(pages):
     assert not [(page, load) for page, load in loads if not (BOOK / inside(page, load)[0]).is_file()]
 
 
+def test_formulas_are_drawn_in_the_page_and_by_no_script(pages):
+    formulas = 0
+    for path in pages:
+        source = (BOOK / path).read_text(encoding="utf-8")
+        scripts = re.findall(r"<script[^>]*>", source)
+        assert not [script for script in scripts if "mathjax" in script.lower() or "http" in script], path
+        assert 'class="math' not in source, path  # what waits for MathJax
+        formulas += source.count("<math")
+    assert formulas and "<msqrt>" in (BOOK / "glossary.html").read_text(encoding="utf-8")
+
+
 def test_every_notebook_is_a_page_with_its_outputs_and_a_way_into_colab(pages):
     for notebook in [*NOTEBOOKS, *(ROOT / "notebooks" / "solutions").glob("*.ipynb")]:
         path = notebook.relative_to(ROOT)
@@ -414,6 +425,27 @@ def test_sentences_are_read_to_their_end_on_a_telephone_and_columns_stay_beneath
     assert verdict.evaluate("one => one.scrollWidth <= one.clientWidth")
     table = page.locator(".stream pre", has_text="weight 0.140").first
     assert table.evaluate("one => getComputedStyle(one).whiteSpace") == "pre"
+
+
+def test_a_formula_that_is_too_wide_scrolls_by_itself_and_by_keys(pages, browser):
+    page, problems = browser.open(BOOK / "glossary.html", width=390)
+    wide = "<math display='block'>" + "<mi>x</mi><mo>+</mo>" * 50 + "</math>"
+    for formula, tab in ((wide, "0"), ("<math display='block'><mi>x</mi></math>", "-1")):
+        box = f"<div class='formula'>{formula}</div>"
+        page.evaluate("box => document.querySelector('article section').insertAdjacentHTML('afterbegin', box)", box)
+        assert not page.evaluate(SIDEWAYS)
+        page.evaluate("watchFormulas()")
+        page.wait_for_function("tab => document.querySelector('.formula').tabIndex == tab", arg=tab)
+    assert not problems
+
+
+def test_what_nobody_has_solved_yet_is_grey(pages, browser):
+    for mode in ("light", "dark"):
+        page, _ = browser.open(BOOK / "notebooks" / "02_attention.html", colour_scheme=mode)
+        colour = "one => getComputedStyle(one).color"
+        stubs = page.locator(".unsolved pre")
+        printed = page.locator(".stream:not(.unsolved) pre").first
+        assert stubs.count() > 5 and stubs.first.evaluate(colour) != printed.evaluate(colour)
 
 
 def test_nothing_touches_a_closed_fold_or_the_front_pages_picture(pages, browser):

@@ -120,7 +120,9 @@ def reason_not_to_run(command):
 def test_every_command_is_run_by_a_test_below_or_has_a_reason():
     for page, command in COMMANDS:
         known = words_after(command, "transformer-lib", "transformer_lib", "make") or benchmark_of(command)
-        known = known or command.startswith(("python -m pytest tests/", "python data/generate_sample.py"))
+        known = known or command.startswith(
+            ("python -m pytest tests/", "python data/generate_sample.py", "python tools/measure_voice.py")
+        )
         assert known or reason_not_to_run(command), f"{page}: nothing runs {command!r}"
     for start in NOT_RUN:
         assert any(command.startswith(start) for _, command in COMMANDS), f"no page names {start!r} any more"
@@ -305,3 +307,16 @@ def test_the_readme_s_three_lines_print_what_they_say():
     with contextlib.redirect_stdout(printed):
         exec(code, {})
     assert printed.getvalue().strip() == code.rpartition("# ")[2].strip()
+
+
+def test_how_a_notebook_sounds_is_measured():
+    ((_, command),) = [given for given in COMMANDS if "measure_voice" in given[1]]
+    program, *arguments = command.split()[1:]
+    done = subprocess.run([sys.executable, ROOT / program, *arguments], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"03_masks +\d+ words +\d+\.\d a sentence  we \d", done.stdout)
+    measure_voice = importlib.import_module("measure_voice")
+    sound = measure_voice.measure(
+        "We’ve cut it (it was too long). Now it isn't `a b`; it holds 3 (of 4).".replace("’", "'")
+    )
+    assert sound[1:4] == (2, 1, 2) and sound.brackets == ["it was too long"]
