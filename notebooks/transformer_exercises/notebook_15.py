@@ -25,7 +25,8 @@ from transformer_exercises import (
     expect_tensor,
     load,
 )
-from transformer_exercises.notebook_02 import LOW_ENOUGH, OTHER_IN_TRAINING
+from transformer_exercises.notebook_02 import OTHER_IN_TRAINING
+from transformer_exercises.notebook_03 import LOW_ENOUGH
 from transformer_exercises.notebook_04 import ALL, EACH_SIZE, OTHERS, SIZES, expect_steady, sinusoids, weights_of
 from transformer_lib import TransformerConfig
 
