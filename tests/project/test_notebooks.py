@@ -260,6 +260,7 @@ QUOTED = {
     "00": "29,000 43.71",  # Multi30k; `transformer-lib evaluate`
     "01": "31,014 0.95",  # Multi30k; an example
     "02": "1.61 0.88",  # ln 5; e² / (e² + 1)
+    "03": "4.113 2.028",  # notebook 02's table
     "04": "3.5 25.7 25.8",  # the paper's section, its Table 3, row (E)
     "05": "29,000",  # Multi30k
     "06": "29,000 40.2 1.15 1.671 2.018 4.2 4.51 4.75 5.316 36.52"  # book/results.md; published logs; StepLR;
