@@ -244,7 +244,7 @@ async def stop_and_go_on(client, tmp_path, part, where):
 
 
 async def interrupt(client, running, steps):
-    """Stop a cell, and once more where it goes on, as one of notebook 06 does, which catches the first interrupt."""
+    """Stop a cell, and once more where it goes on, as one of notebook 14 does, which catches the first interrupt."""
     taken = steps.stat().st_size if steps.exists() else 0
     await client.km.interrupt_kernel()
     while not running.done():
