@@ -41,8 +41,7 @@ SERIES = {path: CELLS[path] for path in NOTEBOOKS}
 
 
 TWICE = {  # besides the boxes of 02 to 04: what may be called as something in the library
-    ("06", "train_steps"),  # readers write these two
-    ("07", "beam_step"),
+    ("06", "train_steps"),  # readers write this one
     ("08", "say"),  # other things, and no copies
     ("17", "batches_of"),
 }
