@@ -262,7 +262,7 @@ QUOTED = {
     "04": "3.5 25.7 25.8 29,000",  # the paper's section, its Table 3, row (E); Multi30k
     "06": "29,000 40.2 1.15 1.671 2.018 4.2 4.51 4.75 5.316 36.52"  # book/results.md; published logs; StepLR;
     " 2.5 5.4",  # notebook 13; the paper's section
-    "07": "2.2 2.7",  # an exercise's table
+    "07": "2.2 2.7 8,000",  # an exercise's table; the sample corpus
     "09": "0.51 28.4 1.6",  # another scale; the paper's Table 2; a rounded interval
     "15": "1706.03762 3.1 3.2 3.4 5.4 6.3"  # the paper's address and sections,
     " 16,000 25,000 32,000 36,000 37,000 40,000 41.0 1.2"  # its sizes and BLEU, PyTorch's version,
