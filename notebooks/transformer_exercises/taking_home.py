@@ -40,7 +40,7 @@ PARTS = {  # in the order of the file; the notebook that writes each, and, if th
     "Transformer": ("05", ""),
     "token_loss": ("06", ""),
     "train_one_epoch": ("06", ""),
-    "beam_step": ("07", "beam"),
+    "beam_one": ("07", "beam"),
     "beam": ("07", ""),
     "clipped_matches": ("09", "corpus_bleu"),
     "brevity_penalty": ("09", "corpus_bleu"),

@@ -41,8 +41,7 @@ SERIES = {path: CELLS[path] for path in NOTEBOOKS}
 
 
 TWICE = {  # besides the boxes of 02 to 05: what may be called as something in the library
-    ("06", "train_steps"),  # readers write these two
-    ("07", "beam_step"),
+    ("06", "train_steps"),  # readers write this one
     ("08", "say"),  # other things, and no copies
     ("17", "batches_of"),
 }
@@ -265,7 +264,7 @@ QUOTED = {
     "05": "29,000",  # Multi30k
     "06": "29,000 40.2 1.15 1.671 5.316 36.52"  # book/results.md; a published log;
     " 4.2 5.3 5.4 1.2 3.0",  # notebook 13; the paper's sections; −ln 0.3 and −ln 0.05
-    "07": "2.2 2.7",  # an exercise's table
+    "07": "2.2 2.7 8,000",  # an exercise's table; the sample corpus
     "09": "0.51 28.4 1.6",  # another scale; the paper's Table 2; a rounded interval
     "15": "1706.03762 3.5 5.4 6.1 6.3 8,000 41.0 41.8",  # the paper's address, sections and BLEU; tensor2tensor
     "16": "1.2",  # PyTorch's version

@@ -25,13 +25,13 @@ WRITTEN = {  # by the notebook that asks for them
     ),
     "05": ("Transformer", "MyTransformer"),
     "06": ("token_loss", "train_one_epoch", "my_training"),
-    "07": ("greedy", "greedy_batch", "beam_step", "beam", "my_beam", "my_cached_beam"),
+    "07": ("greedy", "beam_one", "greedy_batch", "beam", "my_beam", "my_cached_beam"),
     "08": ("looks_back", "silence", "patch"),
     "09": ("clipped_matches", "brevity_penalty", "corpus_bleu"),
     "15": ("PaperTransformer",),
 }
 STEPS = {  # of which the library has no like
-    *("Head", "HeadsInAList", "greedy", "greedy_batch", "beam", "my_beam", "my_cached_beam"),
+    *("Head", "HeadsInAList", "greedy", "beam_one", "greedy_batch", "beam", "my_beam", "my_cached_beam"),
     *("looks_back", "silence", "patch", "clipped_matches", "brevity_penalty"),
 }
 

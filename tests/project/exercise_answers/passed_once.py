@@ -347,7 +347,7 @@ functions(  # which got hints about `tgt[rows]`, or about how many
     ),
     ("a beam of 1", narrow, "that is greedy search"),
 )
-lines("beam", ("no penalty", "best[s, j].item() / lp(length)", "best[s, j].item()", "a score: log-probability"))
+lines("beam_one", ("no penalty", "log_prob / lp(length), ids", "log_prob, ids", "a score: log-probability"))
 lines(
     "my_cached_beam",
     ("padding is 1", "[pad_id, sos_id]", "[1, sos_id]", "never written"),
