@@ -57,6 +57,7 @@ def telling(notebook: dict) -> Iterator[dict]:
             yield cell
 
 
+WRITES = re.compile(r"(?m)^(\w+) = write\(\1\)$")
 FOLD = "<details><summary>Worked answer</summary>\n\n```python\n{}\n```\n\n</details>"
 
 
@@ -75,7 +76,7 @@ def definitions_of(source: str) -> dict[str, ast.stmt]:
 def outdated_folds(notebook: dict) -> Iterator[tuple[str, dict, list[str]]]:
     """Yield the boxes below whose ``write`` there is not the worked answer, the cell there, and what it should be."""
     for cell, below in itertools.pairwise(notebook["cells"]):
-        names = re.findall(r"(?m)^(\w+) = write\(\1\)$", "".join(cell["source"])) if cell["cell_type"] == "code" else []
+        names = WRITES.findall("".join(cell["source"])) if cell["cell_type"] == "code" else []
         if names:
             sources = [source_of(name) for name in names]
             fold = FOLD.format("\n\n\n".join(sources)).splitlines(keepends=True)

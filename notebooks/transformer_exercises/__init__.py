@@ -235,7 +235,7 @@ def _begin_with_nothing(cells: int) -> None:
     shell.events.register("pre_run_cell", show_nothing)
 
 
-def write(written: Any) -> Any:
+def write(written: Any, which: str = "") -> Any:
     """Check what a reader wrote, show the verdict, and return what the notebook goes on with.
 
     That is ``written`` if it is right; until then, what the library or the course has of that name, so that all later
@@ -243,11 +243,12 @@ def write(written: Any) -> Any:
 
     Args:
         written: a function or class, with the name that the notebook gives it.
+        which: of two of this name is asked for, such as ``"without mask"``, before a later notebook asks for the whole.
 
     Raises:
         ValueError: no notebook asks for something of that name.
     """
-    name = getattr(written, "__name__", type(written).__name__)
+    name = ", ".join([getattr(written, "__name__", type(written).__name__), *filter(None, [which])])
     own = course.own(name)
     verdict = check(name, written)
     if not verdict:

@@ -13,7 +13,10 @@ from transformer_exercises.pictures import vectors
 from transformer_lib.notebook.attention_viewer import html_table
 
 Vector = Sequence[float]
-_HINT = "Scripts do not run here. In Jupyter or Colab, run this cell to drag the query."
+_HINT = (
+    "Scripts do not run here, so the picture stands still. Run this cell (Shift+Enter), and you can drag the query. "
+    "On GitHub, no cell runs: open the notebook in Jupyter or Colab."
+)
 
 
 class DragTheQuery:

@@ -284,85 +284,11 @@ COMPARE_WITH_A_LIST = "project, split, attend, join, project: compare with the h
 TAKES_THE_LARGEST_AWAY = (
     "large scores give nan: e to the power of 89 is too much. `softmax` takes the largest away first."
 )
-LOWEST = torch.finfo(torch.float32).min
-LOW_ENOUGH = "a score can be lower than that number: what is hidden gets the lowest there is, `torch.finfo(…).min`."
-DROPS_THE_OUTPUT = "dropout is for the weights, before they meet the values; yours drops what comes out."
 
 
 def first(found: Any) -> Any:
     """Return the first of several things, such as vectors without the maps."""
     return found[0] if isinstance(found, tuple) else found
-
-
-def masked_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-    """Return what comes out where what the mask hides gets the lowest number; each row may attend to something."""
-    return (query @ key.mT / query.shape[-1] ** 0.5).masked_fill(~mask, LOWEST).softmax(-1) @ value
-
-
-@exercise("scaled_dot_product_attention")
-def mask_and_dropout(scaled_dot_product_attention: Callable[..., tuple[Tensor, Tensor]]) -> str:
-    """Compute what PyTorch's function of this name does, and return the weights, too."""
-    query, key, value = queries_keys_and_values()
-    scaled = query @ key.mT / 4
-
-    def run(*more: Tensor) -> tuple[Any, Any]:
-        return expect_pair(call(scaled_dot_product_attention, query.clone(), key.clone(), value.clone(), *more))
-
-    output, weights = run()
-    for hint, scores in wrong_scores(query, key, value).items():
-        expect(not close(output, scores.softmax(-1) @ value), hint)
-    expect(not close(output, scaled.softmax(-2) @ value), "softmax goes over the keys, the last axis.")
-    expect_tensor(output, scaled.softmax(-1) @ value, "without mask and dropout, it is what `attention` computes.")
-    expect_tensor(weights, scaled.softmax(-1), "the weights are what comes out of the softmax.")
-    expect_any_size(lambda *given: expect_pair(scaled_dot_product_attention(*given))[0], axes=((2,), (2, 4)))
-
-    mask = torch.rand(2, 3, 5) > 0.4
-    mask[..., 0] = True  # every query may attend to something
-    output, _ = run(mask.clone())
-    expect(not close(output, scaled.softmax(-1) @ value), "the mask has no effect.")
-    for hint, scores in {
-        "True means *may attend*; yours hides what may be seen.": scaled.masked_fill(mask, -1e9),
-        "a score of 0 hides nothing: e to the power of 0 is 1. Put the lowest number there.": scaled * mask,
-    }.items():
-        expect(not close(output, scores.softmax(-1) @ value), hint)
-        expect(not close(output, (scores.softmax(-1) * mask) @ value), hint)
-    after = scaled.softmax(-1) * mask @ value
-    expect(not close(output, after), "with a mask, the weights no longer sum to one: hide scores *before* the softmax.")
-    right = F.scaled_dot_product_attention(query, key, value, mask)
-    expect_tensor(output, right, "where the mask is False, the score becomes the lowest number that there is.")
-    low, high = -100 * query.abs(), key.abs()  # all scores are around -2000
-    found = first(call(scaled_dot_product_attention, low.clone(), high.clone(), value.clone(), mask.clone()))
-    expect_tensor(found, masked_attention(low, high, value, mask), LOW_ENOUGH)
-
-    mask[1, 2] = False
-    output, weights = run(mask.clone())
-    nothing, right = output[1, 2], scaled.masked_fill(~mask, LOWEST).softmax(-1) * mask
-    hint = "a row that may attend to nothing is nan: put the lowest *number* there, not minus infinity."
-    expect(not nothing.isnan().any(), hint)
-    expect(not nothing.any(), "a row that may attend to nothing collects something: hide again, after the softmax.")
-    expect_tensor(weights, right, "the weights are those that meet the values: 0 for all that is hidden.")
-
-    one_row = torch.tensor([True, True, False, True, True])  # for all queries
-    try:
-        trained = query.clone().requires_grad_()
-        scaled_dot_product_attention(trained, key, value, one_row)[0].sum().backward()
-    except (IndexError, RuntimeError):
-        raise Wrong(
-            "a mask may have fewer rows than the scores, and scores may not be changed in place: use `masked_fill`."
-        ) from None
-
-    alike, ones = torch.zeros(1, 100, 16), torch.ones(1, 100, 7)  # each weight is 1/100, and what is kept is added up
-    output, _ = expect_pair(call(scaled_dot_product_attention, alike, alike, ones, None, 0.75))
-    expect(close(output, output[..., :1].expand_as(ones)), DROPS_THE_OUTPUT)
-    output, _ = expect_pair(call(scaled_dot_product_attention, alike, alike, torch.eye(100), None, 0.75))
-    dropped = (output == 0).double().mean().item()  # with these values, the output is the weights
-    expect(dropped, "dropout has no effect. This function always drops: who calls it says 0.0 outside training.")
-    expect(0.7 < dropped < 0.8, "dropout is the share of the weights to set to zero, not the share to keep.")
-    largest = torch.as_tensor(output).max()
-    expect(close(largest, torch.tensor(0.04)), "drop weights, after the softmax; `F.dropout` enlarges what it keeps.")
-    for mask_or_none in (mask, None):
-        expect_any_device(WHERE_QUERY_IS, scaled_dot_product_attention, query, key, value, mask_or_none, 0.5)
-    return "equal to PyTorch's `F.scaled_dot_product_attention`, and the weights can be looked at."
 
 
 def with_other_weights(theirs: nn.MultiheadAttention) -> nn.MultiheadAttention:
@@ -593,58 +519,67 @@ def multi_head_mistakes(theirs: nn.MultiheadAttention, *inputs: Tensor) -> dict[
     )
 
 
-def expect_multi_head(kind: type[nn.Module], d_model: int, num_heads: int, *more: float) -> tuple[Any, ...]:
-    """Raise ``Wrong`` unless a class computes what ``nn.MultiheadAttention`` does with the same weights.
+def multi_head_weights(theirs: nn.MultiheadAttention) -> dict[str, Tensor]:
+    """Return PyTorch's weights and biases under the names that they have here."""
+    return by_name({f"{name}_proj": weight_and_bias for name, weight_and_bias in projections_of(theirs).items()})
 
-    Returns:
-        Under a mask, its output, and the weights if it returns them, and PyTorch's.
-    """
+
+def beside_pytorchs(kind: type[nn.Module], d_model: int, num_heads: int, *more: float) -> tuple[nn.Module, Any]:
+    """Return a reader's module and an ``nn.MultiheadAttention`` with the same weights, both in evaluation mode."""
     module = build(kind, d_model, num_heads, *more)
     expect_biases(module)
     theirs = with_other_weights(nn.MultiheadAttention(d_model, num_heads, batch_first=True))
-    weights = by_name({f"{name}_proj": projection for name, projection in projections_of(theirs).items()})
+    return load(module, multi_head_weights(theirs)), theirs
+
+
+def output_and_weights(module: nn.Module, *inputs: Tensor) -> tuple[Any, Any]:
+    """Return what a module computes: the output, and the weights, or None if it returns the output alone."""
+    found = call(module, *inputs)
+    return found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+
+
+def with_scores_far_below(module: nn.Module, theirs: nn.MultiheadAttention) -> nn.MultiheadAttention:
+    """Give a module weights with which all its scores are alike, and far below −1000; return PyTorch's with 0 there."""
+    d_model, weights = theirs.embed_dim, multi_head_weights(theirs)
+    for letter, size in (("q", -40.0), ("k", 40.0)):
+        weights[f"{letter}_proj.weight"] = torch.zeros(d_model, d_model)
+        weights[f"{letter}_proj.bias"] = torch.full((d_model,), size)
     load(module, weights)
+    alike = copy.deepcopy(theirs)
+    alike.in_proj_weight[: 2 * d_model], alike.in_proj_bias[: 2 * d_model] = 0, 0
+    return alike
+
+
+def expect_multi_head(kind: type[nn.Module], d_model: int, num_heads: int, *more: float) -> tuple[Any, ...]:
+    """Raise ``Wrong`` unless a class computes what ``nn.MultiheadAttention`` does with the same weights, without masks.
+
+    Returns:
+        Its output, and the weights if it returns them, and PyTorch's.
+    """
+    module, theirs = beside_pytorchs(kind, d_model, num_heads, *more)
     inputs = words_and_others(d_model)
-
-    def run(*arguments: Tensor) -> tuple[Any, Any]:
-        found = call(module, *arguments)
-        return found if isinstance(found, tuple) and len(found) == 2 else (found, None)
-
-    mask = torch.rand(2, 1, 3, 5) > 0.5
-    mask[..., 0], mask[..., 1] = True, False  # so that upside down, too, each row may attend to something
-    hidden = ~mask.expand(2, num_heads, 3, 5).flatten(0, 1)  # for PyTorch, whose True means "ignore"
     with torch.no_grad():
         try:
-            output = run(*inputs)[0]
+            output, weights = output_and_weights(module, *inputs)
         except Wrong:
             expect_no_mistake_that_stops(module, theirs)
             raise
-        right = theirs(*inputs)[0]
+        right, maps = theirs(*inputs, average_attn_weights=False)
         if output is ...:
             raise Unsolved
-        again = run(*inputs)[0]
+        again = output_and_weights(module, *inputs)[0]
         expect(not isinstance(output, Tensor) or close(again, output), "dropout only where self.training is True.")
         for hint, wrong in multi_head_mistakes(theirs, *inputs).items():
             expect(not close(output, wrong), hint)
         sizes = f"right with d_model 24 and 4 heads, but not with {d_model} and {num_heads}: both are arguments."
         expect_tensor(output, right, COMPARE_WITH_A_LIST if num_heads == 4 else sizes)
-        output, weights_of_all = run(*inputs, mask)
-        expect(not close(output, right), "the mask does not reach the attention.")
-        expect(not close(output, theirs(*inputs, attn_mask=~hidden)[0]), "True in a mask means *may attend*.")
-        right, maps = theirs(*inputs, attn_mask=hidden, average_attn_weights=False)
-        expect_tensor(output, right, "it is right without a mask, but not with one: hide scores before the softmax.")
-
-        low = {**weights, "q_proj.weight": 0 * weights["q_proj.weight"], "k_proj.weight": 0 * weights["k_proj.weight"]}
-        low["q_proj.bias"], low["k_proj.bias"] = torch.full((d_model,), -40.0), torch.full((d_model,), 40.0)
-        load(module, low)
-        alike = copy.deepcopy(theirs)  # whose scores are all 0, as those far below -1000 are all alike
-        alike.in_proj_weight[: 2 * d_model], alike.in_proj_bias[: 2 * d_model] = 0, 0
-        found = run(*inputs, mask)[0]
+        alike = with_scores_far_below(module, theirs)
+        found = output_and_weights(module, *inputs)[0]
         expect(not isinstance(found, Tensor) or found.isfinite().all(), TAKES_THE_LARGEST_AWAY)
-        expect_tensor(found, alike(*inputs, attn_mask=hidden)[0], LOW_ENOUGH)
-    trained = load(build(kind, d_model, num_heads, *(0.0 for _ in more)), weights).train()
-    expect_gradients(OTHER_IN_TRAINING, trained, lambda q, k, v, _: theirs(q, k, v, attn_mask=hidden)[0], *inputs, mask)
-    return output, weights_of_all, right, maps
+        expect_tensor(found, alike(*inputs)[0], COMPARE_WITH_A_LIST)
+    trained = load(build(kind, d_model, num_heads, *(0.0 for _ in more)), multi_head_weights(theirs)).train()
+    expect_gradients(OTHER_IN_TRAINING, trained, lambda *given: theirs(*given)[0], *inputs)
+    return output, weights, right, maps
 
 
 def expect_no_mistake_that_stops(module: nn.Module, theirs: nn.MultiheadAttention) -> None:
@@ -656,47 +591,15 @@ def expect_no_mistake_that_stops(module: nn.Module, theirs: nn.MultiheadAttentio
     expect(not wrong, "".join(wrong[:1]))
 
 
-def expect_dropout_of_weights(kind: type[nn.Module]) -> None:
-    """Raise ``Wrong`` unless a class drops its weights in training, by the share that it is told, and nothing else.
-
-    All of its 20 weights are alike, each value is 1, and what comes out is what the heads collect: so many of the 20.
-    """
-    for share in (0.5, 0.2):
-        module, ones, zeros = build(kind, 24, 4, share).train(), torch.ones(24), torch.zeros(24, 24)
-        weights = {f"{name}_proj.weight": zeros for name in "qkv"} | {"out_proj.weight": torch.eye(24)}
-        biases = {f"{name}_proj.bias": 0 * ones for name in ("q", "k", "out")} | {"v_proj.bias": ones}
-        module.load_state_dict(weights | biases)
-        with torch.no_grad():
-            heads = expect_pair(call(module, *[torch.randn(3, 20, 24)] * 3))[0].unflatten(-1, (4, 6))
-        expect(close(heads, heads[..., :1].expand_as(heads)), DROPS_THE_OUTPUT)
-        kept = heads * 20 * (1 - share)
-        expect(not close(heads, torch.ones_like(heads)), "in training mode, dropout is nowhere at work.")
-        expect(close(kept, kept.round(), 1e-3), "another share is dropped than `__init__` was told: `self.dropout`.")
-
-
-def expect_other_dropout(kind: type[nn.Module]) -> None:
-    """Raise ``Wrong`` if a class drops numbers before the weights are there."""
-    torch.manual_seed(0)
-    module, words = build(kind, 24, 4, 0.5), torch.randn(3, 20, 24)
-    with torch.no_grad():
-        before, after = (expect_pair(call(module.train(mode), words, words, words))[1] for mode in (False, True))
-    kept = torch.where(after == 0, 0.0, before)  # tutorials return the weights before dropout, which is right, too
-    hint = "in training, the weights are others, not only fewer: drop them after the softmax, and nothing before it."
-    expect(close(after, before) or close(after, 2 * kept), hint)
-
-
-@exercise("MultiHeadAttention")
+@exercise("MultiHeadAttention, without mask")
 def all_heads_at_once(MultiHeadAttention: type[nn.Module]) -> str:
     """Compute what ``nn.MultiheadAttention`` does, all heads at once."""
     torch.manual_seed(0)
     for d_model, num_heads in ((24, 4), (20, 2)):
-        _, weights, _, maps = expect_multi_head(MultiHeadAttention, d_model, num_heads, 0.5)
+        _, weights, _, maps = expect_multi_head(MultiHeadAttention, d_model, num_heads)
         expect(weights is not None, "two things are returned: the output, and the weights of all heads.")
         expect_tensor(weights, maps, "the weights are what comes out of the softmax, for each head.")
-    expect_dropout_of_weights(MultiHeadAttention)
-    expect_other_dropout(MultiHeadAttention)
-    module, words = build(MultiHeadAttention, 24, 4, 0.5), torch.randn(3, 20, 24)
-    expect_any_device(WHERE_QUERY_IS, module, words, words, words, torch.ones(20, 20).tril() > 0)
+    expect_any_device(WHERE_QUERY_IS, build(MultiHeadAttention, 24, 4), *words_and_others())
     return "equal to `nn.MultiheadAttention`: the same output, the same weights."
 
 
@@ -708,12 +611,9 @@ def from_memory(MyMultiHeadAttention: type[nn.Module]) -> str:
     torch.manual_seed(0)
     for d_model, num_heads in ((24, 4), (20, 2)):
         output, _, right, _ = expect_multi_head(MyMultiHeadAttention, d_model, num_heads)
-    expect_any_device(WHERE_QUERY_IS, build(MyMultiHeadAttention, 24, 4), *words_and_others(), torch.ones(3, 5) > 0)
+    expect_any_device(WHERE_QUERY_IS, build(MyMultiHeadAttention, 24, 4), *words_and_others())
     difference = (output - right).abs().max().item()
-    return (
-        f"with the weights of an `nn.MultiheadAttention`, the outputs differ by at most {difference:.0e}, where a row "
-        "may attend to something. (What hides the rest, such as −1e9, matters elsewhere: notebook 03, section 4.)"
-    )
+    return f"with the weights of an `nn.MultiheadAttention`, the outputs differ by at most {difference:.0e}."
 
 
 # The patient. Read on when you have named its fault.

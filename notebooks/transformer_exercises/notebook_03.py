@@ -1,4 +1,4 @@
-"""Checks of the exercises of notebook 03: masks.
+"""Checks of the exercises of notebook 03: masks, and the attention that takes them.
 
 At the end is a patient of the clinic: what the notebook hides stands there in the open.
 """
@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_exercises import (
     Wrong,
     as_letters,
     as_list,
+    as_number,
+    build,
     call,
     close,
     diagnose,
@@ -21,10 +23,26 @@ from transformer_exercises import (
     exercise,
     expect,
     expect_any_device,
+    expect_gradients,
     expect_tensor,
+    load,
     question,
 )
-from transformer_exercises.notebook_02 import LOW_ENOUGH, expect_any_size, masked_attention, wrong_scores
+from transformer_exercises.notebook_02 import (
+    OTHER_IN_TRAINING,
+    WHERE_QUERY_IS,
+    beside_pytorchs,
+    expect_any_size,
+    expect_multi_head,
+    expect_pair,
+    first,
+    multi_head_weights,
+    output_and_weights,
+    queries_keys_and_values,
+    with_scores_far_below,
+    words_and_others,
+    wrong_scores,
+)
 from transformer_lib.model.attention import MultiHeadAttention
 
 question(
@@ -66,50 +84,173 @@ question(
 
 
 @exercise("03.1")
-def attention_head(my_attention: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> str:
-    """``my_attention(query, key, value, mask)``: one head, equation 1 of the paper, with a mask."""
-    generator = torch.Generator().manual_seed(0)
-    query, key = (3 * torch.randn(2, length, 16, generator=generator) for length in (3, 5))
-    value = torch.randn(2, 5, 7, generator=generator)
-    mask = torch.rand(2, 3, 5, generator=generator) > 0.4
-    mask[..., 0] = True  # nobody sees nothing
-    everything = torch.ones_like(mask)
-    right = F.scaled_dot_product_attention(query, key, value, mask)
-    found = call(my_attention, query.clone(), key.clone(), value.clone(), mask.clone())
+def who_is_hidden_is_out(weights_of_bellt: Sequence[float]) -> str:
+    """``weights_of_bellt``: of Der, Hund and bellt, where *Der* is hidden from *bellt*."""
+    numbers = as_list(weights_of_bellt)
+    three = isinstance(numbers, list | tuple) and len(numbers) == 3
+    expect(three, "three numbers were expected, the weights of *Der*, *Hund* and *bellt*.")
+    found = torch.tensor([as_number(number) for number in numbers])
+    powers = (torch.tensor([0.0, 2.0, 1.0]) / 2**0.5).exp()
+    left = powers * torch.tensor([0.0, 1.0, 1.0])
+
+    def same(row: Tensor) -> bool:
+        return torch.allclose(found, row, rtol=0, atol=0.0051)  # two decimals are enough
+
+    expect(not same(powers / powers.sum()), "that is the row of notebook 02, in which nobody is hidden.")
+    taken_out = "the hidden weight is taken out, and those left sum to 0.86: divide by the sum of what is *left*."
+    expect(not same(left / powers.sum()), taken_out)
+    expect(not same(left), "the powers are right; now divide by their sum, so that the weights sum to one.")
+    expect(found[0].abs() < 0.0051, "who is hidden gets no weight at all.")
+    expect((found.sum() - 1).abs() < 0.0151, "the weights of a row sum to one, with a mask or without.")
     expect(
-        not isinstance(found, tuple),
-        "return the output alone: `return weights @ value`, without the weights.",
+        same(left / left.sum()), "two powers are left, 4.113 of *Hund* and 2.028 of *bellt*; divide each by their sum."
     )
-    if isinstance(found, Tensor) and found.shape == right.shape:
-        for hint, scores in wrong_scores(query, key, value).items():
-            expect(not close(found, _mix(scores, mask, value)), hint)
-        scaled = query @ key.mT / 4
-        expect(not close(found, _mix(scaled, everything, value)), "the mask has no effect.")
-        expect(not close(found, _mix(scaled, ~mask, value)), "True means *may attend*.")
-        after = scaled.softmax(-1).masked_fill(~mask, 0) @ value
-        expect(
-            not close(found, after),
-            "you mask after the softmax, so the weights do not sum to one. Put minus infinity into the scores.",
-        )
-        zeros = (scaled * mask).softmax(-1) @ value
-        expect(not close(found, zeros), "a score of 0 hides nothing: e to the power of 0 is 1. Use minus infinity.")
-        wrong_axis = scaled.masked_fill(~mask, -torch.inf).softmax(-2).nan_to_num() @ value
-        expect(not close(found.nan_to_num(), wrong_axis), "softmax goes over the keys, the last axis.")
-    expect_tensor(
-        found, right, "go through equation 1 again: scores, root of d_k, mask, softmax, average of the values."
-    )
-    expect_any_size(lambda q, k, v: my_attention(q, k, v, torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool)))
-    low, high = -100 * query.abs(), key.abs()  # all scores are around -2000
-    found = call(my_attention, low.clone(), high.clone(), value.clone(), mask.clone())
-    expect_tensor(found, masked_attention(low, high, value, mask), LOW_ENOUGH)
     return (
-        "that is PyTorch's `F.scaled_dot_product_attention`, by hand, for rows that may attend to something; section 4 "
-        "has the others."
+        "the two that are left share the whole, about two to one, as before: a mask takes a word out, and leaves the "
+        "others' proportions as they were."
     )
 
 
-def _mix(scores: Tensor, mask: Tensor, value: Tensor) -> Tensor:
-    return scores.masked_fill(~mask, -torch.inf).softmax(-1) @ value
+LOWEST = torch.finfo(torch.float32).min
+LOW_ENOUGH = "a score can be lower than that number: what is hidden gets the lowest there is, `torch.finfo(…).min`."
+DROPS_THE_OUTPUT = "dropout is for the weights, before they meet the values; yours drops what comes out."
+
+
+def masked_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """Return what comes out where what the mask hides gets the lowest number; each row may attend to something."""
+    return (query @ key.mT / query.shape[-1] ** 0.5).masked_fill(~mask, LOWEST).softmax(-1) @ value
+
+
+@exercise("scaled_dot_product_attention")
+def mask_and_dropout(scaled_dot_product_attention: Callable[..., tuple[Tensor, Tensor]]) -> str:
+    """Compute what PyTorch's function of this name does, and return the weights, too."""
+    query, key, value = queries_keys_and_values()
+    scaled = query @ key.mT / 4
+
+    def run(*more: Tensor) -> tuple[Any, Any]:
+        return expect_pair(call(scaled_dot_product_attention, query.clone(), key.clone(), value.clone(), *more))
+
+    output, weights = run()
+    for hint, scores in wrong_scores(query, key, value).items():
+        expect(not close(output, scores.softmax(-1) @ value), hint)
+    expect(not close(output, scaled.softmax(-2) @ value), "softmax goes over the keys, the last axis.")
+    expect_tensor(output, scaled.softmax(-1) @ value, "without mask and dropout, it is what `attention` computes.")
+    expect_tensor(weights, scaled.softmax(-1), "the weights are what comes out of the softmax.")
+    expect_any_size(lambda *given: expect_pair(scaled_dot_product_attention(*given))[0], axes=((2,), (2, 4)))
+
+    mask = torch.rand(2, 3, 5) > 0.4
+    mask[..., 0] = True  # every query may attend to something
+    output, _ = run(mask.clone())
+    expect(not close(output, scaled.softmax(-1) @ value), "the mask has no effect.")
+    for hint, scores in {
+        "True means *may attend*; yours hides what may be seen.": scaled.masked_fill(mask, -1e9),
+        "a score of 0 hides nothing: e to the power of 0 is 1. Put the lowest number there.": scaled * mask,
+    }.items():
+        expect(not close(output, scores.softmax(-1) @ value), hint)
+        expect(not close(output, (scores.softmax(-1) * mask) @ value), hint)
+    after = scaled.softmax(-1) * mask @ value
+    expect(not close(output, after), "with a mask, the weights no longer sum to one: hide scores *before* the softmax.")
+    right = F.scaled_dot_product_attention(query, key, value, mask)
+    expect_tensor(output, right, "where the mask is False, the score becomes the lowest number that there is.")
+    low, high = -100 * query.abs(), key.abs()  # all scores are around -2000
+    found = first(call(scaled_dot_product_attention, low.clone(), high.clone(), value.clone(), mask.clone()))
+    expect_tensor(found, masked_attention(low, high, value, mask), LOW_ENOUGH)
+
+    mask[1, 2] = False
+    output, weights = run(mask.clone())
+    nothing, right = output[1, 2], scaled.masked_fill(~mask, LOWEST).softmax(-1) * mask
+    hint = "a row that may attend to nothing is nan: put the lowest *number* there, not minus infinity."
+    expect(not nothing.isnan().any(), hint)
+    expect(not nothing.any(), "a row that may attend to nothing collects something: hide again, after the softmax.")
+    expect_tensor(weights, right, "the weights are those that meet the values: 0 for all that is hidden.")
+
+    one_row = torch.tensor([True, True, False, True, True])  # for all queries
+    try:
+        trained = query.clone().requires_grad_()
+        scaled_dot_product_attention(trained, key, value, one_row)[0].sum().backward()
+    except (IndexError, RuntimeError):
+        raise Wrong(
+            "a mask may have fewer rows than the scores, and scores may not be changed in place: use `masked_fill`."
+        ) from None
+
+    alike, ones = torch.zeros(1, 100, 16), torch.ones(1, 100, 7)  # each weight is 1/100, and what is kept is added up
+    output, _ = expect_pair(call(scaled_dot_product_attention, alike, alike, ones, None, 0.75))
+    expect(close(output, output[..., :1].expand_as(ones)), DROPS_THE_OUTPUT)
+    output, _ = expect_pair(call(scaled_dot_product_attention, alike, alike, torch.eye(100), None, 0.75))
+    dropped = (output == 0).double().mean().item()  # with these values, the output is the weights
+    expect(dropped, "dropout has no effect. This function always drops: who calls it says 0.0 outside training.")
+    expect(0.7 < dropped < 0.8, "dropout is the share of the weights to set to zero, not the share to keep.")
+    largest = torch.as_tensor(output).max()
+    expect(close(largest, torch.tensor(0.04)), "drop weights, after the softmax; `F.dropout` enlarges what it keeps.")
+    for mask_or_none in (mask, None):
+        expect_any_device(WHERE_QUERY_IS, scaled_dot_product_attention, query, key, value, mask_or_none, 0.5)
+    return "equal to PyTorch's `F.scaled_dot_product_attention`, and the weights can be looked at."
+
+
+def expect_mask(kind: type[nn.Module], d_model: int, num_heads: int, *more: float) -> None:
+    """Raise ``Wrong`` unless a class that is right without a mask is so with one, and hands back the same gradient."""
+    module, theirs = beside_pytorchs(kind, d_model, num_heads, *more)
+    inputs = words_and_others(d_model)
+    mask = torch.rand(2, 1, 3, 5) > 0.5
+    mask[..., 0], mask[..., 1] = True, False  # so that upside down, too, each row may attend to something
+    hidden = ~mask.expand(2, num_heads, 3, 5).flatten(0, 1)  # for PyTorch, whose True means "ignore"
+    with torch.no_grad():
+        output, maps = output_and_weights(module, *inputs, mask)
+        expect(not close(output, theirs(*inputs)[0]), "the mask does not reach the attention.")
+        expect(not close(output, theirs(*inputs, attn_mask=~hidden)[0]), "True in a mask means *may attend*.")
+        right, right_maps = theirs(*inputs, attn_mask=hidden, average_attn_weights=False)
+        expect_tensor(output, right, "it is right without a mask, but not with one: hide scores before the softmax.")
+        expect_tensor(maps, right_maps, "with a mask, the weights are others than those that meet the values.")
+        alike = with_scores_far_below(module, theirs)
+        found = output_and_weights(module, *inputs, mask)[0]
+        expect_tensor(found, alike(*inputs, attn_mask=hidden)[0], LOW_ENOUGH)
+    trained = load(build(kind, d_model, num_heads, *(0.0 for _ in more)), multi_head_weights(theirs)).train()
+    expect_gradients(OTHER_IN_TRAINING, trained, lambda q, k, v, _: theirs(q, k, v, attn_mask=hidden)[0], *inputs, mask)
+
+
+def expect_dropout_of_weights(kind: type[nn.Module]) -> None:
+    """Raise ``Wrong`` unless a class drops its weights in training, by the share that it is told, and nothing else.
+
+    All of its 20 weights are alike, each value is 1, and what comes out is what the heads collect: so many of the 20.
+    """
+    for share in (0.5, 0.2):
+        module, ones, zeros = build(kind, 24, 4, share).train(), torch.ones(24), torch.zeros(24, 24)
+        weights = {f"{name}_proj.weight": zeros for name in "qkv"} | {"out_proj.weight": torch.eye(24)}
+        biases = {f"{name}_proj.bias": 0 * ones for name in ("q", "k", "out")} | {"v_proj.bias": ones}
+        module.load_state_dict(weights | biases)
+        with torch.no_grad():
+            heads = expect_pair(call(module, *[torch.randn(3, 20, 24)] * 3))[0].unflatten(-1, (4, 6))
+        expect(close(heads, heads[..., :1].expand_as(heads)), DROPS_THE_OUTPUT)
+        kept = heads * 20 * (1 - share)
+        expect(not close(heads, torch.ones_like(heads)), "in training mode, dropout is nowhere at work.")
+        expect(close(kept, kept.round(), 1e-3), "another share is dropped than `__init__` was told: `self.dropout`.")
+
+
+def expect_other_dropout(kind: type[nn.Module]) -> None:
+    """Raise ``Wrong`` if a class drops numbers before the weights are there."""
+    torch.manual_seed(0)
+    module, words = build(kind, 24, 4, 0.5), torch.randn(3, 20, 24)
+    with torch.no_grad():
+        before, after = (expect_pair(call(module.train(mode), words, words, words))[1] for mode in (False, True))
+    kept = torch.where(after == 0, 0.0, before)  # tutorials return the weights before dropout, which is right, too
+    hint = "in training, the weights are others, not only fewer: drop them after the softmax, and nothing before it."
+    expect(close(after, before) or close(after, 2 * kept), hint)
+
+
+@exercise("MultiHeadAttention")
+def with_mask_and_dropout(MultiHeadAttention: type[nn.Module]) -> str:
+    """Compute what ``nn.MultiheadAttention`` does, with a mask as without, and drop weights in training."""
+    torch.manual_seed(0)
+    for d_model, num_heads in ((24, 4), (20, 2)):
+        _, weights, _, maps = expect_multi_head(MultiHeadAttention, d_model, num_heads, 0.5)
+        expect(weights is not None, "two things are returned: the output, and the weights of all heads.")
+        expect_tensor(weights, maps, "the weights are what comes out of the softmax, for each head.")
+        expect_mask(MultiHeadAttention, d_model, num_heads, 0.5)
+    expect_dropout_of_weights(MultiHeadAttention)
+    expect_other_dropout(MultiHeadAttention)
+    module, words = build(MultiHeadAttention, 24, 4, 0.5), torch.randn(3, 20, 24)
+    expect_any_device(WHERE_QUERY_IS, module, words, words, words, torch.ones(20, 20).tril() > 0)
+    return "equal to `nn.MultiheadAttention`, with a mask and without; and it drops weights in training only."
 
 
 def rows_and_columns(length: int) -> Tensor:

@@ -17,15 +17,14 @@ from transformer_exercises import (
     as_number,
     call,
     close,
-    course,
     diagnose,
     exercise,
     expect,
     expect_any_device,
     expect_number,
-    expect_tensor,
     question,
 )
+from transformer_exercises.course.notebook_07 import beam_batch
 from transformer_lib.inference.kv_cache import CachedDecoder
 from transformer_lib.inference.search import beam_search, greedy_search
 from transformer_lib.model.config import TransformerConfig
@@ -118,7 +117,9 @@ def log_prob_of_a_translation(my_log_prob: Callable[[Transformer, Tensor, Tensor
 NextLogProbs = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def _next_log_probs(model: Transformer, sos_id: int, max_len: int) -> tuple[NextLogProbs, list[int]]:
+def _next_log_probs(
+    model: Transformer, sos_id: int, max_len: int, sentences: int = 1
+) -> tuple[NextLogProbs, list[int]]:
     """Return what a search asks, for a model, and a list that grows by the number of rows of each question."""
     rows: list[int] = []
 
@@ -131,12 +132,17 @@ def _next_log_probs(model: Transformer, sos_id: int, max_len: int) -> tuple[Next
         expect(
             tgt.shape[1] <= max_len, f"you ask for token number {tgt.shape[1]} of a translation, but max_len={max_len}."
         )
-        expect(len(rows) < 20 * max_len, "your search asks again and again, and does not end.")
+        expect(len(rows) < 20 * max_len * sentences, "your search asks again and again, and does not end.")
+        expect(
+            memory.dim() == 3 and memory_mask.dim() == 4,
+            f"the memory has the shape {list(memory.shape)}, expected [rows, src_len, d_model], and its mask one axis "
+            "more: `memory[s]` loses the first axis, `memory[s : s + 1]` keeps it.",
+        )
         sizes = len(tgt), len(memory), len(memory_mask)
         expect(
             len(set(sizes)) == 1,
-            f"`tgt` has {sizes[0]} rows, the memory {sizes[1]} and its mask {sizes[2]}: where rows leave, or are "
-            "copied, those of the memory and its mask follow.",
+            f"`tgt` has {sizes[0]} rows, the memory {sizes[1]} and its mask {sizes[2]}: each row of `tgt` "
+            "needs a row of the memory and one of its mask. Where rows leave, or are copied, these follow.",
         )
         rows.append(len(tgt))
         logits = model.decode(tgt, memory, memory_mask)[:, -1]
@@ -273,70 +279,6 @@ def _lists(found: Any) -> list[list[int]]:
         raise Wrong(f"{hint}, and an id is a whole number.") from None
 
 
-@exercise("beam_step")
-def candidates(beam_step: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]]) -> str:
-    """``beam_step(log_probs, step, beam_size)``: the best candidates' log-probabilities, rows and tokens."""
-    generator, vocab = torch.Generator().manual_seed(0), 9
-    for sentences, width, beam_size in ((1, 2, 2), (3, 1, 2), (3, 3, 3), (4, 2, 2), (2, 1, 6)):
-        log_probs = -2 * torch.rand(sentences, width, generator=generator)
-        step = (2 * torch.randn(sentences, width, vocab, generator=generator)).log_softmax(-1)
-        whole = log_probs[:, :, None] + step
-        number = min(2 * beam_size, width * vocab)
-        best, index = whole.flatten(1).topk(number)
-        parent, token = index // vocab, index % vocab
-        rows = torch.arange(sentences)[:, None] * width + parent
-        try:
-            answer = call(beam_step, log_probs.clone(), step.clone(), beam_size)
-        except Wrong as stopped:
-            expect(
-                number == 2 * beam_size,
-                f"with {vocab} tokens and a beam of {beam_size}, the first step has {number} candidates: take all "
-                f"where they are fewer than 2 · beam_size. {stopped}",
-            )
-            raise
-        three = isinstance(answer, tuple | list) and len(answer) == 3 and all(isinstance(one, Tensor) for one in answer)
-        expect(three, "three tensors were expected: log-probabilities, rows and tokens.")
-        shape = list(answer[0].shape)
-        expect(
-            shape != [sentences, beam_size],
-            "return twice as many as the beam is wide: where half of them end, the other half fills it again.",
-        )
-        expect(
-            len(shape) != 3,
-            "that is a choice for each prefix. All candidates of a sentence compete, in one row: `flatten(1)`.",
-        )
-        expect(len(shape) != 1, "that is one choice for all sentences: each has a beam of its own, `flatten(1)`.")
-        last = step.flatten(1).topk(number).values
-        expect(
-            width == 1 or not close(answer[0], last),
-            "that ranks candidates by their last token: add the log-probability of the prefix.",
-        )
-        expect_tensor(answer[0], best, "the best of log_probs[:, :, None] + step, over all prefixes and tokens.")
-        whole_numbers = not any(one.is_floating_point() for one in answer[1:])
-        expect(whole_numbers, "rows and tokens are whole numbers: divide by `//`.")
-        for hint, of_rows, of_tokens in (
-            ("rows come before tokens: `index // vocab` is the prefix, `index % vocab` the token.", token, rows),
-            ("`index` still counts through all candidates: which prefix is it, and which token?", rows, index),
-            (
-                "the row is counted from the sentence's first prefix; `tgt` has the rows of *all* sentences: add the "
-                "number of the sentence's first row.",
-                parent,
-                token,
-            ),
-            (
-                "in the first step, a sentence has one row and not beam_size: `log_probs` says how many.",
-                rows + torch.arange(sentences)[:, None] * (beam_size - width),
-                token,
-            ),
-        ):
-            same = close(answer[1], of_rows) and close(answer[2], of_tokens)
-            expect(not same or (of_rows.equal(rows) and of_tokens.equal(token)), hint)
-        expect_tensor(answer[1], rows, "a row is its sentence's first row plus `index // vocab`.")
-        expect_tensor(answer[2], token, "a token is `index % vocab`.")
-    expect_any_device("Say `device=step.device`.", beam_step, log_probs, step, beam_size)
-    return "one `topk` for a whole batch: `index // vocab` is the prefix it came from, `index % vocab` the token."
-
-
 _BEAMS = (  # seed, <sos>, <eos>, beam size, max_len, α
     (2, 2, 3, 2, 12, 0.0),
     (3, 2, 3, 2, 5, 0.0),  # where nothing ends
@@ -344,8 +286,9 @@ _BEAMS = (  # seed, <sos>, <eos>, beam size, max_len, α
     (29, 4, 5, 2, 12, 0.6),
     (1, 2, 3, 3, 6, 0.0),
     (2, 2, 3, 9, 3, 0.0),  # as wide as the vocabulary
+    (11, 2, 3, 3, 12, 0.0),  # where what ends leaves gaps
 )
-_NOTHING = torch.zeros(2, 1)  # the memory of two sentences, for a language that needs no source: that of section 3
+_NOTHING = torch.zeros(2, 1)  # the memory of two sentences, for a language that needs no source: that of section 2
 _TOY_WORDS = ["<sos>", "<eos>", "a", "the", "dog", "cat", "pet"]
 _TOY_SENTENCES = {"a dog": 0.24, "a cat": 0.21, "a pet": 0.15, "the dog": 0.36, "the cat": 0.04}
 
@@ -376,17 +319,131 @@ def _log_prob(model: Transformer, src: Tensor, ids: list[int], sos_id: int) -> f
     return logits.log_softmax(-1).gather(1, torch.tensor(ids)[:, None]).sum().item()
 
 
+_MISTAKES = {  # what goes wrong in a beam for one sentence, and what is said of it
+    "last": "that ranks candidates by their last token: add the log-probability of the prefix.",
+    "each": "each prefix keeps its own best. All candidates compete, in one list: a prefix may have several, or none.",
+    "full": "what ends leaves a gap in your beam. Fill it: the new prefixes are the best {beam_size} that do not end.",
+    "short": "of a prefix's best {beam_size} tokens, one may be `<eos>`, which does not go on: look at one more.",
+    "deep": "what ends below the best {beam_size} candidates is put aside, too. Only those above count.",
+    "first": "your search stops too early: go on until {beam_size} are finished *and* no prefix is ahead of the best "
+    "of them.",
+    "late": "your search goes on too long: stop as soon as {beam_size} are finished and no prefix is ahead of the best "
+    "of them.",
+}
+
+
+def _with_a_mistake(
+    mistake: str,
+    next_log_probs: NextLogProbs,
+    memory: Tensor,
+    memory_mask: Tensor,
+    sos_id: int,
+    eos_id: int,
+    beam_size: int,
+    max_len: int,
+    lp: Callable[[int], float],
+) -> list[list[int]]:
+    """Return the ids that a beam for one sentence finds with one of ``_MISTAKES``, the best first."""
+    prefixes: list[tuple[float, list[int]]] = [(0.0, [sos_id])]
+    finished: list[tuple[float, list[int]]] = []
+    for length in range(1, max_len + 1):
+        same = [0] * len(prefixes)
+        step = next_log_probs(torch.tensor([ids for _, ids in prefixes]), memory[same], memory_mask[same])
+        offered = beam_size if mistake == "short" else beam_size + 1
+        if mistake == "each" and length > 1:
+            offered = 1
+        candidates = []
+        for (log_prob, ids), best, tokens in zip(prefixes, *step.topk(min(offered, step.shape[1])), strict=True):
+            before = 0.0 if mistake == "last" else log_prob
+            candidates += [
+                (before + more, [*ids, token])
+                for more, token in zip(best.tolist(), tokens.tolist(), strict=True)
+                if more > -math.inf
+            ]
+        candidates.sort(reverse=True)
+        for log_prob, ids in candidates if mistake == "deep" and length < max_len else candidates[:beam_size]:
+            if ids[-1] == eos_id or length == max_len:
+                finished.append((log_prob / lp(length), ids[1:]))
+        prefixes = candidates[:beam_size] if mistake == "full" else candidates
+        prefixes = [one for one in prefixes if one[1][-1] != eos_id][:beam_size]
+        enough = len(finished) >= beam_size
+        ahead = enough and bool(prefixes) and max(finished)[0] < prefixes[0][0] / lp(length)
+        if not prefixes or (enough and mistake != "late" and (mistake == "first" or not ahead)):
+            break
+    return [ids for _, ids in sorted(finished, reverse=True)[:beam_size]]
+
+
+@exercise("beam_one")
+def beam_search_of_one(beam_one: Callable[..., list[tuple[float, list[int]]]]) -> str:
+    """``beam_one(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len, lp)``: score and ids."""
+    by_hand = [[_toy_ids(sentence), p] for sentence, p in sorted(_TOY_SENTENCES.items(), key=lambda one: -one[1])]
+    toy = _found_by_one(beam_one, _toy, _NOTHING[:1], _NOTHING[:1], 0, 1, 2, 6)
+    if not toy:
+        raise Unsolved
+    for seed, sos_id, eos_id, beam_size, max_len, alpha in _BEAMS:
+        model, src = _tiny(seed, 5, sos_id, eos_id)
+
+        def lp(length: int, alpha: float = alpha) -> float:
+            return ((5 + length) / 6) ** alpha
+
+        settings = sos_id, eos_id, beam_size, max_len, lp
+        rows = [(_next_log_probs(model, sos_id, max_len)[0], *model.encode(row)) for row in src.split(1)]
+        found = [_found_by_one(beam_one, *row, *settings) for row in rows]
+        hypotheses = beam_search(model, src, sos_id, eos_id, beam_size, alpha, max_len)
+        found_ids, right = [[ids for _, ids in pairs] for pairs in found], [[one.ids for one in h] for h in hypotheses]
+        ended = [[ids for ids in many if ids[-1] == eos_id] for many in right]
+        expect(
+            all(found) and (found_ids != ended or ended == right),
+            f"what has not ended after max_len={max_len} tokens is lost: keep the best beam_size as they are.",
+        )
+        everything = [ids for many in found_ids for ids in many]
+        expect(not any(ids[:1] == [sos_id] for ids in everything), "leave out `<sos>`, which is given and not written.")
+        without = [[ids[:-1] if ids[-1] == eos_id else ids for ids in many] for many in right]
+        expect(found_ids != without or without == right, "leave `<eos>` in: it is written, and it counts.")
+        expect(
+            not any(eos_id in ids[:-1] for ids in everything),
+            "some go on behind their `<eos>`: what is finished leaves the beam.",
+        )
+        expect(all(sorted(pairs, reverse=True) == pairs for pairs in found), "the best comes first.")
+        greedy = [one.ids for one in greedy_search(model, src, sos_id, eos_id, max_len)]
+        expect(
+            not all(ids == one for many, one in zip(found_ids, greedy, strict=True) for ids in many),
+            f"that is greedy search: the beam goes on with the best {beam_size} prefixes, not with one.",
+        )
+        for mistake, hint in _MISTAKES.items() if found_ids != right else ():
+            wrong = [_with_a_mistake(mistake, *row, *settings) for row in rows]
+            expect(found_ids != wrong, hint.format(beam_size=beam_size))
+        expect(
+            all(len(many) == beam_size for many in found_ids),
+            f"return the {beam_size} best that are finished, as many as the beam is wide.",
+        )
+        for row, pairs in zip(src.split(1), found, strict=True):
+            for score, ids in pairs:
+                expect(abs(score - _log_prob(model, row, ids, sos_id) / lp(len(ids))) < 1e-3, SCORE)
+        expect(found_ids == right, "others are better: in each step, the best candidates of *all* prefixes go on.")
+    for beam_size in (len(_TOY_WORDS), len(_TOY_WORDS) + 1):
+        found = _found_by_one(beam_one, _toy, _NOTHING[:1], _NOTHING[:1], 0, 1, beam_size, 6)
+        expect(
+            [[ids, round(math.exp(score), 4)] for score, ids in found] == by_hand,
+            f"the toy has five sentences, and a beam of {beam_size} finds these and no others: what is impossible, "
+            "with a log-probability of -inf, is no candidate.",
+        )
+    _expect_any_device(beam_one, 2)
+    return "that is the library's beam search, for one sentence, and nothing is lost at max_len."
+
+
+def _found_by_one(search: Callable[..., Any], *arguments: Any) -> list[tuple[float, list[int]]]:
+    """Return what a beam search of one sentence finds: pairs of score and ids."""
+    hint = "a list of pairs was expected, the best first, such as [(-1.25, [4, 7, 3])]: score and ids."
+    return _as_pairs([_returned(search, *arguments)], hint)[0]
+
+
 @exercise("beam")
 def beam_search_of_many(beam: Callable[..., list[list[tuple[float, list[int]]]]]) -> str:
     """``beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len, lp)``: pairs of score and ids."""
     for seed, sos_id, eos_id, *settings in _BEAMS:
         model, src = _tiny(seed, 5, sos_id, eos_id)
-        try:
-            found, computed = _beams(beam, model, src, sos_id, eos_id, *settings)
-        except Wrong as hint:
-            if "ellipsis" in str(hint).lower():  # some of the dots are still there
-                raise Unsolved from None
-            raise
+        found = _beams(beam, model, src, sos_id, eos_id, *settings)
         beam_size, max_len, alpha = settings
         hypotheses = beam_search(model, src, sos_id, eos_id, beam_size, alpha, max_len)
         right = [[(one.score, one.ids) for one in many] for many in hypotheses]
@@ -421,7 +478,11 @@ def beam_search_of_many(beam: Callable[..., list[list[tuple[float, list[int]]]]]
             "the translations are right, but in another order than the sentences: remember which row is which.",
         )
         if found_ids != right_ids:
-            alone = [_beams(beam, model, row, sos_id, eos_id, *settings)[0][0] for row in src.split(1)]
+            expect(
+                found_ids != right_ids[:1] * len(right_ids),
+                "all are translations of the first sentence: each needs its own row of the memory and the mask.",
+            )
+            alone = [_beams(beam, model, row, sos_id, eos_id, *settings)[0] for row in src.split(1)]
             expect(
                 [[ids for _, ids in pairs] for pairs in alone] != right_ids,
                 "each sentence alone is right; in a batch, they get mixed up: which rows belong to which sentence?",
@@ -437,12 +498,6 @@ def beam_search_of_many(beam: Callable[..., list[list[tuple[float, list[int]]]]]
             torch.tensor([[score for score, _ in pairs] for pairs in some]) for some in (found, right)
         )
         expect(close(scores, right_scores, 1e-3), SCORE)
-        _, needed = _beams(course.own("beam"), model, src, sos_id, eos_id, *settings)
-        expect(
-            computed <= needed,
-            f"every translation is right, but {computed} rows were computed, and {needed} are needed: a sentence that "
-            "is done leaves with all its rows.",
-        )
     by_hand = [[_toy_ids(sentence), p] for sentence, p in sorted(_TOY_SENTENCES.items(), key=lambda one: -one[1])]
     for beam_size in (len(_TOY_WORDS), len(_TOY_WORDS) + 1):
         (found,) = _pairs(beam, _toy, _NOTHING[:1], _NOTHING[:1], 0, 1, beam_size, 6)
@@ -452,7 +507,7 @@ def beam_search_of_many(beam: Callable[..., list[list[tuple[float, list[int]]]]]
             "with a log-probability of -inf, is not finished.",
         )
     _expect_any_device(beam, 2)
-    return "that is the library's beam search, for a whole batch, and nothing is lost at max_len."
+    return "every sentence of the batch has its own beam, and the library finds the same."
 
 
 def _beams(
@@ -464,20 +519,23 @@ def _beams(
     beam_size: int,
     max_len: int,
     alpha: float,
-) -> tuple[list[list[tuple[float, list[int]]]], int]:
-    """Return what a beam search finds, pairs of score and ids, and how many rows it computed."""
-    next_log_probs, rows = _next_log_probs(model, sos_id, max_len)
+) -> list[list[tuple[float, list[int]]]]:
+    """Return what a beam search finds, pairs of score and ids."""
+    next_log_probs, _ = _next_log_probs(model, sos_id, max_len, len(src))
 
     def lp(length: int) -> float:
         return ((5 + length) / 6) ** alpha
 
-    return _pairs(search, next_log_probs, *model.encode(src), sos_id, eos_id, beam_size, max_len, lp), sum(rows)
+    return _pairs(search, next_log_probs, *model.encode(src), sos_id, eos_id, beam_size, max_len, lp)
 
 
 def _pairs(search: Callable[..., Any], *arguments: Any) -> list[list[tuple[float, list[int]]]]:
     """Return what a beam search finds, pairs of score and ids."""
-    found = _returned(search, *arguments)
     hint = "for each sentence, a list of pairs was expected, such as (-1.25, [4, 7, 3]): score and ids."
+    return _as_pairs(_returned(search, *arguments), hint)
+
+
+def _as_pairs(found: Any, hint: str) -> list[list[tuple[float, list[int]]]]:
     try:
         expect(isinstance(found, list) and all(isinstance(pairs, list) for pairs in found), hint)
         scores = [[score for score, _ in pairs] for pairs in found]
@@ -730,7 +788,7 @@ def patient(
         memory, memory_mask = memory[::width], memory_mask[::width]  # one row a sentence
         return next_log_probs(tgt, memory.repeat(width, 1, 1), memory_mask.repeat(width, 1, 1, 1))
 
-    return course.own("beam")(asked, memory, memory_mask, sos_id, eos_id, beam_size, max_len, lp)
+    return beam_batch(asked, memory, memory_mask, sos_id, eos_id, beam_size, max_len, lp)
 
 
 @exercise("07.5")

@@ -24,7 +24,8 @@ from transformer_exercises import (
     load,
     question,
 )
-from transformer_exercises.notebook_02 import LOW_ENOUGH, OTHER_IN_TRAINING
+from transformer_exercises.notebook_02 import OTHER_IN_TRAINING
+from transformer_exercises.notebook_03 import LOW_ENOUGH
 from transformer_exercises.notebook_04 import ALL, expect_steady, sinusoids, weights_of
 from transformer_exercises.notebook_05 import EACH_SIZE, OTHERS, SIZES
 from transformer_lib import TransformerConfig

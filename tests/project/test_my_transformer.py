@@ -1,6 +1,7 @@
 """What readers wrote stands in one file that runs without this project, and nothing of theirs is lost."""
 
 import ast
+import inspect
 import json
 import os
 import random
@@ -215,7 +216,7 @@ def test_parts_stand_in_the_order_of_the_files_own(folder):
     written = taking_home.read(folder / "written.py", lambda name, answer: True)
     for mine in (ALL, ALL - {"Transformer", "TokenEmbedding", "InputEmbedding", "Decoder"}, set()):
         text = taking_home.assembled(written, mine)
-        own = [name for name in written_by_hand(OWN) if name not in ("beam_step",)]
+        own = [name for name in written_by_hand(OWN) if name not in ("beam_one",)]
         assert [name for name in written_by_hand(text) if name in own] == own
         for layer in ("EncoderLayer", "DecoderLayer"):  # the file's own model has its norms first
             assert (f"{layer}(*sizes, norm_first=True)" in text) == (layer in mine and "Transformer" not in mine)
@@ -235,10 +236,21 @@ def test_the_files_own_boxes_are_right_answers_to_the_notebooks():
         "PositionwiseFeedForward",
         "SinusoidalPositionalEncoding",
         "token_loss",
+        "beam",
         "corpus_bleu",
     ):
         verdict = check(name, module[name])
         assert verdict, verdict.message
+
+
+def test_the_search_that_notebook_07_shows_is_the_files_own():
+    (shown,) = (
+        "".join(cell["source"])
+        for cell in json.loads((ROOT / "notebooks" / "07_translating.ipynb").read_text(encoding="utf-8"))["cells"]
+        if cell["id"] == "beam-batch"
+    )
+    own = written_by_hand(OWN)["beam"].replace("def beam(", "def beam_batch(")
+    assert shown == own and inspect.getsource(course.notebook_07.beam_batch).rstrip() == own
 
 
 # ---- What does not fit ----
@@ -310,7 +322,7 @@ def test_of_several_parts_the_one_that_does_not_fit_is_found(folder, monkeypatch
 
     monkeypatch.setattr(taking_home, "_outcomes", lambda texts: fail(texts, ["beam"]))
     mine, reasons = taking_home.fitting(written)
-    assert mine == ALL - {"beam", "beam_step"} and "beam" in reasons["beam_step"]
+    assert mine == ALL - {"beam", "beam_one"} and "beam" in reasons["beam_one"]
     monkeypatch.setattr(taking_home, "_outcomes", lambda texts: fail(texts, ["beam", "Transformer"]))
     mine, reasons = taking_home.fitting(written)  # each runs alone: that in which the traceback ends is left out
     assert mine == ALL - {"Transformer", "TokenEmbedding", "InputEmbedding", "Decoder"}

@@ -41,8 +41,7 @@ SERIES = {path: CELLS[path] for path in NOTEBOOKS}
 
 
 TWICE = {  # besides the boxes of 02 to 05: what may be called as something in the library
-    ("06", "train_steps"),  # readers write these two
-    ("07", "beam_step"),
+    ("06", "train_steps"),  # readers write this one
     ("08", "say"),  # other things, and no copies
     ("17", "batches_of"),
 }
@@ -260,11 +259,12 @@ QUOTED = {
     "00": "29,000 43.71",  # Multi30k; `transformer-lib evaluate`
     "01": "31,014 0.95",  # Multi30k; an example
     "02": "1.61 0.88",  # ln 5; e² / (e² + 1)
+    "03": "4.113 2.028",  # notebook 02's table
     "04": "3.5 25.7 25.8",  # the paper's section, its Table 3, row (E)
     "05": "29,000",  # Multi30k
-    "06": "29,000 40.2 1.15 1.671 2.018 4.2 4.51 4.75 5.316 36.52"  # book/results.md; published logs; StepLR;
-    " 2.5 5.4",  # notebook 13; the paper's section
-    "07": "2.2 2.7",  # an exercise's table
+    "06": "29,000 40.2 1.15 1.671 5.316 36.52"  # book/results.md; a published log;
+    " 4.2 5.3 5.4 1.2 3.0",  # notebook 13; the paper's sections; −ln 0.3 and −ln 0.05
+    "07": "2.2 2.7 8,000",  # an exercise's table; the sample corpus
     "09": "0.51 28.4 1.6",  # another scale; the paper's Table 2; a rounded interval
     "15": "1706.03762 3.5 5.4 6.1 6.3 8,000 41.0 41.8",  # the paper's address, sections and BLEU; tensor2tensor
     "16": "1.2",  # PyTorch's version

@@ -22,7 +22,7 @@ from transformer_exercises import course
 from transformer_lib.checkpoint import SHIPPED_MODEL, load_model, save_model
 from transformer_lib.data.batches import BucketBatches
 from transformer_lib.files import CheckpointError
-from transformer_lib.inference import bleu, search
+from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.training.loop import evaluate
@@ -232,15 +232,6 @@ def test_both_stacks_keep_their_maps(reader):
         masks = LIBRARY["target_mask"](TGT, 1), LIBRARY["padding_mask"](SRC, 1)
         _, decoder, cross = readers.decoder(readers.tgt_embedding(TGT), memory, *masks)
         assert_close((encoder, decoder, cross), tuple(librarys.attention_maps(SRC, TGT)))
-
-
-def test_a_step_of_the_search():
-    torch.manual_seed(0)
-    for sentences, width, vocab_size, beam_size in ((1, 1, 9, 3), (2, 3, 9, 3), (2, 2, 3, 4)):
-        log_probs = -torch.rand(sentences, width)
-        step = torch.randn(sentences, width, vocab_size).log_softmax(dim=-1)
-        readers = worked.answer("beam_step")(log_probs, step, beam_size)
-        assert_close(readers, search.beam_step(log_probs, step.clone(), beam_size))  # which overwrites it
 
 
 def test_untrained_weights_are_of_the_librarys_size(reader):

@@ -244,7 +244,7 @@ async def stop_and_go_on(client, tmp_path, part, where):
 
 
 async def interrupt(client, running, steps):
-    """Stop a cell, and once more where it goes on, as one of notebook 06 does, which catches the first interrupt."""
+    """Stop a cell, and once more where it goes on, as one of notebook 14 does, which catches the first interrupt."""
     taken = steps.stat().st_size if steps.exists() else 0
     await client.km.interrupt_kernel()
     while not running.done():
@@ -298,14 +298,14 @@ def test_whatever_readers_have_written_the_series_goes_on_and_their_file_trains(
     for path in (path for path in NOTEBOOKS if path.stem[:2] in course.WRITTEN):
         client = open_notebook(path, folder)
         for cell, fold in zip(client.nb.cells, client.nb.cells[1:], strict=False):
-            for name in re.findall(r"(?m)^(\w+) = write\(\1\)$", cell.source):
+            for name, call in worked.asked_for(cell.source).items():
                 if name in solved:
                     (answer,) = worked.FOLD.findall(fold.source)
-                    cell.source = f"# mine: {name}\n{answer}\n\n\n{name} = write({name})"
+                    cell.source = f"# mine: {name}\n{answer}\n\n\n{call}"
         client.execute()
         said = {cell.source: shown(cell) for _, cell in code_of(client)}
         for name in course.WRITTEN[path.stem[:2]]:
-            (verdict,) = (text for source, text in said.items() if f"{name} = write({name})" in source)
+            (verdict,) = (text for source, text in said.items() if name in worked.asked_for(source))
             assert f"{name} · {'right' if name in solved else 'not solved yet'}" in verdict
     text = (folder / MY_FILE).read_text(encoding="utf-8")
     parts = [name for name in taking_home.PARTS if f"# mine: {name}\n" in text]

@@ -1,4 +1,4 @@
-"""Decoding one token at a time without computing earlier positions again. Notebook 07, section 5.
+"""Decoding one token at a time without computing earlier positions again. Notebook 07, section 6.
 
 Under the causal mask, nothing that was computed for earlier positions changes, so their keys and values can be kept.
 The model knows nothing of it: ``CachedDecoder`` takes its decoder's layers and exchanges the attention modules.

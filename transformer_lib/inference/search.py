@@ -120,7 +120,7 @@ def beam_search(
 
 
 def beam_step(log_probs: Tensor, step: Tensor, beam_size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Find each sentence's best candidates: one token more for one of its partial hypotheses. Notebook 07, section 3.
+    """Find each sentence's best candidates: one token more for one of its partial hypotheses. Notebook 07, section 5.
 
     Args:
         log_probs: of the partial hypotheses, ``[sentences, width]``.

@@ -55,7 +55,7 @@ class History:
 
 
 def train_epoch(model: nn.Module, batches: Iterable[Any], optimizer: Optimizer, *more: Any, **options: Any) -> float:
-    """Train on every batch once, and return the mean loss, in nats per target token. Notebook 06, section 5.
+    """Train on every batch once, and return the mean loss, in nats per target token. Notebook 06, section 3.
 
     Arguments and errors are those of ``train_steps``.
     """

@@ -2,6 +2,9 @@
 
 There is a module for each notebook. Where the reader's takes or returns something else than the library's, an adaptor
 of a few lines stands in; where the library has no such thing, since it is a step on the way to one, the worked answer.
+
+Where two notebooks ask for something of the same name, the earlier one's has an addition, as in ``"MultiHeadAttention,
+without mask"``. ``keep``, ``kept`` and the reader's file ask for the whole, under the name alone.
 """
 
 import importlib
@@ -9,23 +12,26 @@ from typing import Any
 
 WRITTEN = {  # by the notebook that asks for them
     "02": (
-        *("attention", "Head", "HeadsInAList", "scaled_dot_product_attention", "MultiHeadAttention"),
+        *("attention", "Head", "HeadsInAList", "MultiHeadAttention, without mask"),
         "MyMultiHeadAttention",
     ),
-    "03": ("padding_mask", "causal_mask", "target_mask"),
+    "03": (
+        *("scaled_dot_product_attention", "MultiHeadAttention"),
+        *("padding_mask", "causal_mask", "target_mask"),
+    ),
     "04": (
         *("TokenEmbedding", "SinusoidalPositionalEncoding", "InputEmbedding", "PositionwiseFeedForward"),
         *("EncoderLayer", "DecoderLayer", "Decoder"),
     ),
     "05": ("Transformer", "MyTransformer"),
     "06": ("token_loss", "train_one_epoch", "my_training"),
-    "07": ("greedy", "greedy_batch", "beam_step", "beam", "my_beam", "my_cached_beam"),
+    "07": ("greedy", "beam_one", "greedy_batch", "beam", "my_beam", "my_cached_beam"),
     "08": ("looks_back", "silence", "patch"),
     "09": ("clipped_matches", "brevity_penalty", "corpus_bleu"),
     "15": ("PaperTransformer",),
 }
 STEPS = {  # of which the library has no like
-    *("Head", "HeadsInAList", "greedy", "greedy_batch", "beam", "my_beam", "my_cached_beam"),
+    *("Head", "HeadsInAList", "greedy", "beam_one", "greedy_batch", "beam", "my_beam", "my_cached_beam"),
     *("looks_back", "silence", "patch", "clipped_matches", "brevity_penalty"),
 }
 
@@ -43,7 +49,7 @@ def own(name: str) -> Any:
     """
     if not (number := notebook_of(name)):
         raise ValueError(f"written is called {name!r}, expected the name that the notebook gives it")
-    return getattr(importlib.import_module(f"{__name__}.notebook_{number}"), name)
+    return getattr(importlib.import_module(f"{__name__}.notebook_{number}"), name.partition(",")[0])
 
 
 def whose(name: str) -> str:

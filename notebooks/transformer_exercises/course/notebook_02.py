@@ -4,11 +4,10 @@ import torch
 from torch import nn
 
 from transformer_lib.model import attention as library
-from transformer_lib.model.attention import scaled_dot_product_attention
 
 
 def attention(query, key, value):
-    return scaled_dot_product_attention(query, key, value)
+    return library.scaled_dot_product_attention(query, key, value)
 
 
 class Head(nn.Module):
@@ -43,5 +42,5 @@ class MultiHeadAttention(library.MultiHeadAttention):
 
 
 class MyMultiHeadAttention(library.MultiHeadAttention):
-    def forward(self, query, key, value, mask=None):
-        return super().forward(query, key, value, mask)[0]
+    def forward(self, query, key, value):
+        return super().forward(query, key, value)[0]

@@ -4,8 +4,6 @@ import math
 
 import torch
 
-from transformer_lib.inference import search
-
 
 def greedy(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
     ids, total = [sos_id], 0.0
@@ -31,37 +29,53 @@ def greedy_batch(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50
     return [found[sentence] for sentence in range(len(found))]
 
 
-def beam_step(log_probs, step, beam_size):
-    return search.beam_step(log_probs, step.clone(), beam_size)  # the library's overwrites the step
+def beam_one(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50, lp=lambda length: 1.0):
+    prefixes, finished = [(0.0, [sos_id])], []  # pairs: log-probability and ids; score and ids
+    for length in range(1, max_len + 1):  # of what this step writes, without <sos>
+        tgt = torch.tensor([ids for _, ids in prefixes], device=memory.device)  # [prefixes, length]
+        same = [0] * len(tgt)  # there is one sentence: row 0, once for each prefix
+        step = next_log_probs(tgt, memory[same], memory_mask[same])  # [prefixes, vocab]
+        candidates = []
+        for (log_prob, ids), best, tokens in zip(prefixes, *step.topk(min(beam_size + 1, step.shape[1])), strict=True):
+            offers = zip(best.tolist(), tokens.tolist(), strict=True)  # one more than the beam holds: one may be <eos>
+            candidates += [(log_prob + more, [*ids, token]) for more, token in offers if more > -math.inf]
+        candidates.sort(reverse=True)  # all of them compete, by the log-probability of the whole
+        for log_prob, ids in candidates[:beam_size]:
+            if ids[-1] == eos_id or length == max_len:  # without room for more, it is kept as it is
+                finished.append((log_prob / lp(length), ids[1:]))
+        prefixes = [one for one in candidates if one[1][-1] != eos_id][:beam_size]  # the others fill the beam
+        if not prefixes or (len(finished) >= beam_size and max(finished)[0] >= prefixes[0][0] / lp(length)):
+            break  # nothing that is open is ahead
+    return sorted(finished, reverse=True)[:beam_size]
 
 
 def beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50, lp=lambda length: 1.0):
-    sentences = torch.arange(len(memory), device=memory.device)  # those that are not done
-    tgt = torch.full((len(memory), 1), sos_id, device=memory.device)  # [rows, 1]: one prefix a sentence
-    log_probs = torch.zeros(len(memory), 1, device=memory.device)  # [sentences, width]; soon, width is beam_size
-    finished = [[] for _ in sentences]  # of each sentence: pairs of score and ids
-    while len(sentences):
+    sentences = zip(memory.split(1), memory_mask.split(1), strict=True)  # each a batch of one: [1, src_len, d_model]
+    return [beam_one(next_log_probs, *one, sos_id, eos_id, beam_size, max_len, lp) for one in sentences]
+
+
+def beam_batch(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50, lp=lambda length: 1.0):
+    tgt = torch.full((len(memory), 1), sos_id, device=memory.device)  # [rows, length]; a row is a hypothesis
+    log_probs = torch.zeros(len(memory), 1, device=memory.device)  # [sentences, width]: 1, then beam_size
+    finished = [[] for _ in memory]  # of each sentence: pairs of score and ids
+    while log_probs.isfinite().any():  # until no hypothesis is open
         length = tgt.shape[1]  # of what this step writes, without <sos>
-        step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)  # [sentences, width, vocab]
-        best, rows, token = beam_step(log_probs, step, beam_size)  # each [sentences, 2 · beam_size]
-        ends = (token == eos_id) | (length == max_len)  # without room for more, all are kept as they are
-        possible = ends & (best > -math.inf)  # a small vocabulary may have fewer than beam_size
-        for s, j in possible[:, :beam_size].nonzero().tolist():
+        step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)
+        candidates = (log_probs[:, :, None] + step).flatten(1)  # [sentences, width · vocab_size]
+        best, index = candidates.topk(min(2 * beam_size, candidates.shape[1]))  # half of them may end
+        first_row = torch.arange(0, len(tgt), log_probs.shape[1], device=tgt.device)[:, None]  # [sentences, 1]
+        rows, token = first_row + index // step.shape[2], index % step.shape[2]  # what it continues, by which piece
+        ends = (token == eos_id) | (length == max_len)
+        for s, j in (ends & best.isfinite())[:, :beam_size].nonzero().tolist():  # of the best beam_size
             ids = [*tgt[rows[s, j], 1:].tolist(), token[s, j].item()]
-            finished[sentences[s]].append((best[s, j].item() / lp(length), ids))
-        width = min(beam_size, best.shape[1])
-        log_probs, chosen = best.masked_fill(ends, -math.inf).topk(width)  # the best that go on
-        rows, token = rows.gather(1, chosen), token.gather(1, chosen)  # each [sentences, width]
-        open_scores = (log_probs[:, 0] / lp(length)).tolist()  # of each sentence's best open prefix
-        going_on = [
-            score > -math.inf and (len(finished[s]) < beam_size or max(finished[s])[0] < score)
-            for s, score in zip(sentences.tolist(), open_scores, strict=True)
-        ]
-        going_on = torch.tensor(going_on, device=memory.device)
-        sentences, log_probs = sentences[going_on], log_probs[going_on]  # whole sentences leave
-        rows, token = rows[going_on].flatten(), token[going_on].flatten()  # [sentences · width]
-        tgt = torch.cat([tgt[rows], token[:, None]], dim=1)  # a prefix may be copied, or dropped
-        memory, memory_mask = memory[rows], memory_mask[rows]  # the memory follows
+            finished[s].append((best[s, j].item() / lp(length), ids))
+        log_probs, chosen = best.masked_fill(ends, -math.inf).topk(min(beam_size, best.shape[1]))  # the best that go on
+        for s, pairs in enumerate(finished):
+            if len(pairs) >= beam_size and max(pairs)[0] >= log_probs[s, 0].item() / lp(length):
+                log_probs[s] = -math.inf  # done: nothing that is open is ahead (it might still overtake)
+        rows, token = rows.gather(1, chosen).flatten(), token.gather(1, chosen).flatten()
+        tgt = torch.cat([tgt[rows], token[:, None]], dim=1)  # a hypothesis may be copied, or dropped
+        memory, memory_mask = memory[rows], memory_mask[rows]
     return [sorted(pairs, reverse=True)[:beam_size] for pairs in finished]
 
 

@@ -10,8 +10,6 @@ from torch import nn
 
 course = worked.notebook("02")
 
-LOWEST = torch.finfo(torch.float32).min
-
 
 def stable(scores):
     powers = (scores - scores.amax(dim=-1, keepdim=True)).exp()
@@ -61,66 +59,15 @@ def transposed(query, key, value):
     return weights @ value, weights
 
 
-def keep(weights, mask):
-    return weights
-
-
-def hide(scores, mask):
-    return scores.masked_fill(~mask, LOWEST)
-
-
-def masked(before=hide, after=torch.mul, drop=F.dropout, root=None, dim=-1):
-    def attend(query, key, value, mask=None, dropout=0.0):
-        scores = query @ key.mT / (root or math.sqrt(query.shape[-1]))
-        scores = scores if mask is None else before(scores, mask)
-        weights = scores.softmax(dim)
-        weights = weights if mask is None else after(weights, mask)
-        weights = drop(weights, dropout)
-        return weights @ value, weights
-
-    return attend
-
-
-def with_where(query, key, value, mask=None, dropout=0.0):
-    everything = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device)
-    mask = everything if mask is None else mask
-    scores = torch.where(mask, query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1]), -torch.inf)
-    weights = F.dropout(scores.softmax(-1).nan_to_num(), dropout)
-    return weights @ value, weights
-
-
 def with_root_in_a_tensor(query, key, value):
     weights = (query @ key.mT / torch.sqrt(torch.tensor(query.shape[-1]))).softmax(-1)  # a number may be anywhere
     print(f"scores up to {weights.max():.2f}", weights.sum().item())
     return weights @ value, weights
 
 
-DEVICE = torch.device("cpu")  # as in a notebook that says at the top where everything is
-
-
-def where_the_notebook_says(query, key, value, mask=None, dropout=0.0):
-    kept = (torch.rand(query.shape[-2], key.shape[-2], device=DEVICE) >= dropout) / (1 - dropout)
-    _, weights = course.scaled_dot_product_attention(query, key, value, mask)
-    return (kept * weights) @ value, kept * weights
-
-
 def root_on_the_cpu(query, key, value):
     weights = (query @ key.mT / torch.sqrt(torch.FloatTensor([query.shape[-1]]))).softmax(-1)
     return weights @ value, weights
-
-
-def mask_on_the_cpu(query, key, value, mask=None, dropout=0.0):
-    mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool) if mask is None else mask
-    return course.scaled_dot_product_attention(query, key, value, mask, dropout)
-
-
-def dropping_on_the_cpu(weights, share):
-    return weights * (torch.rand(weights.shape) >= share) / (1 - share)
-
-
-def dropping_scores(query, key, value, mask=None, dropout=0.0):
-    dropped = torch.rand(query.shape[-2], key.shape[-2]) < dropout
-    return masked(after=keep)(query, key, value, ~dropped) if dropout else masked()(query, key, value, mask)
 
 
 def head(made_from=(0, 1, 2), by="QKV", pair=False):
@@ -181,90 +128,84 @@ class AddingSlices(course.HeadsInAList):
 
 
 class WithEinsum(nn.Module):
-    def __init__(self, d_model, num_heads, dropout=0.0):
+    def __init__(self, d_model, num_heads):
         super().__init__()
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(d_model, d_model) for _ in range(4))
-        self.num_heads, self.drop = num_heads, nn.Dropout(dropout)
+        self.num_heads = num_heads
 
-    def forward(self, query, key, value, mask=None):
+    def forward(self, query, key, value):
         projected = self.q_proj(query), self.k_proj(key), self.v_proj(value)
         q, k, v = (x.view(*x.shape[:2], self.num_heads, -1) for x in projected)
-        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(q.shape[-1])
-        scores = scores if mask is None else scores.masked_fill(mask == 0, -1e9)
-        weights = self.drop(scores.softmax(-1))
+        weights = (torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(q.shape[-1])).softmax(-1)
         return self.out_proj(torch.einsum("bhqk,bkhd->bqhd", weights, v).flatten(2)), weights
 
 
 class WithChunk(WithEinsum):
     """Heads in a new axis, cut by ``chunk``."""
 
-    def forward(self, query, key, value, mask=None):
+    def forward(self, query, key, value):
         projected = self.q_proj(query), self.k_proj(key), self.v_proj(value)
-        q, k, v = (torch.stack(x.chunk(self.num_heads, -1), 1) for x in projected)
-        heads, weights = course.scaled_dot_product_attention(q, k, v, mask, self.drop.p * self.training)
+        heads, weights = course.attention(*(torch.stack(x.chunk(self.num_heads, -1), 1) for x in projected))
         return self.out_proj(torch.cat(heads.unbind(1), -1)), weights
 
 
 class Contiguous(course.MultiHeadAttention):
     """As the tutorials write it."""
 
-    def forward(self, query, key, value, mask=None):
+    def forward(self, query, key, value):
         batch, length, width = query.shape
         three = (self.q_proj(query), self.k_proj(key), self.v_proj(value))
         q, k, v = (x.view(batch, -1, self.num_heads, width // self.num_heads).permute(0, 2, 1, 3) for x in three)
-        energy = torch.matmul(q, k.permute(0, 1, 3, 2)) / math.sqrt(width // self.num_heads)
-        if mask is not None:
-            energy = energy.masked_fill(mask == 0, -1e10)
-        weights = torch.dropout(energy.softmax(-1), self.dropout, self.training)
+        weights = (torch.matmul(q, k.permute(0, 1, 3, 2)) / math.sqrt(width // self.num_heads)).softmax(-1)
         return self.out_proj((weights @ v).permute(0, 2, 1, 3).contiguous().view(batch, length, width)), weights
 
 
 class RootInAPlainTensor(course.MultiHeadAttention):
     """As the tutorials write it, but for their ``.to(device)``."""
 
-    def __init__(self, d_model, num_heads, dropout=0.0):
-        super().__init__(d_model, num_heads, dropout)
+    def __init__(self, d_model, num_heads):
+        super().__init__(d_model, num_heads)
         self.scale = torch.sqrt(torch.FloatTensor([d_model // num_heads]))
 
-    def forward(self, query, key, value, mask=None):
+    def forward(self, query, key, value):
         q, k, v = map(self.split_heads, (self.q_proj(query), self.k_proj(key), self.v_proj(value)))
-        scores = q @ k.mT / self.scale
-        weights = (scores if mask is None else scores.masked_fill(~mask, LOWEST)).softmax(-1)
-        weights = F.dropout(weights, self.dropout, self.training)
+        weights = (q @ k.mT / self.scale).softmax(-1)
         return self.out_proj((weights @ v).transpose(1, 2).flatten(2)), weights
 
 
 class OutputAlone(course.MultiHeadAttention):
-    def forward(self, query, key, value, mask=None):
+    def forward(self, query, key, value):
         projected = self.q_proj(query), self.k_proj(key), self.v_proj(value)
-        heads = F.scaled_dot_product_attention(*map(self.split_heads, projected), mask)
+        heads = F.scaled_dot_product_attention(*map(self.split_heads, projected))
         return self.out_proj(heads.transpose(1, 2).flatten(2))
+
+
+class DividedWithoutRemainder(course.MultiHeadAttention):
+    def split_heads(self, x):
+        return x.view(*x.shape[:2], self.num_heads, x.shape[-1] / self.num_heads).transpose(1, 2)
 
 
 def multi_head(
     split=course.MultiHeadAttention.split_heads,
     join=lambda heads: heads.transpose(1, 2).flatten(2),
-    attend=course.scaled_dot_product_attention,
+    attend=course.attention,
     last=lambda self, joined: self.out_proj(joined),
     back=lambda *both: both,
-    dropout=lambda self: self.dropout if self.training else 0.0,
-    masks=lambda mask: mask,
     inputs=lambda query, key, value: (query, key, value),
     values=lambda self, value, k: self.v_proj(value),
     more=lambda self: None,
 ):
-    """The course's class, in which a piece may be another."""
+    """The worked answer, in which a piece may be another."""
 
     class MultiHeadAttention(course.MultiHeadAttention):
         def __init__(self, *sizes):
             super().__init__(*sizes)
             more(self)
 
-        def forward(self, query, key, value, mask=None):
+        def forward(self, query, key, value):
             query, key, value = inputs(query, key, value)
             q, k = self.q_proj(query), self.k_proj(key)
-            q, k, v = (split(self, x) for x in (q, k, values(self, value, k)))
-            heads, weights = attend(q, k, v, None if mask is None else masks(mask), dropout(self))
+            heads, weights = attend(*(split(self, x) for x in (q, k, values(self, value, k))))
             return back(last(self, join(heads)), weights)
 
     return MultiHeadAttention
@@ -287,14 +228,14 @@ def taking_turns(self, x):
 
 
 def divided_by(size):
-    def attend(q, *more):
-        return course.scaled_dot_product_attention(q * math.sqrt(q.shape[-1] / size), *more)
+    def attend(q, *others):
+        return course.attention(q * math.sqrt(q.shape[-1] / size), *others)
 
     return attend
 
 
 def softmax_over(axis):
-    def attend(q, k, v, mask, dropout):
+    def attend(q, k, v):
         weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(axis)
         return weights @ v, weights
 
@@ -326,25 +267,13 @@ MISTAKES_WITH_HEADS = [
     (multi_head(split=lambda self, x: x[:, None]), "a single head"),
     (multi_head(values=lambda self, value, k: k), "by v_proj"),
     (multi_head(inputs=lambda query, key, value: (query, query, query)), "another sentence's"),
-    (multi_head(masks=lambda mask: None), "does not reach"),
-    (multi_head(masks=lambda mask: ~mask), "*may attend*"),
-    (multi_head(masks=lambda mask: mask.roll(1, -1)), "hide scores before"),
     (multi_head(last=lambda self, joined: 2 * self.out_proj(joined)), "compare with the heads in a list"),
     (multi_head(more=renamed), "there is no ['out_proj.bias']"),
     (multi_head(more=without_biases), "have biases"),
     (RootInAPlainTensor, "`self.scale` stays where"),
+    (DividedWithoutRemainder, "`//` makes 6"),
     (course.attention, "a class of modules is expected"),
 ]
-
-
-def without_broadcasting(scores, mask):
-    scores[~mask] = torch.finfo(scores.dtype).min
-    return scores
-
-
-def in_place(weights, mask):
-    weights[~mask.expand_as(weights)] = 0.0
-    return weights
 
 
 RIGHT = {
@@ -380,17 +309,18 @@ RIGHT = {
         (attention(),),
         (with_einsum,),
         (with_root_in_a_tensor,),
-        (course.scaled_dot_product_attention,),
+        (worked.answer("scaled_dot_product_attention"),),
     ],
     "Head": [(course.Head,), (head(),)],
     "HeadsInAList": [(course.HeadsInAList,), (in_a_list(),), (AddingSlices,)],
-    "scaled_dot_product_attention": [
-        (course.scaled_dot_product_attention,),
-        (masked(),),
-        (with_where,),
-        (where_the_notebook_says,),
+    "MultiHeadAttention, without mask": [
+        (course.MultiHeadAttention,),
+        (WithEinsum,),
+        (WithChunk,),
+        (Contiguous,),
+        (multi_head(),),
+        (worked.answer("MultiHeadAttention"),),
     ],
-    "MultiHeadAttention": [(course.MultiHeadAttention,), (WithEinsum,), (WithChunk,), (Contiguous,), (multi_head(),)],
     "MyMultiHeadAttention": [
         (course.MyMultiHeadAttention,),
         (course.MultiHeadAttention,),
@@ -492,38 +422,12 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (in_a_list(inputs=slice(1)), "need `key` and `value`"),
         (in_a_list(lambda W_O, outputs: W_O(torch.zeros(2, 3, 24) + torch.cat(outputs, -1))), "device=query.device"),
     ],
-    "scaled_dot_product_attention": [
-        (masked(root=1), "have not divided"),
-        (masked(root=math.sqrt(2)), "√2 is for keys of two numbers"),
-        (masked(dim=-2), "over the keys"),
-        (lambda *given: (masked()(*given)[0] + 1, 0), "what `attention` computes"),
-        (lambda *given: (masked()(*given)[0], given[0] @ given[1].mT), "out of the softmax"),
-        (lambda *given: masked()(*given)[0], "two things are returned"),
-        (masked(before=keep, after=keep), "no effect"),
-        (masked(before=lambda scores, mask: hide(scores, ~mask), after=keep), "may be seen"),
-        (masked(before=torch.mul, after=keep), "a score of 0"),
-        (masked(before=torch.mul), "a score of 0"),
-        (masked(before=keep), "no longer sum to one"),
-        (masked(before=lambda scores, mask: scores.masked_fill(~mask, -1)), "the lowest number that there is"),
-        (masked(before=lambda scores, mask: scores.masked_fill(~mask, -torch.inf)), "is nan"),
-        (masked(after=keep), "hide again"),
-        (masked(before=without_broadcasting), "fewer rows"),
-        (masked(after=in_place), "changed in place"),
-        (masked(drop=lambda weights, share: weights), "dropout has no effect"),
-        (masked(drop=lambda weights, share: F.dropout(weights, 1 - share if share else 0.0)), "not the share to keep"),
-        (masked(drop=lambda weights, share: weights * (torch.rand_like(weights) >= share)), "enlarges"),
-        (dropping_scores, "drop weights"),
-        (mask_on_the_cpu, "device=query.device"),
-        (masked(drop=dropping_on_the_cpu), "device=query.device"),
-        (lambda query, key, value: masked()(query, key, value), "your code stopped with TypeError"),
-    ],
-    "MultiHeadAttention": [
+    "MultiHeadAttention, without mask": [
         *MISTAKES_WITH_HEADS,
         (multi_head(back=lambda output, weights: output), "the weights of all heads"),
         (multi_head(back=lambda output, weights: (output, weights.mean(1))), "the shape is"),
         (multi_head(back=lambda output, weights: (output, weights.sqrt())), "for each head"),
-        (multi_head(dropout=lambda self: self.dropout), "self.training is True"),
-        (multi_head(dropout=lambda self: 0.0), "nowhere at work"),
+        (multi_head(last=lambda self, joined: F.dropout(self.out_proj(joined))), "self.training is True"),
     ],
     "MyMultiHeadAttention": MISTAKES_WITH_HEADS,
 }

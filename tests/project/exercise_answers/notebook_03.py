@@ -1,42 +1,156 @@
-"""Answers to the exercises of notebook 03: masks."""
+"""Answers to the exercises of notebook 03: masks, and the attention that takes them."""
 
 import math
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from exercise_answers import worked
+from exercise_answers import notebook_02, worked
+from torch import nn
 
 from transformer_lib.model import masks
 
 course = worked.notebook("03")
 
 
-def attention(scale=lambda query: 1 / math.sqrt(query.shape[-1]), mask_scores=None, dim=-1):
-    def attend(query, key, value, mask):
-        scores = query @ key.transpose(-1, -2) * scale(query)
-        hide = mask_scores or (lambda scores, mask: scores.masked_fill(~mask, -torch.inf))
-        return hide(scores, mask).softmax(dim) @ value
+LOWEST = torch.finfo(torch.float32).min
+
+
+def keep(weights, mask):
+    return weights
+
+
+def hide(scores, mask):
+    return scores.masked_fill(~mask, LOWEST)
+
+
+def masked(before=hide, after=torch.mul, drop=F.dropout, root=None, dim=-1):
+    def attend(query, key, value, mask=None, dropout=0.0):
+        scores = query @ key.mT / (root or math.sqrt(query.shape[-1]))
+        scores = scores if mask is None else before(scores, mask)
+        weights = scores.softmax(dim)
+        weights = weights if mask is None else after(weights, mask)
+        weights = drop(weights, dropout)
+        return weights @ value, weights
 
     return attend
 
 
-def masked_after(query, key, value, mask):
-    weights = (query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])).softmax(-1)
-    return weights.masked_fill(~mask, 0) @ value
+def with_where(query, key, value, mask=None, dropout=0.0):
+    everything = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device)
+    mask = everything if mask is None else mask
+    scores = torch.where(mask, query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1]), -torch.inf)
+    weights = F.dropout(scores.softmax(-1).nan_to_num(), dropout)
+    return weights @ value, weights
 
 
-def scaling_in_place(query, key, value, mask):
-    query /= math.sqrt(query.shape[-1])
-    return (query @ key.mT).masked_fill_(~mask, -1e9).softmax(-1) @ value
+DEVICE = torch.device("cpu")  # as in a notebook that says at the top where everything is
 
 
-def inverting_in_place(query, key, value, mask):
-    return scaling_in_place(query, key, value, ~mask.logical_not_())
+def where_the_notebook_says(query, key, value, mask=None, dropout=0.0):
+    kept = (torch.rand(query.shape[-2], key.shape[-2], device=DEVICE) >= dropout) / (1 - dropout)
+    _, weights = course.scaled_dot_product_attention(query, key, value, mask)
+    return (kept * weights) @ value, kept * weights
 
 
-def in_double(*given):
-    return F.scaled_dot_product_attention(*(x if x.dtype == torch.bool else x.double() for x in given))
+def mask_on_the_cpu(query, key, value, mask=None, dropout=0.0):
+    mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool) if mask is None else mask
+    return course.scaled_dot_product_attention(query, key, value, mask, dropout)
+
+
+def dropping_on_the_cpu(weights, share):
+    return weights * (torch.rand(weights.shape) >= share) / (1 - share)
+
+
+def dropping_scores(query, key, value, mask=None, dropout=0.0):
+    dropped = torch.rand(query.shape[-2], key.shape[-2]) < dropout
+    return masked(after=keep)(query, key, value, ~dropped) if dropout else masked()(query, key, value, mask)
+
+
+def without_broadcasting(scores, mask):
+    scores[~mask] = torch.finfo(scores.dtype).min
+    return scores
+
+
+def in_place(weights, mask):
+    weights[~mask.expand_as(weights)] = 0.0
+    return weights
+
+
+class WithEinsum(nn.Module):
+    def __init__(self, d_model, num_heads, dropout=0.0):
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(d_model, d_model) for _ in range(4))
+        self.num_heads, self.drop = num_heads, nn.Dropout(dropout)
+
+    def forward(self, query, key, value, mask=None):
+        projected = self.q_proj(query), self.k_proj(key), self.v_proj(value)
+        q, k, v = (x.view(*x.shape[:2], self.num_heads, -1) for x in projected)
+        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(q.shape[-1])
+        scores = scores if mask is None else scores.masked_fill(mask == 0, -1e9)
+        weights = self.drop(scores.softmax(-1))
+        return self.out_proj(torch.einsum("bhqk,bkhd->bqhd", weights, v).flatten(2)), weights
+
+
+class WithChunk(WithEinsum):
+    """Heads in a new axis, cut by ``chunk``."""
+
+    def forward(self, query, key, value, mask=None):
+        projected = self.q_proj(query), self.k_proj(key), self.v_proj(value)
+        q, k, v = (torch.stack(x.chunk(self.num_heads, -1), 1) for x in projected)
+        heads, weights = course.scaled_dot_product_attention(q, k, v, mask, self.drop.p * self.training)
+        return self.out_proj(torch.cat(heads.unbind(1), -1)), weights
+
+
+class Contiguous(course.MultiHeadAttention):
+    """As the tutorials write it."""
+
+    def forward(self, query, key, value, mask=None):
+        batch, length, width = query.shape
+        three = (self.q_proj(query), self.k_proj(key), self.v_proj(value))
+        q, k, v = (x.view(batch, -1, self.num_heads, width // self.num_heads).permute(0, 2, 1, 3) for x in three)
+        energy = torch.matmul(q, k.permute(0, 1, 3, 2)) / math.sqrt(width // self.num_heads)
+        if mask is not None:
+            energy = energy.masked_fill(mask == 0, -1e10)
+        weights = torch.dropout(energy.softmax(-1), self.dropout, self.training)
+        return self.out_proj((weights @ v).permute(0, 2, 1, 3).contiguous().view(batch, length, width)), weights
+
+
+class RootInAPlainTensor(course.MultiHeadAttention):
+    """As the tutorials write it, but for their ``.to(device)``."""
+
+    def __init__(self, d_model, num_heads, dropout=0.0):
+        super().__init__(d_model, num_heads, dropout)
+        self.scale = torch.sqrt(torch.FloatTensor([d_model // num_heads]))
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = map(self.split_heads, (self.q_proj(query), self.k_proj(key), self.v_proj(value)))
+        scores = q @ k.mT / self.scale
+        weights = (scores if mask is None else scores.masked_fill(~mask, LOWEST)).softmax(-1)
+        weights = F.dropout(weights, self.dropout, self.training)
+        return self.out_proj((weights @ v).transpose(1, 2).flatten(2)), weights
+
+
+def multi_head(
+    split=course.MultiHeadAttention.split_heads,
+    join=lambda heads: heads.transpose(1, 2).flatten(2),
+    attend=course.scaled_dot_product_attention,
+    last=lambda self, joined: self.out_proj(joined),
+    back=lambda *both: both,
+    dropout=lambda self: self.dropout if self.training else 0.0,
+    masks=lambda mask: mask,
+    inputs=lambda query, key, value: (query, key, value),
+):
+    """The worked answer, in which a piece may be another."""
+
+    class MultiHeadAttention(course.MultiHeadAttention):
+        def forward(self, query, key, value, mask=None):
+            query, key, value = inputs(query, key, value)
+            q, k, v = (split(self, x) for x in (self.q_proj(query), self.k_proj(key), self.v_proj(value)))
+            heads, weights = attend(q, k, v, None if mask is None else masks(mask), dropout(self))
+            return back(last(self, join(heads)), weights)
+
+    return MultiHeadAttention
 
 
 def causal(ids):
@@ -59,11 +173,18 @@ def banded(length, window):
 
 RIGHT = {
     "03.1": [
-        (attention(),),
-        (lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask),),
-        (scaling_in_place,),
-        (in_double,),
+        ([0, 0.670, 0.330],),
+        ((0.0, 0.67, 0.33),),
+        (torch.tensor([0, 4.113, 2.028]) / 6.141,),
+        (np.array([0, 0.6698, 0.3302]),),
     ],
+    "scaled_dot_product_attention": [
+        (course.scaled_dot_product_attention,),
+        (masked(),),
+        (with_where,),
+        (where_the_notebook_says,),
+    ],
+    "MultiHeadAttention": [(course.MultiHeadAttention,), (WithEinsum,), (WithChunk,), (Contiguous,), (multi_head(),)],
     "03.2": [
         ([[], [], [2], [2, 3], [2, 3, 4]],),
         ([(), (), {2}, range(2, 4), torch.tensor([4, 3, 2])],),
@@ -112,21 +233,58 @@ RIGHT = {
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "03.1": [
-        (attention(scale=lambda query: 1), "have not divided"),
-        (attention(scale=lambda query: 1 / query.shape[-1]), "not by its root"),
-        (attention(scale=lambda query: 1 / math.sqrt(5)), "length of a key"),
-        (attention(mask_scores=lambda scores, mask: scores), "no effect"),
-        (inverting_in_place, "changes in place"),
-        (attention(mask_scores=lambda scores, mask: scores.masked_fill(mask, -torch.inf)), "may attend"),
-        (masked_after, "after the softmax"),
-        (attention(dim=-2), "over the keys"),
-        (lambda *given: (in_double(*given), None), "the output alone"),
-        (lambda q, k, v, mask: v if mask else k, "write `&`"),
-        (lambda query, key, value, mask: query, "the shape is"),
-        (attention(scale=lambda query: 1 / math.sqrt(3)), "length of a key"),
-        (attention(mask_scores=lambda scores, mask: scores * mask), "a score of 0"),
-        (lambda *given: in_double(*given) * math.nan, "there is nan"),
-        (lambda *given: in_double(*given).half() * 2, "equation 1 again"),
+        ([0.140, 0.576, 0.284], "in which nobody is hidden"),
+        ([0, 0.576, 0.284], "the sum of what is *left*"),
+        ([0, 4.113, 2.028], "divide by their sum"),
+        ([0.33, 0.67, 0], "no weight at all"),
+        ([0, 0.7, 0.35], "sum to one"),
+        ([0, 0.5, 0.5], "two powers are left"),
+        ([0.670, 0.330], "three numbers"),
+        (0.67, "three numbers"),
+        ([0, "a", 1], "a number was expected"),
+    ],
+    "scaled_dot_product_attention": [
+        (masked(root=1), "have not divided"),
+        (masked(root=math.sqrt(2)), "√2 is for keys of two numbers"),
+        (masked(dim=-2), "over the keys"),
+        (lambda *given: (masked()(*given)[0] + 1, 0), "what `attention` computes"),
+        (lambda *given: (masked()(*given)[0], given[0] @ given[1].mT), "out of the softmax"),
+        (lambda *given: masked()(*given)[0], "two things are returned"),
+        (masked(before=keep, after=keep), "no effect"),
+        (masked(before=lambda scores, mask: hide(scores, ~mask), after=keep), "may be seen"),
+        (masked(before=torch.mul, after=keep), "a score of 0"),
+        (masked(before=torch.mul), "a score of 0"),
+        (masked(before=keep), "no longer sum to one"),
+        (masked(before=lambda scores, mask: scores.masked_fill(~mask, -1)), "the lowest number that there is"),
+        (masked(before=lambda scores, mask: scores.masked_fill(~mask, -torch.inf)), "is nan"),
+        (masked(after=keep), "hide again"),
+        (masked(before=without_broadcasting), "fewer rows"),
+        (masked(after=in_place), "changed in place"),
+        (masked(drop=lambda weights, share: weights), "dropout has no effect"),
+        (masked(drop=lambda weights, share: F.dropout(weights, 1 - share if share else 0.0)), "not the share to keep"),
+        (masked(drop=lambda weights, share: weights * (torch.rand_like(weights) >= share)), "enlarges"),
+        (dropping_scores, "drop weights"),
+        (mask_on_the_cpu, "device=query.device"),
+        (masked(drop=dropping_on_the_cpu), "device=query.device"),
+        (lambda query, key, value: masked()(query, key, value), "your code stopped with TypeError"),
+    ],
+    "MultiHeadAttention": [
+        (multi_head(split=notebook_02.viewed), "on the way in"),
+        (multi_head(join=notebook_02.reshaped), "on the way back: transpose"),
+        (multi_head(last=lambda self, joined: joined), "out_proj is missing"),
+        (multi_head(inputs=lambda query, key, value: (query, query, query)), "another sentence's"),
+        (multi_head(last=lambda self, joined: 2 * self.out_proj(joined)), "compare with the heads in a list"),
+        (multi_head(masks=lambda mask: None), "does not reach"),
+        (multi_head(masks=lambda mask: ~mask), "*may attend*"),
+        (multi_head(masks=lambda mask: mask.roll(1, -1)), "hide scores before"),
+        (multi_head(back=lambda output, weights: output), "the weights of all heads"),
+        (multi_head(back=lambda output, weights: (output, weights.mean(1))), "the shape is"),
+        (multi_head(back=lambda output, weights: (output, weights.sqrt())), "for each head"),
+        (multi_head(dropout=lambda self: self.dropout), "self.training is True"),
+        (multi_head(dropout=lambda self: 0.0), "nowhere at work"),
+        (RootInAPlainTensor, "`self.scale` stays where"),
+        (notebook_02.course.MultiHeadAttention, "positional arguments"),
+        (course.scaled_dot_product_attention, "a class of modules is expected"),
     ],
     "03.2": [
         ([[], [], [2], [2, 3]], "five lists"),

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import torch
 from exercise_answers import worked
+from transformer_exercises.course import notebook_07 as stand_ins
 
 from transformer_lib.inference.search import greedy_search
 
@@ -32,6 +33,39 @@ def cached(of="", to="", change=lambda found, sos_id: found):
     return lambda decoder, pad_id, sos_id, *rest: change(search(decoder, pad_id, sos_id, *rest), sos_id)
 
 
+STOP = "len(finished) >= beam_size and max(finished)[0] >= prefixes[0][0] / lp(length)"
+
+
+def of_one(*texts, change=lambda found: found):
+    """Return the course's beam for one sentence, with some pieces of text changed: old, new, old, new …"""
+    names, source = dict(vars(course)), inspect.getsource(course.beam_one)
+    for old, new in zip(texts[::2], texts[1::2], strict=True):
+        assert source.count(old) == 1, old
+        source = source.replace(old, new)
+    exec(source, names)
+    return lambda *given: change(names["beam_one"](*given))
+
+
+def prefix_by_prefix(next_log_probs, memory, memory_mask, *rest):
+    """Ask about each prefix by itself."""
+
+    def ask(tgt, memory, memory_mask):
+        given = zip(tgt.split(1), memory.split(1), memory_mask.split(1), strict=True)
+        return torch.cat([next_log_probs(*one) for one in given])
+
+    return course.beam_one(ask, memory, memory_mask, *rest)
+
+
+def for_each_sentence(rows=lambda x: x.split(1), searched=course.beam_one, change=lambda found: found):
+    """Return a search that goes from sentence to sentence, with one thing changed."""
+
+    def search(next_log_probs, memory, memory_mask, *rest):
+        sentences = zip(rows(memory), rows(memory_mask), strict=True)
+        return change([searched(next_log_probs, *one, *rest) for one in sentences])
+
+    return search
+
+
 def cached_by_hand(decoder, pad_id, sos_id, eos_id, beam_size, max_len=50):
     """Ask the notebook's ``beam`` what it wants to know next, and let the cache follow what it asks."""
     mask, known = decoder.memory_mask, []
@@ -52,7 +86,10 @@ def cached_by_hand(decoder, pad_id, sos_id, eos_id, beam_size, max_len=50):
         logits[:, [pad_id, sos_id]] = -math.inf
         return logits.log_softmax(dim=-1)
 
-    return [pairs[0][1] for pairs in course.beam(next_log_probs, memory, memory, sos_id, eos_id, beam_size, max_len)]
+    return [
+        pairs[0][1]
+        for pairs in stand_ins.beam_batch(next_log_probs, memory, memory, sos_id, eos_id, beam_size, max_len)
+    ]
 
 
 def one(
@@ -132,52 +169,10 @@ def rows_leave(follows=True, start=None):
     return search
 
 
-def beam_step(
-    add=lambda log_probs, step: log_probs[:, :, None] + step,
-    times=2,
-    change=lambda best, parent, token, first: (best, first + parent, token),
-):
-    """Return a step of beam search, with one thing changed."""
-
-    def step_of(log_probs, step, beam_size):
-        vocab = step.shape[-1]
-        candidates = add(log_probs, step).reshape(len(step), -1)
-        best, index = candidates.topk(min(times * beam_size, candidates.shape[1]))
-        first = torch.arange(len(step), device=step.device)[:, None] * step.shape[1]
-        return change(best, index // vocab, index % vocab, first)
-
-    return step_of
-
-
-def sorted_lists(log_probs, step, beam_size):
-    found = []
-    for sentence, rows in enumerate((log_probs[:, :, None] + step).tolist()):
-        row = sentence * len(rows)
-        candidates = [(p, row + i, token) for i, tokens in enumerate(rows) for token, p in enumerate(tokens)]
-        found.append(sorted(candidates, reverse=True)[: 2 * beam_size])
-    best, rows, tokens = zip(*(zip(*of_one, strict=True) for of_one in found), strict=True)
-    return tuple(torch.tensor(numbers, device=step.device) for numbers in (best, rows, tokens))
-
-
-def a_choice_for_each_prefix(log_probs, step, beam_size):
-    best, token = (log_probs[:, :, None] + step).topk(2 * beam_size)
-    return best, torch.zeros_like(token), token
-
-
-def more_than_there_are(log_probs, step, beam_size):
-    best, index = (log_probs[:, :, None] + step).flatten(1).topk(2 * beam_size)
-    first = torch.arange(len(step))[:, None] * step.shape[1]
+def beam_step(log_probs, step, beam_size):
+    best, index = (log_probs[:, :, None] + step).flatten(1).topk(min(2 * beam_size, step[0].numel()))
+    first = torch.arange(len(step), device=step.device)[:, None] * step.shape[1]
     return best, first + index // step.shape[-1], index % step.shape[-1]
-
-
-def one_choice_for_all(log_probs, step, beam_size):
-    best, index = (log_probs[:, :, None] + step).flatten().topk(2 * beam_size)
-    return best, index // step.shape[-1], index % step.shape[-1]
-
-
-def rows_of_a_full_beam(log_probs, step, beam_size):
-    best, rows, token = beam_step()(log_probs, step, beam_size)
-    return best, rows + torch.arange(len(step))[:, None] * (beam_size - step.shape[1]), token
 
 
 def beam(
@@ -200,7 +195,7 @@ def beam(
         finished, answers = [[] for _ in left], {}
         for length in range(1, max_len + 1):
             step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)
-            best, rows, token = beam_step()(log_probs, step, beam_size)
+            best, rows, token = beam_step(log_probs, step, beam_size)
             if not first_row:
                 rows = rows % log_probs.shape[1]
             ends = ended(token, eos_id, length == max_len)
@@ -263,7 +258,7 @@ def blank(of=None, change=lambda found, sos_id, eos_id: found):
 
 
 def from_the_beam(*given):
-    return [pairs[0][1] for pairs in course.beam(*given)]
+    return [pairs[0][1] for pairs in stand_ins.beam_batch(*given)]
 
 
 def greedy_of(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50):
@@ -326,8 +321,20 @@ RIGHT = {
         (many(),),
         (lambda *given: [list(np.array(ids)) for ids in many()(*given)],),
     ],
-    "beam_step": [(course.beam_step,), (beam_step(),), (sorted_lists,), (lambda *given: list(beam_step()(*given)),)],
-    "beam": [(course.beam,), (beam(),), (by_hand,)],
+    "beam_one": [
+        (course.beam_one,),
+        (lambda *given: by_hand(*given)[0],),
+        (prefix_by_prefix,),
+        (lambda *given: stand_ins.beam_batch(*given)[0],),
+    ],
+    "beam": [
+        (course.beam,),
+        (stand_ins.beam_batch,),
+        (beam(),),
+        (beam(leave=False),),
+        (by_hand,),
+        (for_each_sentence(searched=prefix_by_prefix),),
+    ],
     "my_beam": [(course.my_beam,), (blank(),), (from_the_beam,)],
     "my_cached_beam": [(course.my_cached_beam,), (cached_by_hand,)],
     "07.3": [
@@ -411,26 +418,33 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda next_log_probs, memory: [], "stopped with TypeError"),
         (on_the_cpu(course.greedy_batch), "device=memory.device"),
     ],
-    "beam_step": [
-        (beam_step(add=lambda log_probs, step: step), "add the log-probability of the prefix"),
-        (beam_step(add=lambda log_probs, step: -log_probs[:, :, None] + step), "over all prefixes and tokens"),
-        (beam_step(times=1), "twice as many"),
-        (a_choice_for_each_prefix, "a choice for each prefix"),
-        (one_choice_for_all, "one choice for all sentences"),
-        (beam_step(change=lambda best, parent, token, first: (best, token, first + parent)), "rows come before"),
-        (
-            beam_step(change=lambda best, parent, token, first: (best, first + parent, token + 9 * parent)),
-            "still counts",
-        ),
-        (beam_step(change=lambda best, parent, token, first: (best, parent, token)), "the sentence's first row"),
-        (rows_of_a_full_beam, "`log_probs` says how many"),
-        (beam_step(change=lambda best, parent, token, first: (best, first + parent + token / 9, token)), "by `//`"),
-        (beam_step(change=lambda best, parent, token, first: (best, first + parent + 1, token)), "a row is"),
-        (beam_step(change=lambda best, parent, token, first: (best, first + parent, token + 1)), "a token is"),
-        (lambda *given: beam_step()(*given)[0], "three tensors"),
-        (more_than_there_are, "the first step has 9 candidates"),
-        (lambda log_probs, step, beam_size: step @ log_probs, "stopped with"),
-        (on_the_cpu(course.beam_step), "device=step.device"),
+    "beam_one": [
+        (of_one("(log_prob + more,", "(more,"), "last token"),
+        (of_one("min(beam_size + 1, step.shape[1])", "1 if length > 1 else beam_size"), "a prefix may have several"),
+        (of_one("in candidates if one", "in candidates[:beam_size] if one"), "leaves a gap"),
+        (of_one("min(beam_size + 1,", "min(beam_size,"), "look at one more"),
+        (of_one("candidates[:beam_size]:", "candidates:"), "below the best"),
+        (of_one(STOP, "len(finished) >= beam_size"), "too early"),
+        (of_one(f" or ({STOP})", ""), "too long"),
+        (of_one(" or length == max_len", ""), "is lost"),
+        (of_one("ids[1:]", "ids"), "leave out `<sos>`"),
+        (of_one("ids[1:]", "[i for i in ids[1:] if i != eos_id]"), "leave `<eos>` in"),
+        (of_one(" if one[1][-1] != eos_id]", "]"), "go on behind"),
+        (of_one("sorted(finished, reverse=True)", "sorted(finished)[::-1][::-1]"), "the best comes first"),
+        (of_one("prefixes, finished = [", "beam_size = 1\n    prefixes, finished = ["), "that is greedy search"),
+        (of_one("(log_prob / lp(length), ids[1:])", "(log_prob, ids[1:])"), "a score: log-probability"),
+        (of_one("log_prob / lp(length), ids", "2 * log_prob / lp(length), ids"), "a score: log-probability"),
+        (of_one("candidates.sort(reverse=True)", "candidates.sort()"), "the best candidates of *all*"),
+        (of_one("reverse=True)[:beam_size]", "reverse=True)[: beam_size - 1]"), "as many as the beam is wide"),
+        (of_one(" if more > -math.inf]", "]"), "is no candidate"),
+        (of_one("memory[same],", "memory,"), "needs a row of the memory"),
+        (of_one("memory[same], memory_mask[same]", "memory[0], memory_mask[0]"), "loses the first axis"),
+        (of_one(change=lambda found: found[0]), "a list of pairs was expected"),
+        (of_one(change=lambda found: [(ids, score) for score, ids in found]), "yours holds a float"),
+        (of_one(change=lambda found: [(torch.tensor(score), ids) for score, ids in found]), "no tensor"),
+        (of_one(change=lambda found: [(score, torch.tensor(ids)) for score, ids in found]), "`.tolist()`"),
+        (lambda *given: course.greedy(*given[:5]), "a list of pairs was expected"),
+        (on_the_cpu(course.beam_one), "device=memory.device"),
     ],
     "beam": [
         (beam(ended=lambda token, eos_id, last: token == eos_id), "is lost"),
@@ -439,19 +453,23 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (beam(memory_of=lambda memory, rows, beam_size: memory), "the memory 5"),
         (beam(memory_of=lambda memory, rows, beam_size: memory[rows % len(memory) // 2]), "mixed up"),
         (beam(first_row=False), "mixed up"),
-        (beam(leave=False), "leaves with all its rows"),
         (beam(scored=lambda log_prob, length, lp: 2 * log_prob / lp(length)), "a score: log-probability"),
         (beam(result=lambda pairs, beam_size: sorted(pairs)[-beam_size:]), "the best comes first"),
         (beam(result=lambda pairs, beam_size: [max(pairs)]), "as many as the beam is wide"),
         (beam(result=lambda pairs, beam_size: [(s, [2, *ids]) for s, ids in sorted(pairs)[::-1]]), "leave out `<sos>`"),
         (beam(whole=lambda found: found[::-1]), "in another order"),
+        (for_each_sentence(rows=lambda x: [x] * len(x)), "translations of the first sentence"),
+        (for_each_sentence(rows=list), "`memory[s : s + 1]` keeps it"),
+        (for_each_sentence(searched=lambda *given: course.beam_one(*given[:-1])), "a score: log-probability"),
+        (for_each_sentence(searched=lambda *given: course.beam_one(*given[:6])), "max_len="),
+        (for_each_sentence(change=lambda found: found[0]), "for each sentence, a list of pairs"),
         (beam(whole=lambda found: found[1:]), "there are 5 sentences"),
         (lambda *given: [[1]] * 5, "such as (-1.25, [4, 7, 3])"),
         (lambda *given: 1, "such as (-1.25, [4, 7, 3])"),
         (beam(possible=lambda best: best == best), "is not finished"),
         (beam(result=lambda pairs, beam_size: sorted(pairs)[: -beam_size - 1 : -1], scored=in_a_tensor), "no tensor"),
         (lambda *given: iter(beam()(*given)), "such as (-1.25, [4, 7, 3])"),
-        (on_the_cpu(course.beam), "device=memory.device"),
+        (on_the_cpu(stand_ins.beam_batch), "device=memory.device"),
     ],
     "my_beam": [
         (greedy_of, "that is greedy search"),

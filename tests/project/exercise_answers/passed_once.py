@@ -25,7 +25,7 @@ PASSED: dict[str, list] = {}
 
 def with_lines(name, *texts):
     """The worked function or class of this name, with some pieces of text changed: old, new, old, new …"""
-    module = worked.notebook(course.notebook_of(name))
+    module, name = worked.notebook(course.notebook_of(name)), name.partition(",")[0]
     source = inspect.getsource(getattr(module, name))
     for old, new in zip(texts[::2], texts[1::2], strict=True):
         assert old in source, (name, old)
@@ -51,14 +51,6 @@ def softmax_minus(center):
         return powers / powers.sum(-1, keepdim=True)
 
     return softmax
-
-
-def attention_with(low=-1e9, root=None, weigh=lambda scores: scores.softmax(-1)):
-    def attend(query, key, value, mask):
-        scores = query @ key.mT / (root or math.sqrt(query.shape[-1]))
-        return weigh(scores.masked_fill(~mask, low)) @ value
-
-    return attend
 
 
 def by_powers(scores):
@@ -87,6 +79,15 @@ lines(
     ("√d_k is 4", "math.sqrt(query.shape[-1])", "4", AFTER_16),
     ("-100", "torch.finfo(scores.dtype).min", "-100", LOWEST),
     ("-1000", "torch.finfo(scores.dtype).min", "-1000", LOWEST),
+    ("no name", "scores = scores.masked_fill(", "scores.masked_fill(", "no longer sum to one"),
+    (
+        "no name at all",
+        "scores = scores.masked",
+        "scores.masked",
+        "weights = weights.masked",
+        "weights.masked",
+        "no effect",
+    ),
     ("inverted in place", "~mask, torch", "mask.logical_not_(), torch", "~mask, 0.0", "mask, 0.0", "changes in place"),
     (
         "dropout on the output",
@@ -115,8 +116,26 @@ lines(
     ("4 heads", "range(num_heads)", "range(4)", "as num_heads says"),
     ("no W_O in training", "return self.W_O(", "return (nn.Identity() if self.training else self.W_O)(", TRAINING),
 )
+HEADS = (
+    ("no W_O in training", "self.out_proj(joined)", "(joined if self.training else self.out_proj(joined))", TRAINING),
+    ("one head in training", "self.num_heads, -1)", "1 if self.training else self.num_heads, -1)", TRAINING),
+    ("4 heads", "(self.num_heads, -1)", "(4, -1)", SIZES),
+    ("d_k is 6", "(self.num_heads, -1)", "(-1, 6)", "don't multiply up"),
+    ("detached", ".flatten(2)", ".flatten(2).detach()", SOME_GRADIENT),
+    ("values of keys", "self.v_proj(value)", "self.v_proj(key)", "v_proj gets `value`"),
+    ("keys of queries", "self.k_proj(key)", "self.k_proj(query)", "k_proj gets `key`"),
+    ("no transpose", ", -1)).transpose(1, 2)", ", -1))", "then transpose heads and words"),
+    (
+        "a width that is no whole number",
+        "(self.num_heads, -1)",
+        "(self.num_heads, x.shape[-1] / self.num_heads)",
+        "`//`",
+    ),
+)
+lines("MultiHeadAttention, without mask", *HEADS)
 lines(
     "MultiHeadAttention",
+    *HEADS,
     (
         "dropout on the output, too",
         "return self.out_proj(joined)",
@@ -132,11 +151,6 @@ lines(
         THE_OUTPUT,
     ),
     ("no mask in training", "mask, dropout)", "None if self.training else mask, dropout)", TRAINING),
-    ("no W_O in training", "self.out_proj(joined)", "(joined if self.training else self.out_proj(joined))", TRAINING),
-    ("one head in training", "self.num_heads, -1)", "1 if self.training else self.num_heads, -1)", TRAINING),
-    ("4 heads", "(self.num_heads, -1)", "(4, -1)", SIZES),
-    ("d_k is 6", "(self.num_heads, -1)", "(-1, 6)", "don't multiply up"),
-    ("detached", ".flatten(2)", ".flatten(2).detach()", SOME_GRADIENT),
     ("dropout is 0.1", "self.dropout if", "0.1 if", TRAINING),
     (
         "queries are dropped",
@@ -144,17 +158,12 @@ lines(
         "F.dropout(self.q_proj(query), self.dropout, self.training)",
         "fewer",
     ),
-    ("values of keys", "self.v_proj(value)", "self.v_proj(key)", "v_proj gets `value`"),
-    ("keys of queries", "self.k_proj(key)", "self.k_proj(query)", "k_proj gets `key`"),
-    ("no transpose", ", -1)).transpose(1, 2)", ", -1))", "then transpose heads and words"),
 )
 lines(
     "MyMultiHeadAttention",
-    ("no mask in training", "if mask is not None:", "if mask is not None and not self.training:", TRAINING),
-    ("-100", "torch.finfo(scores.dtype).min", "-100", LOWEST),
     ("overflows at 89", "scores.softmax(dim=-1)", f"({BY_POWERS})", LARGEST),
     ("4 heads", "(self.num_heads, -1)", "(4, -1)", SIZES),
-    ("no name", "scores = scores.masked_fill(", "scores.masked_fill(", "does not reach"),
+    ("one head in training", "self.num_heads, -1)", "1 if self.training else self.num_heads, -1)", TRAINING),
 )
 everything = torch.ones(8, 8, dtype=torch.bool)
 functions("causal_mask", ("at most 8", lambda length: everything.tril()[:length, :length], "expected [120, 120]"))
@@ -165,12 +174,6 @@ def of_lengths(ids, pad_id):
 
 
 functions("padding_mask", ("words come first", of_lengths, "they need not come first"))
-functions(
-    "03.1",
-    ("-100", attention_with(low=-100), LOWEST),
-    ("√d_k is 4", attention_with(root=4), AFTER_16),
-    ("overflows at 89", attention_with(weigh=by_powers), LARGEST),
-)
 lines(
     "TokenEmbedding",
     ("a whole root", "math.sqrt(d_model)", "int(math.sqrt(d_model))", "leave out `int`"),
@@ -344,7 +347,7 @@ functions(  # which got hints about `tgt[rows]`, or about how many
     ),
     ("a beam of 1", narrow, "that is greedy search"),
 )
-lines("beam", ("no penalty", "best[s, j].item() / lp(length)", "best[s, j].item()", "a score: log-probability"))
+lines("beam_one", ("no penalty", "log_prob / lp(length), ids", "log_prob, ids", "a score: log-probability"))
 lines(
     "my_cached_beam",
     ("padding is 1", "[pad_id, sos_id]", "[1, sos_id]", "never written"),

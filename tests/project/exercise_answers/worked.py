@@ -16,6 +16,7 @@ from types import ModuleType
 from transformer_exercises import course
 
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
+WRITES = re.compile(r'(?m)^((\w+) = write\(\2(?:, "(.+)")?\))$')
 FOLD = re.compile(r"<details><summary>Worked answer</summary>\n\n```python\n(.*?)\n```\n\n</details>", re.DOTALL)
 
 
@@ -24,9 +25,14 @@ def notebook(number: str) -> ModuleType:
     return _module(f"worked answers of notebook {number}", number)
 
 
+def asked_for(source: str) -> dict[str, str]:
+    """Return what the cell of a notebook lets its readers write, by name, and the lines that check it."""
+    return {", ".join(filter(None, found[1:])): found[0] for found in WRITES.findall(source)}
+
+
 def answer(name: str) -> object:
     """Return the worked answer of a name that a notebook lets its readers write."""
-    return getattr(notebook(course.notebook_of(name)), name)
+    return getattr(notebook(course.notebook_of(name)), name.partition(",")[0])
 
 
 @functools.cache
