@@ -62,7 +62,7 @@ endif
 
 # The notebooks run as copies in build/, so that neither they nor the models they train get mixed up with yours: two at a
 # time, of one thread each, the longest first, but 06 before all: 07 to 09 take the model that it trains.
-FIRST := 06_training 10_from_here_to_gpt 17_the_clinic 13_the_recipe 08_looking_inside 00_quick_tour 14_fast
+FIRST := 06_training 10_from_here_to_gpt 17_the_clinic 13_what_is_a_change_worth 08_looking_inside 00_quick_tour 14_fast
 LONGEST := $(patsubst %,notebooks/%.ipynb,$(FIRST))
 RUNS = $(patsubst notebooks/%.ipynb,$(1)/%.run,$(2))
 

@@ -12,10 +12,13 @@ epoch:
     python benchmarks/recipes.py --list
     python benchmarks/recipes.py                                  # everything; two runs at a time, one thread each
     python benchmarks/recipes.py complete "heads 1" --seeds 1 2
+    python benchmarks/recipes.py untied "untied no factor" "untied words" "untied words no factor"
+    python benchmarks/recipes.py --table                          # what has been measured, as book/results.md shows it
 """
 
 import argparse
 import json
+import math
 import os
 import platform
 import subprocess
@@ -27,6 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from statistics import mean, variance
 from typing import Any
 
 import torch
@@ -60,7 +64,7 @@ class Row:
     """What a row changes in a preset.
 
     Attributes:
-        config, recipe: fields of ``NarrowConfig`` and ``Recipe`` that are different.
+        config, recipe: fields of the config (see ``model_class``) and of ``Recipe`` that are different.
         preset: what they are different from.
         checkpoints: average the last five checkpoints, as section 6.1 does, instead of all weights.
     """
@@ -127,7 +131,15 @@ TABLE_3 = {
     **{f"dropout {p}": config(dropout=p) for p in (0.1, 0.2)},  # (D)
     "smoothing 0.2": recipe(label_smoothing=0.2),  # (D)
 }
-ROWS = {**WITHOUT, **PAPER, **TUTORIAL, **TABLE_3, **MORE}
+
+# "Hard to train without √d_model"? With one matrix for all three uses, its start and the factor depend on each other,
+# so it has three here. All four rows are in float32, and compared among themselves: on any processor
+FACTOR = {
+    f"untied{words}{factor}": Row({"tie_embeddings": False, **leave_out}, {"precision": "float32", **no_pieces})
+    for words, no_pieces in (("", {}), (" words", {"subwords": 0}))
+    for factor, leave_out in (("", {}), (" no factor", {"factor": False}))
+}
+ROWS = {**WITHOUT, **PAPER, **TUTORIAL, **TABLE_3, **MORE, **FACTOR}
 
 
 class LastCheckpoints(AveragedModel):
@@ -169,6 +181,29 @@ class NarrowTransformer(Transformer):
                 setattr(attention, name, projection)
 
 
+@dataclass(frozen=True)
+class FactorConfig(TransformerConfig):
+    """Says whether an embedding is multiplied by √d_model."""
+
+    factor: bool = True
+
+
+class FactorTransformer(Transformer):
+    """The Transformer that can do without √d_model; all else begins and goes on as it does."""
+
+    config_class = FactorConfig
+
+    def __init__(self, config: FactorConfig):
+        super().__init__(config)
+        if not config.factor:
+            self.src_embedding.tokens.scale = self.tgt_embedding.tokens.scale = 1.0
+
+
+def model_class(row: Row) -> type[Transformer]:
+    """Return the class of a row's model: the library's, or one that can do what the library cannot."""
+    return NarrowTransformer if "d_k" in row.config else FactorTransformer if "factor" in row.config else Transformer
+
+
 def run(name: str, seed: int) -> dict[str, Any]:
     """Train one row on one thread, and score it."""
     torch.set_num_threads(1)
@@ -184,15 +219,15 @@ def run(name: str, seed: int) -> dict[str, Any]:
         tokenizers = SubwordTokenizer(corpus.src, pieces), SubwordTokenizer(corpus.tgt, pieces)
     else:
         tokenizers = WordTokenizer(corpus.src), WordTokenizer(corpus.tgt)
-    model_class = NarrowTransformer if "d_k" in row.config else Transformer
-    configure = partial(model_class.config_class.preset, row.preset, **row.config)
+    kind = model_class(row)
+    configure = partial(kind.config_class.preset, row.preset, **row.config)
     max_len = configure(2, 2).max_len
     train_set, val_set, test_set = (
         make_dataset(few(corpus[split]), *tokenizers, max_len) for split in ("train", "val", TEST)
     )
     if not recipe.subwords:
         build_vocabularies(train_set, min_freq=2, joint=configure(2, 2).tie_embeddings)
-    model = model_class(configure(*(len(tokenizer.vocab) for tokenizer in tokenizers)))
+    model = kind(configure(*(len(tokenizer.vocab) for tokenizer in tokenizers)))
     steps = recipe.epochs * len(train_set.batches_for(recipe, torch.device("cpu"), train=True))
     if row.checkpoints:  # section 6.1: at intervals of 10 minutes in 12 hours
         last = [steps - round(steps * i / 72) for i in range(4, -1, -1)]
@@ -246,6 +281,36 @@ def read_results(output: Path) -> list[dict[str, Any]]:
     return json.loads(output.read_text("utf-8")) if output.exists() else []
 
 
+def baseline(name: str, runs: Mapping[str, list[dict[str, Any]]]) -> str:
+    """Return the row that a row is compared with: one that differs in one thing, and not in the numbers' format."""
+    if name in FACTOR:
+        return name.removesuffix(" no factor")
+    return "complete" if "AVX512" in runs[name][0]["machine"] else "without bfloat16"
+
+
+def table(output: Path) -> str:
+    """Return a line for each row that has results but the tutorials': BLEU, and what it gains over its baseline."""
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for result in read_results(output):
+        runs.setdefault(result["row"], []).append(result)
+    beam = {name: [max(result["val"]["beam_4"].values()) for result in runs[name]] for name in runs}
+    several = [scores for scores in beam.values() if len(scores) > 1]
+    degrees = sum(len(scores) - 1 for scores in several)
+    spread = math.sqrt(sum((len(scores) - 1) * variance(scores) for scores in several) / degrees) if several else 0.0
+    lines = [f"{'':28}parameters   greedy   beam of 4     gain ± 2 s.e."]
+    for name in [name for name in runs if name not in TUTORIAL and baseline(name, runs) in runs]:
+        base = baseline(name, runs)
+        greedy = mean(result["val"]["greedy"] for result in runs[name])
+        line = f"{name + ' *' * (base == 'without bfloat16'):28}{runs[name][0]['parameters']:10,}{greedy:9.2f}"
+        line += f"{mean(beam[name]):12.2f}"
+        if name != base:
+            gain = mean(beam[name]) - mean(beam[base])
+            error = 2 * spread * math.sqrt(1 / len(beam[name]) + 1 / len(beam[base]))
+            line += f"{gain:+11.2f} ± {error:.2f}" + "  not seen" * (abs(gain) <= error)
+        lines.append(line)
+    return "\n".join(lines)
+
+
 _writing = threading.Lock()
 
 
@@ -282,8 +347,12 @@ def main() -> None:
     results = RUNS / "results.json" if SMALL else RESULTS  # not beside real ones
     parser.add_argument("--output", type=Path, default=results, help="JSON file (benchmarks/results/recipes.json)")
     parser.add_argument("--list", action="store_true", help="print the rows and whether they have results")
+    parser.add_argument("--table", action="store_true", help="print what has been measured")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.table:
+        print(table(options.output))
+        return
     if unknown := [name for name in options.rows if name not in ROWS]:
         parser.error(f"row is {unknown[0]!r}, expected one of {', '.join(map(repr, ROWS))}")
     wanted = [(name, seed) for name in options.rows for seed in options.seeds]

@@ -7,13 +7,44 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_exercises import Unsolved, Wrong, as_number, call, close, exercise, expect, expect_number
+from transformer_exercises import Unsolved, Wrong, as_number, call, close, exercise, expect, expect_number, question
 from transformer_lib.data.corpora import load_corpus
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
 
 WORD = re.compile(r"\([^\s()]+ [^\s()]+\)")  # a leaf, such as (DT The)
 EXACT = 0.9  # share of the test trees that a parser must get right
+
+question(
+    "13.a",
+    right="five",
+    replies={
+        "all twelve": "each was put in for a reason, most with a table to show for it. But those tables were made with "
+        "other corpora, other sizes and longer trainings.",
+        "about nine": "that leaves room for some bad luck, and still trusts the reasons more than they deserve.",
+        "five": "and of the other seven, some even do harm. Which ones?",
+    },
+)
+
+question(
+    "13.b",
+    right="1.0",
+    replies={
+        "1.001953125": "that is the sum, but it needs 9 binary digits behind the point. How many has bfloat16?",
+        "1.0078125": "that is 1 + 2⁻⁷, the next number there is. The sum is nearer to another one.",
+        "1.0": "7 binary digits reach down to 2⁻⁷, and 2⁻⁹ is a quarter of that: it is rounded away.",
+    },
+)
+
+question(
+    "13.c",
+    right="by about a tenth of a point",
+    replies={
+        "not at all": "it would need luck: that both splits like the same α best.",
+        "by about a tenth of a point": "seven settings, most of them nearly as good: there is little luck to be had.",
+        "by about one point": "that much is between a bad α and a good one. But we start from a good one.",
+    },
+)
 
 
 @exercise("13.1")

@@ -30,7 +30,7 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path
 TRAINS = {
     "00_quick_tour": ("history = fit(", None),
     "10_from_here_to_gpt": ("= train_language_model(\n", "folder/runs/sample-tutorial-lm"),
-    "13_the_recipe": ("train_translator(corpus, preset", "folder/runs/sample-best"),
+    "13_what_is_a_change_worth": ("train_translator(corpus, preset", "folder/runs/sample-best"),
     "14_fast": ("train_in(processes)}", "temporary/*/model"),
 }
 READERS_OWN = {  # loops in cells keep no state
