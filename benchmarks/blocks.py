@@ -5,7 +5,7 @@ split. "2017" has the paper's parts, pre-LN: LayerNorm, ReLU, sinusoids, and key
 Each other row exchanges one part, the last one all four. A difference is *seen* where all seeds of a row lie on one
 side of those of "2017". (With three seeds each, chance alone does that in one of ten comparisons.)
 
-Results go to ``benchmarks/results/blocks.json``, of which notebook 10 makes its table, or to ``--output``. What has a
+Results go to ``benchmarks/results/blocks.json``, of which notebook 11 makes its table, or to ``--output``. What has a
 result is not run again, so an interrupted benchmark goes on with the run that it was in:
 
     python benchmarks/blocks.py

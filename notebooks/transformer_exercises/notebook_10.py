@@ -1,12 +1,32 @@
-"""Checks of the exercises of notebook 10: a mask for a prompt, RMSNorm, and top-p."""
+"""Checks of the exercises of notebook 10: a mask for a prompt, and top-p."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from transformer_exercises import call, close, exercise, expect, expect_tensor
+from transformer_exercises import call, close, exercise, expect, expect_tensor, question
 from transformer_lib.model.masks import causal_mask
+
+question(
+    "10.a",
+    right="6 to 9",
+    replies={
+        "only 6": "predictions 7 to 9 see token 6, too: the mask hides what comes after a position, and nothing else.",
+        "6 to 9": "prediction 6 is made at token 6, of what comes next. Those after it see token 6 as their past.",
+        "7 to 9": "what does prediction 6 predict? The token *after* token 6, and for that it may look at token 6.",
+        "all nine": "so it would be without a mask: then the earlier predictions would read their own answers.",
+    },
+)
+question(
+    "10.b",
+    right="close to 1",
+    replies={
+        "far above 26": "to be worse than a guess, it would have to be sure of wrong letters. What does it get to see?",
+        "about 26": "that is what an honest model gets. What does this mask let through at the first position?",
+        "close to 1": "it sees what comes after each position, the wanted letter included, and copies it.",
+    },
+)
 
 
 @exercise("10.1")
@@ -39,39 +59,6 @@ def prefix_mask(my_prefix_mask: Callable[[int, int], Tensor]) -> str:
 
 
 @exercise("10.2")
-def rms_norm(my_rms_norm: Callable[..., Tensor]) -> str:
-    """``my_rms_norm(x, gain, eps)``: each vector divided by the root of the mean of its squares, times the gain."""
-    torch.manual_seed(0)
-    for shape, eps in (((2, 3, 8), 1e-6), ((5, 4), 0.5), ((16,), 1e-6)):
-        x, gain = 3 * torch.randn(shape) + 1, torch.rand(shape[-1]) + 0.5
-        squares = x.square()
-        right = x / (squares.mean(dim=-1, keepdim=True) + eps).sqrt() * gain
-        found = call(my_rms_norm, x.clone(), gain.clone(), eps)
-        centred = x - x.mean(dim=-1, keepdim=True)
-        layer_norm = centred / (centred.square().mean(dim=-1, keepdim=True) + eps).sqrt() * gain
-        mistakes = {
-            "the mean is subtracted: that is LayerNorm. RMSNorm leaves the mean where it is.": layer_norm,
-            "the gain is missing.": right / gain,
-            "you divide by the root of the *sum* of the squares; it is their mean.": x
-            / (squares.sum(dim=-1, keepdim=True) + eps).sqrt()
-            * gain,
-            "you divide by the mean of the squares; take its root.": x
-            / (squares.mean(dim=-1, keepdim=True) + eps)
-            * gain,
-            "eps is added to the mean of the squares, under the root.": x
-            / (squares.mean(dim=-1, keepdim=True).sqrt() + eps)
-            * gain,
-            "each vector has a root mean square of its own: take the mean over the last axis, dim=-1.": x
-            / (squares.mean() + eps).sqrt()
-            * gain,
-        }
-        for hint, mistake in mistakes.items():
-            expect(close(found, right) or not close(found, mistake), hint)
-        expect_tensor(found, right, f"x of shape {list(shape)}, eps {eps}: compare it with a vector done by hand.")
-    return "half of LayerNorm's parameters, and one pass less over the numbers."
-
-
-@exercise("10.3")
 def top_p(my_top_p: Callable[[Tensor, float], Tensor]) -> str:
     """``my_top_p(logits, p)``: the probabilities that are left when the unlikely tail is cut off."""
     for probabilities, p in (

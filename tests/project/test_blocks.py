@@ -1,4 +1,4 @@
-"""``benchmarks/blocks.py``: its parts are notebook 10's and compute what they should, and each is measured once."""
+"""``benchmarks/blocks.py``: its parts are notebook 11's and compute what they should, and each is measured once."""
 
 import ast
 import json

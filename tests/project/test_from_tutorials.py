@@ -1,5 +1,6 @@
 """The book's page for those who come from a tutorial: its names exist, its links lead there, its code runs."""
 
+import dataclasses
 import importlib
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ from test_tutorials import HEADS, seq2seq
 from test_where_tutorials_break import ROOT, headings, links_of
 
 import transformer_lib
+from transformer_lib.data.corpora import CorpusError
 from transformer_lib.inference.kv_cache import can_cache
 
 PAGE = "from_tutorials.md"
@@ -104,3 +106,30 @@ def test_a_model_whose_pad_was_moved_computes_what_it_did():
     before = model.src_embedding(theirs)
     names["exchange"](there, table, 1, 4)
     assert there == words and model.src_embedding(ids).equal(before)
+
+
+def test_the_language_model_of_the_tutorial_trains_and_writes(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = transformer_lib.load_text("sample")
+    few = dataclasses.replace(text, lines={split: text[split][:20] for split in text.splits})
+    monkeypatch.setattr(transformer_lib, "load_text", lambda name: few)
+    exec(compile(CODE[3], PAGE, "exec"), {})
+    assert "model     tutorial: " in capsys.readouterr().out
+    assert Path("runs/wikitext/model.safetensors").is_file()
+
+
+def test_what_the_page_counts_is_in_the_text(capsys):
+    try:
+        transformer_lib.load_text("wikitext-2-valid")["test"]
+    except CorpusError:
+        pytest.skip("WikiText-2 cannot be had here")
+    exec(compile(CODE[4], PAGE, "exec"), {})
+    assert f"```text\n{capsys.readouterr().out}```" in TEXT
+
+
+def test_the_sizes_that_the_page_names():
+    model = transformer_lib.TransformerLanguageModel(transformer_lib.LanguageModelConfig(12951))
+    ends = [*model.embedding.parameters(), *model.output.parameters()]
+    whole = sum(weight.numel() for weight in model.parameters())
+    assert f"{whole:,} parameters, of which {sum(weight.numel() for weight in ends) / whole:.0%}" in TEXT
+    assert list(model(torch.zeros(20, 35, dtype=torch.long)).shape) == [20, 35, 12951]

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -251,6 +252,22 @@ def test_the_search_that_notebook_07_shows_is_the_files_own():
     )
     own = written_by_hand(OWN)["beam"].replace("def beam(", "def beam_batch(")
     assert shown == own and inspect.getsource(course.notebook_07.beam_batch).rstrip() == own
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_what_notebook_07_ends_with_can_be_typed_and_picks_up_the_ball(folder):
+    my_transformer(folder)
+    cells = json.loads((ROOT / "notebooks" / "07_translating.ipynb").read_text(encoding="utf-8"))["cells"]
+    (text,) = ("".join(cell["source"]) for cell in cells if cell["id"] == "next-07")
+    activate, enter, *commands = re.search(r"```\n(.*?)\n```", text, re.DOTALL)[1].splitlines()
+    assert (activate, enter) == ("source .venv/bin/activate", "cd notebooks/runs") and len(commands) == 2
+    for command in commands:
+        words = shlex.split(command.replace("../../data", f"{ROOT.as_posix()}/data"))
+        assert words[0] == "python"
+        run = [sys.executable, "-I", "-X", "utf8", *words[1:]]
+        said = subprocess.run(run, cwd=folder, capture_output=True, text=True, encoding="utf-8", check=True).stdout
+    assert said.splitlines() == ["two dogs are playing in the snow.", "the man is picking up the ball."]
 
 
 # ---- What does not fit ----

@@ -125,7 +125,7 @@ def test_jupyterlab_and_colab_find_in_the_metadata_what_they_would_write_there()
         if kept.get("accelerator") == "GPU":  # which Colab lends for so many hours a day
             with_gpu.add(path.name[:2])
     assert len(versions) == 1
-    assert with_gpu == {"06", "10", "13", "14"}  # what trains on Multi30k or WikiText-2, and what measures speed
+    assert with_gpu == {"06", "10", "13", "14"}  # what trains on Multi30k or a novel, and what measures speed
 
 
 def test_what_a_cell_shows_is_stored():
@@ -268,7 +268,7 @@ QUOTED = {
     "09": "0.51 28.4 1.6",  # another scale; the paper's Table 2; a rounded interval
     "15": "1706.03762 3.5 5.4 6.1 6.3 8,000 41.0 41.8",  # the paper's address, sections and BLEU; tensor2tensor
     "16": "1.2",  # PyTorch's version
-    "10": "0.95 2.5 2.9 6.26 1,024",  # a published recipe and perplexity; ln 524.3; GPT-2's length
+    "10": "6.26 1,024",  # ln 524.3; GPT-2's length
     "12": "4.5 37,000 5.1",  # the paper's corpus, and its section
     "13": "5.1 6.1 6.3 16,000 37,000 35.08 36.52 38.10",  # the paper's sections; an exercise; book/results.md
     "14": "1.13 1.20 0.99 1.03 5,900 20,000 80,000",  # book/results.md; earlier runs; data sheets

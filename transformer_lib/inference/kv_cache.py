@@ -31,7 +31,7 @@ class CachedAttention(nn.Module):
     An attention of your own may say ``caches = True`` if it computes the same from what it then gets. In
     self-attention, ``attend`` gets all keys and the newest query, at position ``k.shape[2] - q.shape[2]``; without
     a cache, that is the first query's, 0. In cross-attention, its queries are those of a sentence's beam, side by
-    side: none may know a position, or another query. The mask may be None. (Notebook 10, section 6.)
+    side: none may know a position, or another query. The mask may be None. (Notebook 11, section 5.)
     """
 
     def __init__(self, attention: MultiHeadAttention):

@@ -59,7 +59,7 @@ class TransformerLanguageModel(nn.Module):
 
     @torch.no_grad()
     def init_bias_from_unigrams(self, counts: Tensor) -> None:
-        """Make an untrained model predict each token with its frequency in the text. Notebook 10, section 5.
+        """Make an untrained model predict each token with its frequency in the text.
 
         The output's biases become the logarithms of the tokens' shares (each count raised by one, so that none is
         zero), and its weights zero. ``counts`` says how often each token occurs in the training text, ``[vocab_size]``.

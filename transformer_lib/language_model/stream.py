@@ -1,4 +1,4 @@
-"""Running text for a language model: one long stream of tokens, split into rows and chunks. Notebook 10, section 5."""
+"""Running text for a language model: one long stream of tokens, split into rows and chunks."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Answers to the exercises of notebook 10: a mask for a prompt, RMSNorm, and top-p."""
+"""Answers to the exercises of notebook 10: a mask for a prompt, and top-p."""
 
 import torch
 
@@ -25,14 +25,6 @@ def only_itself(length, prefix):
     mask = prefix_by_blocks(length, prefix)
     mask[prefix:, :prefix] = False
     return mask
-
-
-def rms(x, gain, eps=1e-6):
-    return x * (x.pow(2).mean(-1, keepdim=True) + eps).rsqrt() * gain
-
-
-def layer_norm(x, gain, eps=1e-6):
-    return torch.nn.functional.layer_norm(x, gain.shape, gain, eps=eps)
 
 
 def nucleus(logits, p):
@@ -64,11 +56,7 @@ def not_divided(logits, p):
 
 RIGHT = {
     "10.1": [(prefix,), (prefix_by_blocks,)],
-    "10.2": [
-        (rms,),
-        (lambda x, gain, eps: torch.nn.functional.normalize(x, dim=-1) * 0 + rms(x.double(), gain, eps),),
-    ],
-    "10.3": [(nucleus,), (one_by_one,)],
+    "10.2": [(nucleus,), (one_by_one,)],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
     "10.1": [
@@ -82,16 +70,6 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda length, prefix_: prefix(length, prefix_)[None, None], "the shape is"),
     ],
     "10.2": [
-        (layer_norm, "LayerNorm"),
-        (lambda x, gain, eps: rms(x, 1, eps), "gain is missing"),
-        (lambda x, gain, eps: x / (x.square().sum(-1, keepdim=True) + eps).sqrt() * gain, "their mean"),
-        (lambda x, gain, eps: x / (x.square().mean(-1, keepdim=True) + eps) * gain, "take its root"),
-        (lambda x, gain, eps: x / (x.square().mean() + eps).sqrt() * gain, "over the last axis"),
-        (lambda x, gain, eps: x / (x.square().mean(-1, keepdim=True).sqrt() + eps) * gain, "under the root"),
-        (lambda x, gain, eps: x / (x.std(-1, keepdim=True) + eps) * gain, "a vector done by hand"),
-        (lambda x, gain, eps: rms(x, gain, eps)[0], "the shape is"),
-    ],
-    "10.3": [
         (one_too_few, "still belongs to it"),
         (lambda logits, p: one_too_few(logits, p) / one_too_few(logits, p).sum(), "still belongs to it"),
         (not_divided, "divide it by its sum"),
