@@ -2,10 +2,10 @@
 
 The complete recipe is the preset ``multi30k_fast``. Every other row changes one thing in it, and nothing else is tuned
 anew. A row is trained from scratch with each of three seeds, and scored on the validation split. The test split is for
-two rows only, which notebook 13 holds against published figures; nothing is chosen by it. On a CPU that only emulates
-bfloat16 (``machine`` says AVX2), all rows compute in float32, as "without bfloat16" does.
+two rows only, which book/results.md holds against published figures; nothing is chosen by it. On a CPU that only
+emulates bfloat16 (``machine`` says AVX2), all rows compute in float32, as "without bfloat16" does.
 
-Results go to ``benchmarks/results/recipes.json``, which notebook 13 makes its tables of, or to ``--output``; trainings
+Results go to ``benchmarks/results/recipes.json``, which notebook 13 makes its table of, or to ``--output``; trainings
 to ``runs/recipes``. What has a result is not run again, and a run that was interrupted goes on after its last complete
 epoch:
 

@@ -18,6 +18,7 @@ from transformer_lib.data.tokenizers import WordTokenizer
 from transformer_lib.inference.search import beam_search
 from transformer_lib.model.masks import padding_mask
 from transformer_lib.model.transformer import Transformer
+from transformer_lib.notebook import plots
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "17_the_clinic.ipynb"
 CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
@@ -195,6 +196,20 @@ def test_a_beam_without_length_penalty_makes_no_search_error_and_nothing_longer_
         lengths.append(clinic.length_test(patient))
         assert penalty or clinic.search_test(patient) == 0
     assert lengths[0] <= lengths[1]
+
+
+def test_a_picture_of_curves_has_one_legend_which_shows_each_as_it_is_drawn():
+    source = next("".join(cell["source"]) for cell in CELLS if "def draw(" in "".join(cell["source"]))
+    (draw,) = (node for node in ast.parse(source).body if getattr(node, "name", "") == "draw")
+    names = {"plots": plots, "curves": {"healthy": [3.0, 2.0], "patient 1": [3.0, 1.0], "patient 2": [3.0, 2.5]}}
+    exec(compile(ast.Module([draw], []), NOTEBOOK.name, "exec"), names)
+    picture = names["draw"](2)
+    (legend,), (axes,) = picture.legends, picture.axes
+    assert axes.get_legend() is None
+    assert [text.get_text() for text in legend.get_texts()] == ["healthy", "patient 2"]
+    for drawn, shown in zip(axes.lines, legend.get_lines(), strict=True):
+        for look in ("linewidth", "alpha", "linestyle", "marker", "color"):
+            assert getattr(drawn, f"get_{look}")() == getattr(shown, f"get_{look}")(), look
 
 
 def test_the_lines_that_the_checks_show_are_lines_that_run():
