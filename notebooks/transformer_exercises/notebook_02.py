@@ -65,7 +65,7 @@ question(
         "nearly 0 with positions and 1.61 without": "ln 5 is the loss of somebody who has not seen the "
         "sentence. This one sees its five words, and the word before is one of them.",
         "nearly 0 with positions and in between without": "without positions, it can guess among the words that are "
-        "there, which is better than guessing among all five of the vocabulary.",
+        "there, and the word before is always one of them. That beats guessing among all five of the vocabulary.",
     },
 )
 
