@@ -504,6 +504,22 @@ class Bilinear(nn.Module):
         return _Traced.apply(3 * (self.table(tgt) + self.source(src[:, :1])), thing)
 
 
+class _InSixteenBits(Bilinear):
+    """Its logits have 16 bits, as those of a larger model under ``torch.autocast``."""
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """Return logits, ``[batch, tgt_len, 9]``."""
+        return super().forward(src, tgt).bfloat16()
+
+
+class _Rounded(_InSixteenBits):
+    """The same logits, back in 32 bits."""
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """Return logits, ``[batch, tgt_len, 9]``."""
+        return super().forward(src, tgt).float()
+
+
 def _share(taken: int) -> float:
     return 1 / (taken + 1)
 
@@ -648,7 +664,19 @@ def loop(train_one_epoch: Callable[..., float]) -> str:
         all(one.half for one in in_half.calls) and not any(one.half for one in model.calls),
         "the model is to be called under `torch.autocast` if `half` is true, and only then: keep the `with` line.",
     )
-    return "every weight is where a loop by hand puts it. Twelve lines: nearly all training code you will meet is this."
+    rounded, halved = _Rounded(), _InSixteenBits()
+    halved.load_state_dict(rounded.state_dict())
+    optimizer = SGD(halved.parameters(), lr=0.0)
+    found = _trained(train_one_epoch, halved, batches, optimizer, LambdaLR(optimizer, _share), 1, 0.0, True)
+    right_loss = _mean([(loss.item(), tokens) for loss, tokens in _losses(rounded, batches)])
+    expect_number(
+        found,
+        right_loss,
+        "under autocast the logits have 16 bits, and so has a loss that is made of them: "
+        "hand `logits.float()` to `token_loss`.",
+        1e-4,
+    )
+    return "every weight is where a loop by hand puts it. Nearly all training code that you'll meet is this."
 
 
 def _trained(function: Callable[..., Any], model: Bilinear, *arguments: Any) -> Any:

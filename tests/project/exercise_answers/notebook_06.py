@@ -245,7 +245,7 @@ def loop(
             given, wanted = split(tgt)
             with torch.autocast(src.device.type, torch.bfloat16, enabled=low(half)):
                 logits = model(src, given)
-            loss = loss_of(logits, wanted, pad_id, smooth(label_smoothing))
+            loss = loss_of(logits.float(), wanted, pad_id, smooth(label_smoothing))
             steps = {
                 "zero_grad": optimizer.zero_grad,
                 "backward": (sign * loss).backward,

@@ -281,6 +281,7 @@ lines(
     ("padding is 1, of tokens", "(wanted != pad_id)", "(wanted != 1)", PADDING),
     ("padding is 1, of the loss", "wanted, pad_id, label", "wanted, 1, label", PADDING),
     ("keeps the graph", "loss.detach() * tokens", "loss * tokens", "keeps the graph"),
+    ("a loss of 16 bits", "token_loss(logits.float(), wanted", "token_loss(logits, wanted", "`logits.float()`"),
     (
         "two mistakes: clips nothing, and the schedule is first",
         f"        loss.backward()\n{CLIP}        optimizer.step()\n        schedule.step()\n",
