@@ -14,6 +14,28 @@ from transformer_lib.training.loss import sequence_loss
 
 question(
     "14.a",
+    right="linear layers",
+    replies={
+        "linear layers": "four projections in each attention, two matrices in each feed-forward network, and the "
+        "vocabulary at the end. That's where a Transformer computes.",
+        "attention with its maps": "for long texts, some day. A caption's maps are small, 15 by 15 for each head, and "
+        "its projections are linear layers.",
+        "dropout": "it takes a lot of time for so little arithmetic, but not the most.",
+    },
+)
+question(
+    "14.b",
+    right="all, or nearly all",
+    replies={
+        "all, or nearly all": "the most probable token stays the most probable one, whoever adds up. Only a tie can "
+        "fall the other way.",
+        "about nine in ten": "that would be right for half the bits, or for a beam with another rule. Float32 rounds "
+        "in the seventh digit, which hardly ever changes what is largest.",
+        "about half": "rounding is in the seventh digit, and the most probable token usually leads by far more.",
+    },
+)
+question(
+    "14.c",
     right="higher for a while",
     replies={
         "the same": "the weights are the same in that moment, but the next step is not: Adam has forgotten its "

@@ -1,4 +1,4 @@
-"""Several processes, one training run: each computes the gradient of its share of every batch. Notebook 14, section 12.
+"""Several processes, one training run: each computes the gradient of its share of every batch. Notebook 14, section 7.
 
 ``torchrun`` starts the processes and tells each its rank. They work together within ``process_group``, which ``fit``
 enters; outside it, and in a process that was started alone, nothing here changes anything. book/scaling.md has the

@@ -1,4 +1,4 @@
-"""A whole training run, which survives interruptions (section 5). Notebook 14, section 13."""
+"""A whole training run, which survives interruptions (section 5). Notebook 14, section 8."""
 
 import json
 from collections.abc import Callable
