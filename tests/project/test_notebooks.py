@@ -274,6 +274,7 @@ QUOTED = {
     "15": "1706.03762 3.5 5.4 6.1 6.3 8,000 41.0 41.8",  # the paper's address, sections and BLEU; tensor2tensor
     "16": "1.2",  # PyTorch's version
     "10": "6.26 1,024",  # ln 524.3; GPT-2's length
+    "11": "12.5 3.54",  # (9 + 16) / 2, and its root
     "12": "4.5 37,000 5.1",  # the paper's corpus, and its section
     "13": "5.1 6.1 6.3 16,000 37,000 35.08 36.52 38.10",  # the paper's sections; an exercise; book/results.md
     "14": "1.85 100,000",  # book/results.md; a large vocabulary
