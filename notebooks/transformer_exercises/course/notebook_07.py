@@ -1,8 +1,13 @@
 """Searches, as notebook 07 writes them: steps on the way to the library's, which also shares a cache among them."""
 
 import math
+import runpy
 
 import torch
+
+from transformer_lib.files import shipped
+
+beam_batch = runpy.run_path(str(shipped("the_transformer.py")))["beam"]  # which the notebook shows
 
 
 def greedy(next_log_probs, memory, memory_mask, sos_id, eos_id, max_len=50):
@@ -52,31 +57,6 @@ def beam_one(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max
 def beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50, lp=lambda length: 1.0):
     sentences = zip(memory.split(1), memory_mask.split(1), strict=True)  # each a batch of one: [1, src_len, d_model]
     return [beam_one(next_log_probs, *one, sos_id, eos_id, beam_size, max_len, lp) for one in sentences]
-
-
-def beam_batch(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50, lp=lambda length: 1.0):
-    tgt = torch.full((len(memory), 1), sos_id, device=memory.device)  # [rows, length]; a row is a hypothesis
-    log_probs = torch.zeros(len(memory), 1, device=memory.device)  # [sentences, width]: 1, then beam_size
-    finished = [[] for _ in memory]  # of each sentence: pairs of score and ids
-    while log_probs.isfinite().any():  # until no hypothesis is open
-        length = tgt.shape[1]  # of what this step writes, without <sos>
-        step = next_log_probs(tgt, memory, memory_mask).unflatten(0, log_probs.shape)
-        candidates = (log_probs[:, :, None] + step).flatten(1)  # [sentences, width · vocab_size]
-        best, index = candidates.topk(min(2 * beam_size, candidates.shape[1]))  # half of them may end
-        first_row = torch.arange(0, len(tgt), log_probs.shape[1], device=tgt.device)[:, None]  # [sentences, 1]
-        rows, token = first_row + index // step.shape[2], index % step.shape[2]  # what it continues, by which piece
-        ends = (token == eos_id) | (length == max_len)
-        for s, j in (ends & best.isfinite())[:, :beam_size].nonzero().tolist():  # of the best beam_size
-            ids = [*tgt[rows[s, j], 1:].tolist(), token[s, j].item()]
-            finished[s].append((best[s, j].item() / lp(length), ids))
-        log_probs, chosen = best.masked_fill(ends, -math.inf).topk(min(beam_size, best.shape[1]))  # the best that go on
-        for s, pairs in enumerate(finished):
-            if len(pairs) >= beam_size and max(pairs)[0] >= log_probs[s, 0].item() / lp(length):
-                log_probs[s] = -math.inf  # done: nothing that is open is ahead (it might still overtake)
-        rows, token = rows.gather(1, chosen).flatten(), token.gather(1, chosen).flatten()
-        tgt = torch.cat([tgt[rows], token[:, None]], dim=1)  # a hypothesis may be copied, or dropped
-        memory, memory_mask = memory[rows], memory_mask[rows]
-    return [sorted(pairs, reverse=True)[:beam_size] for pairs in finished]
 
 
 def my_beam(next_log_probs, memory, memory_mask, sos_id, eos_id, beam_size, max_len=50):
