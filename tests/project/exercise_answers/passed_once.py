@@ -53,10 +53,6 @@ def softmax_minus(center):
     return softmax
 
 
-def by_powers(scores):
-    return scores.exp() / scores.exp().sum(-1, keepdim=True)
-
-
 BY_POWERS = "scores.exp() / scores.exp().sum(-1, keepdim=True)"
 AFTER_16 = "4 is √d_k for keys of 16 numbers"
 functions(
