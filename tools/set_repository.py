@@ -22,7 +22,7 @@ MISSING = 'if importlib.util.find_spec("transformer_lib") is None:'
 SETUP = re.compile(rf"(?ms)^{re.escape(MISSING)}\n.*?^    raise ModuleNotFoundError\(.*?\)\n")
 WHEEL = f"""\
 {MISSING}
-    # In the library's folder, `pip wheel --no-deps .` makes this file; in Colab, upload it before you run this cell.
+    # Only Colab needs these lines: upload the file that `pip wheel --no-deps .` makes in the library's folder.
     from pathlib import Path
 
     for wheel in sorted(Path().glob("transformer_step_by_step-*.whl")):
