@@ -17,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from conftest import PlotsByTheirText
 
 ROOT = Path(__file__).parents[2]
 MODULES = {path: path.read_text(encoding="utf-8") for path in (ROOT / "transformer_lib").rglob("*.py")}
@@ -141,12 +142,32 @@ def test_pictures_are_stored_as_svgs():
     assert not without(lambda cells: not any("image/png" in output.get("data", {}) for output in outputs_of(cells)))
 
 
+def is_compared(cell):
+    return "nbval-check-output" in cell["metadata"].get("tags", [])
+
+
 def test_something_in_each_notebook_is_compared_with_what_is_stored():
     def compared(cells):
-        tagged = [cell for cell in code_of(cells) if "nbval-check-output" in cell["metadata"].get("tags", [])]
+        tagged = [cell for cell in code_of(cells) if is_compared(cell)]
         return tagged and all(cell["outputs"] for cell in tagged)
 
     assert not without(compared, SERIES)
+
+
+def test_nbval_compares_a_plot_by_its_text_and_a_drawing_to_the_last_line():
+    nbval = SimpleNamespace(sanitize_patterns={})
+    PlotsByTheirText.pytest_collectstart(nbval)
+    ((pattern, instead),) = nbval.sanitize_patterns.items()
+    compared = {"Picture": [], "Drawing": []}
+    cells = [cell for cell in code_of(itertools.chain(*SERIES.values())) if is_compared(cell)]
+    for output in outputs_of(cells):
+        data = {kind: "".join(lines) for kind, lines in output.get("data", {}).items()}
+        if "image/svg+xml" in data:
+            kind, _, text = data["text/plain"].partition(":")
+            assert text.strip() and re.sub(pattern, instead, data["text/plain"]) == data["text/plain"]
+            compared[kind].append(re.sub(pattern, instead, data["image/svg+xml"]))
+    assert set(compared["Picture"]) == {instead} and not any(instead == svg for svg in compared["Drawing"])
+    assert compared["Drawing"] and all("<svg" in svg for svg in compared["Drawing"])
 
 
 SHOWN = ("text/html", "image/svg+xml", "image/png", "text/markdown", "text/plain")  # the first that an output has
