@@ -292,12 +292,12 @@ QUOTED = {
     " 4.2 5.3 5.4 1.2 3.0 1.0078",  # notebook 13; the paper's sections; −ln 0.3 and −ln 0.05; 1 + 2⁻⁷
     "07": "2.2 2.7 8,000",  # an exercise's table; the sample corpus
     "09": "0.51 28.4 1.6 36.52",  # another scale; the paper's Table 2; a rounded interval; the tutorial
-    "15": "1706.03762 3.5 5.4 6.1 6.3 8,000 41.0 41.8",  # the paper's address, sections and BLEU; tensor2tensor
+    "15": "1706.03762 6.3",  # the paper's address, and its section
     "16": "1.2",  # PyTorch's version
     "10": "6.26 1,024",  # ln 524.3; GPT-2's length
     "11": "12.5 3.54",  # (9 + 16) / 2, and its root
     "12": "4.5 37,000 5.1",  # the paper's corpus, and its section
-    "13": "5.1 6.1 6.3 16,000 37,000 35.08 36.52 38.10",  # the paper's sections; an exercise; book/results.md
+    "13": "5.1 6.1 16,000 37,000 35.08 36.52 38.10",  # the paper's sections; an exercise; book/results.md
     "14": "1.85 100,000",  # book/results.md; a large vocabulary
     "17": "0.6",  # the paper's length penalty
 }
