@@ -23,7 +23,7 @@ from transformer_lib.__main__ import main
 from transformer_lib.data.corpora import load_corpus
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "data/README.md", "assets/MODEL_CARD.md"]
+PAGES = ["README.md", "AGENTS.md", "CONTRIBUTING.md", "SECURITY.md", "data/README.md", "assets/MODEL_CARD.md"]
 PAGES += sorted(str(path.relative_to(ROOT)) for path in (ROOT / "book").glob("*.md"))
 PROGRAMS = {"transformer-lib", "torchrun", "python", "python3", "py", "make", "pip", "pipx", "conda", "jupyter", "git"}
 BENCHMARKS = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"contenders"}
@@ -43,6 +43,7 @@ NOT_RUN = {
     "py -m venv": "the same, on Windows",
     "jupyter lab": "opens a browser",
     "jupyter nbconvert --execute": "takes minutes, and Multi30k; nbval runs the notebooks' cells",
+    "python -m transformer_exercises": "its own tests do, in tests/project",
     "python -m pytest --nbval-lax tests notebooks": "it is what runs this",
     "python assets/draw_figures.py": "writes into the tree; tests/project/test_figures.py draws elsewhere",
     "python tools/listings.py": "changes the notebooks; tests/test_session.py runs what it calls",
