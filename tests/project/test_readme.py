@@ -1,4 +1,4 @@
-"""The README: its wrong answer gets that hint, its minutes are the notebooks', its numbers the book's, its pictures fit."""
+"""The README: its wrong answer gets that hint; minutes are the notebooks', numbers the book's; its pictures fit."""
 
 import re
 from pathlib import Path
