@@ -459,6 +459,10 @@ def test_the_repository_is_written_wherever_it_stands_and_can_be_changed_again(t
     for file in files:
         changed = (tmp_path / file.relative_to(ROOT)).read_text(encoding="utf-8")
         assert REPOSITORY not in changed and "some-one/the.transformer" in changed
+        if file in CELLS:  # in its head, one badge that leads to itself
+            head = json.loads(changed)["cells"][0]["source"]
+            address = f"some-one/the.transformer/blob/main/{file.relative_to(ROOT).as_posix()}"
+            assert [line.endswith(f"/{address})\n") or line.endswith(f"/{address})") for line in head].count(True) == 1
     set_repository.main("https://github.com/another/one", tmp_path)
     assert not [file for file in files if "some-one" in (tmp_path / file.relative_to(ROOT)).read_text(encoding="utf-8")]
     set_repository.main(f"https://{HOST}/{REPOSITORY}", tmp_path)
