@@ -26,6 +26,7 @@ from transformer_lib.model.masks import padding_mask
 
 ROOT = Path(__file__).parents[2]
 BOOK = ROOT / "book"
+BODY = ROOT / "transformer_lib" / "page" / "body.html"
 VIEWS = ("Figure 1", "Heads", "Alternatives", "Attention", "Beam")
 SENTENCE, TRANSLATION = "Im Park spielen zwei Kinder Fußball.", "two children are playing soccer in the park."
 NASTIER = {  # what sentencepiece's table of letters changes, and what it leaves alone
@@ -118,10 +119,9 @@ def translator():
 def site(tmp_path_factory):
     """A folder with the page, its scripts and its weights, without the book around it."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, BOOK / "translator" / "write_weights.py", folder / "translator"]
+    command = [sys.executable, BOOK / "write_weights.py", folder / "translator"]
     subprocess.run(command, check=True)
-    markdown = (BOOK / "try_it.md").read_text(encoding="utf-8")
-    parts = "\n".join(re.findall(r"```\{raw\} html\n(.*?)```", markdown, re.DOTALL))
+    parts = BODY.read_text(encoding="utf-8")
     page = '<!doctype html><html lang="en" data-theme="light"><meta charset="utf-8">'
     page += f'<meta name="viewport" content="width=device-width"><title>Try it</title><article>{parts}</article>'
     (folder / "try_it.html").write_text(page, encoding="utf-8")
@@ -889,7 +889,7 @@ def test_heads_are_walked_by_arrows_and_silenced_by_key_and_come_back(page, tran
 
 @torch.inference_mode()
 def test_what_the_page_says_of_its_examples_is_so(translator):
-    page = " ".join((BOOK / "try_it.md").read_text(encoding="utf-8").split())
+    page = " ".join((BODY.read_text(encoding="utf-8") + (BOOK / "try_it.md").read_text(encoding="utf-8")).split())
     model, vocab = translator.model, translator.tgt_tokenizer.vocab
     tgt = torch.tensor([[2, *(vocab[f"▁{word}"] for word in ("the", "man", "is", "picking"))]])
     texts = ("Der Mann hebt den Ball auf.", "Der Mann hebt den Ball.", "Der Mann den Ball auf.")
@@ -950,7 +950,7 @@ def test_the_opened_box_of_notebook_04_has_the_shipped_models_numbers(translator
 
 
 def test_the_lines_beside_the_boxes_are_in_the_notebooks_that_they_name():
-    page = (BOOK / "try_it.md").read_text(encoding="utf-8")
+    page = BODY.read_text(encoding="utf-8")
     lines = re.findall(r'<p class="line"><code>(.*?)</code> <a href="notebooks/(\w+)\.html#([\w-]+)">', page)
     assert len(lines) > 20
     for line, name, anchor in lines:

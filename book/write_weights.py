@@ -1,4 +1,4 @@
-"""Write what the page "Try it" loads: the shipped model's weights as scripts, and the scripts beside this file.
+"""Write what the page "Try it" loads: the shipped model's weights as scripts, and its scripts.
 
 A page that was opened from a disk may not fetch anything, but it may load scripts. So the weights are text in scripts,
 a megabyte each, which is also how the page knows how far it has come. They stay in half precision: int8 would halve
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[1]
+HERE = ROOT / "transformer_lib" / "page"
 MODEL = ROOT / "assets" / "multi30k_best.safetensors"
 HEADS = ROOT / "benchmarks" / "results" / "heads.json"  # how much the loss rises without each head
 PART = 750_000  # bytes, which are a million letters in base64
