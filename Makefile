@@ -95,7 +95,7 @@ book: $(READY)
 	@cp -pR $(NOTEBOOKS)/[0-9]*.ipynb $(wildcard notebooks/solutions) $(BOOK)-source/notebooks
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir book $(BOOK)-source $(BOOK) \
 		|| (rm -rf $(BOOK) && false)  # or the next build would skip the pages that have not changed
-	@$(BIN)/python book/write_weights.py $(BOOK)/translator
+	@PYTHONPATH=. $(BIN)/python book/write_weights.py $(BOOK)/translator
 	@echo "the book is ready: open $(BOOK)/index.html"
 
 # Two processes of one thread each: with more threads, the two would wait for each other's. What takes longest comes

@@ -47,11 +47,10 @@ NASTIER = {  # what sentencepiece's table of letters changes, and what it leaves
 }
 # defined where the scripts of the page are: takes JSON, gives JSON
 ANSWER = """
-let settings, tokenizer;
+let settings;
 function answer([what, ...rest]) {
   settings ??= unpack(bytes());
-  const model = new Transformer(settings);
-  tokenizer ??= new SubwordTokenizer(settings);
+  const { src: tokenizer, tgt } = settings, model = new Transformer(settings);
   const encode = (sentence) => {
     try { return tokenizer.encode(sentence); } catch (error) { return { error: error.message }; }
   };
@@ -65,24 +64,24 @@ function answer([what, ...rest]) {
     let finished;
     const penalty = beamSize > 1 ? settings.search.length_penalty : 0;
     for ({ finished } of beamSearch(model, memory, beamSize, penalty, prefix));
-    return finished.map(({ ids, logProb, score }) => ({ ids, logProb, score, text: tokenizer.decode(ids) }));
+    return finished.map(({ ids, logProb, score }) => ({ ids, logProb, score, text: tgt.decode(ids) }));
   };
-  const hint = (sentence) => remark(sentence, tokenizer.encode(sentence), settings.specials);
+  const hint = (sentence) => remark(sentence, tokenizer.encode(sentence), settings);
   const doubts = (sentence, beamSize) => doubt(translate(sentence, beamSize)[0]);
   const elsewhere = (sentence, beamSize) => { // the same model, with its special tokens at the end
-    const { pieces, config: { d_model } } = settings, order = [...pieces.keys()].slice(4).concat([3, 2, 1, 0]);
-    const moved = structuredClone(settings), { table } = moved.weights.src_embedding.tokens;
-    moved.pieces = order.map((id) => pieces[id]);
-    moved.specials = specialsOf(moved.pieces);
+    const { pieces } = tokenizer, { d_model } = settings.config, order = [...pieces.keys()].slice(4).concat([3, 2, 1, 0]);
+    const weights = structuredClone(settings.weights), { table } = weights.src_embedding.tokens;
+    const changed = new SubwordTokenizer({ pieces: order.map((id) => pieces[id]), charsmap: tokenizer.charsmap, lower: true });
+    const moved = { ...settings, weights, specials: changed.specials };
     table.weight = join(order.map((id) => split(settings.weights.src_embedding.tokens.table.weight, d_model)[id]));
-    moved.weights.output.bias = settings.weights.output.bias.map((_, i) => settings.weights.output.bias[order[i]]);
-    const model = new Transformer(moved), tokenizer = new SubwordTokenizer(moved), { ids } = tokenizer.encode(sentence);
+    weights.output.bias = settings.weights.output.bias.map((_, i) => settings.weights.output.bias[order[i]]);
+    const model = new Transformer(moved), { ids } = changed.encode(sentence);
     let finished;
     for ({ finished } of beamSearch(model, model.encode(ids).memory, beamSize, settings.search.length_penalty));
-    return { names: ids.map((id) => moved.pieces[id]), text: tokenizer.decode(finished[0].ids) };
+    return { names: ids.map((id) => changed.pieces[id]), text: changed.decode(finished[0].ids) };
   };
   const seconds = (sentence) => { // of a model whose table changes no letters: ours makes spaces of all ▁
-    const plain = new SubwordTokenizer({ ...settings, charsmap: new Uint32Array([4, 0]).buffer });
+    const plain = new SubwordTokenizer({ pieces: tokenizer.pieces, lower: true, charsmap: new Uint32Array([4, 0]).buffer });
     const before = performance.now();
     plain.normalize(sentence);
     return (performance.now() - before) / 1000;
@@ -99,13 +98,13 @@ function answer([what, ...rest]) {
     const { ids } = tokenizer.encode(text), model = new Transformer(settings, changes);
     const lists = (found) => ArrayBuffer.isView(found) ? [...found] : typeof found === "object" && found
       ? Object.fromEntries(Object.entries(found).map(([name, inner]) => [name, lists(inner)])) : found;
-    return lists(explain(written.length, { number: 1, model, tokenizer, ids, written }));
+    return lists(explain(written.length, { number: 1, model, tgt, ids, written }));
   };
   const answers = { encode, logits, translate, hint, doubts, elsewhere, seconds, lookups, trace };
   return answers[what](...rest);
 }
 """
-WORKER = ("tokenizer", "model", "search", "worker")
+WORKER = ("tokenizer", "words", "model", "search", "worker")
 PARTS = "const PARTS = []; var receiveWeights = (part) => PARTS.push(part);"
 BYTES = "const bytes = () => Uint8Array.from(atob(PARTS.join('')), (letter) => letter.charCodeAt(0)).buffer;"
 
