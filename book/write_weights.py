@@ -1,6 +1,7 @@
-"""Write what the page "Try it" loads: its scripts, and the shipped model's weights as scripts. `make book` calls this."""
+"""Write what the page "Try it" loads, with the shipped model's weights, into a folder. `make book` calls this."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -12,4 +13,6 @@ HEADS = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "heads.
 if __name__ == "__main__":
     translator = Translator.load()
     heads = json.loads(HEADS.read_text(encoding="utf-8"))  # how much the loss rises without each head
-    write_scripts(translator, Path(sys.argv[1]), describe(translator, "multi30k", heads=heads))
+    folder = Path(sys.argv[1])
+    shutil.rmtree(folder, ignore_errors=True)
+    write_scripts(translator, folder, describe(translator, "multi30k", heads=heads))

@@ -108,9 +108,10 @@ def new_folder(folder: str | Path, replaces: Collection[str] = ()) -> Iterator[P
         for path in filter(Path.is_file, unfinished.rglob("*")):
             path.chmod(mode)
         for path in [*unfinished.iterdir()]:
-            if (folder / path.name).exists():  # one of those that are replaced
-                (folder / path.name).rename(unfinished / f"{path.name}.old")
-            path.rename(folder / path.name)
+            place = folder / path.name
+            if place.exists():  # it is one of those that are replaced
+                place.rename(unfinished / f"{path.name}.old")
+            path.rename(place)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
         lock.release()

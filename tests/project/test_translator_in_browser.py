@@ -69,9 +69,10 @@ function answer([what, ...rest]) {
   const hint = (sentence) => remark(sentence, tokenizer.encode(sentence), settings);
   const doubts = (sentence, beamSize) => doubt(translate(sentence, beamSize)[0]);
   const elsewhere = (sentence, beamSize) => { // the same model, with its special tokens at the end
-    const { pieces } = tokenizer, { d_model } = settings.config, order = [...pieces.keys()].slice(4).concat([3, 2, 1, 0]);
+    const { pieces, charsmap } = tokenizer, { d_model } = settings.config;
+    const order = [...pieces.keys()].slice(4).concat([3, 2, 1, 0]);
     const weights = structuredClone(settings.weights), { table } = weights.src_embedding.tokens;
-    const changed = new SubwordTokenizer({ pieces: order.map((id) => pieces[id]), charsmap: tokenizer.charsmap, lower: true });
+    const changed = new SubwordTokenizer({ pieces: order.map((id) => pieces[id]), charsmap, lower: true });
     const moved = { ...settings, weights, specials: changed.specials };
     table.weight = join(order.map((id) => split(settings.weights.src_embedding.tokens.table.weight, d_model)[id]));
     weights.output.bias = settings.weights.output.bias.map((_, i) => settings.weights.output.bias[order[i]]);
@@ -81,7 +82,8 @@ function answer([what, ...rest]) {
     return { names: ids.map((id) => changed.pieces[id]), text: changed.decode(finished[0].ids) };
   };
   const seconds = (sentence) => { // of a model whose table changes no letters: ours makes spaces of all ▁
-    const plain = new SubwordTokenizer({ pieces: tokenizer.pieces, lower: true, charsmap: new Uint32Array([4, 0]).buffer });
+    const { pieces } = tokenizer, charsmap = new Uint32Array([4, 0]).buffer;
+    const plain = new SubwordTokenizer({ pieces, lower: true, charsmap });
     const before = performance.now();
     plain.normalize(sentence);
     return (performance.now() - before) / 1000;
@@ -127,17 +129,17 @@ def site(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def ask(site):
+@contextlib.contextmanager
+def in_node(scripts_folder):
     """Call a function of ``ANSWER`` in node, once for each of a list of arguments. (Chromium has the same engine.)"""
     if not (node := shutil.which("node")):
         pytest.skip("node is not installed: apt-get install nodejs")
-    scripts = [site / "translator" / f"{name}.js" for name in WORKER]
-    weights = sorted((site / "translator").glob("weights_*.js"))
+    scripts = [scripts_folder / f"{name}.js" for name in WORKER]
+    weights = sorted(scripts_folder.glob("weights_*.js"))
     listen = "require('readline').createInterface(process.stdin).on('line', (line) => "
     listen += "console.log(JSON.stringify(JSON.parse(line).map(answer))));"
     worker, loads = ([path.read_text(encoding="utf-8") for path in paths] for paths in (scripts, weights))
-    program = site / "program.js"
+    program = scripts_folder.parent / "program.js"
     program.write_text("\n".join([*worker, PARTS, BYTES, *loads, ANSWER, listen]), encoding="utf-8")
     with subprocess.Popen([node, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
 
@@ -148,6 +150,12 @@ def ask(site):
 
         yield answers
         process.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def ask(site):
+    with in_node(site / "translator") as answers:
+        yield answers
 
 
 def sentences():

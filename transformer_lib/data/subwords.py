@@ -39,9 +39,9 @@ class SubwordTokenizer(WordTokenizer):
     @property
     def is_byte_pair_encoding(self) -> bool:
         """Whether a sentence is split as ``train_subwords`` does it: the pair is joined that was learned first."""
-        pieces = [i for i in range(len(self.vocab)) if self.vocab.itos[i] not in self.specials]
-        order = [-self.processor.get_score(i) for i in pieces]
-        return order == [*range(len(pieces))] and self.processor.normalize(" a  b ") == "▁a▁b"
+        pieces = enumerate(self.vocab.itos)
+        order = [-self.processor.get_score(i) for i, piece in pieces if piece not in self.specials]
+        return order == [*range(len(order))] and self.processor.normalize(" a  b ") == "▁a▁b"
 
     def build_vocab(self, sentences: Iterable[Iterable[str]], min_freq: int = 1) -> None:
         """Raise a ValueError: the vocabulary is that of the pieces, and another would not be saved."""

@@ -9,11 +9,24 @@ const LANGUAGES = ABOUT.languages.map((code) => {
   }
 });
 
+const EXAMPLES = { // of the validation split; those of Multi30k stand in body.html
+  sample: ["Der Lehrer geht in den Park, um eine Zeitung zu lesen.", "Der Schlitten, den die braunen Hunde ziehen, ist rot.",
+    "Ein Wagen wird von einem müden Großvater gezogen.", "Die Hasen sind klein."],
+};
+
 (() => {
   const { config, wholeWords, heads, corpus, examples, languages } = ABOUT, { d_model, num_heads, num_layers } = config;
   const all = (selector) => document.querySelectorAll(selector), source = LANGUAGES[0] ?? "source", d_k = d_model / num_heads;
   const number = (value) => value.toLocaleString("en"), root = Math.sqrt(d_k);
   const word = (value) => ["no", "one", "two", "three", "four", "five", "six", "seven", "eight"][value] ?? number(value);
+  /** How many numbers the model has learned. */
+  function weights() {
+    const linear = (inputs, outputs) => (inputs + 1) * outputs, norm = 2 * d_model, { src_vocab_size: src, tgt_vocab_size: tgt } = config;
+    const attention = 4 * linear(d_model, d_model), inner = linear(d_model, config.d_ff) + linear(config.d_ff, d_model);
+    const layers = num_layers * (3 * attention + 2 * inner + 5 * norm) + (hasNorm ? 2 * norm : 0);
+    const tables = (config.tie_embeddings ? tgt : src + 2 * tgt) + (isLearned ? 2 * config.max_len : 0);
+    return layers + tables * d_model + tgt;
+  }
   const hasNorm = config.norm_first || config.final_norm, isLearned = config.positions === "learned";
   const is = {
     shipped: heads, subwords: !wholeWords, pre_ln: config.norm_first, post_ln: !config.norm_first,
@@ -27,7 +40,7 @@ const LANGUAGES = ABOUT.languages.map((code) => {
     source_vocabulary: number(config.src_vocab_size), target_vocabulary: number(config.tgt_vocab_size),
     d_model: number(d_model), d_ff: number(config.d_ff), d_k, equals: root % 1 ? "≈" : "=", root_d_k: +root.toFixed(2),
     layers: num_layers, times: ["", "once", "twice"][num_layers] ?? `${word(num_layers)} times`,
-    parameters: number(ABOUT.parameters), heads: num_heads === 1 ? "one head" : `${word(num_heads)} heads`,
+    parameters: number(weights()), heads: num_heads === 1 ? "one head" : `${word(num_heads)} heads`,
     heads_find: num_heads === 1 ? "one head finds" : `${word(num_heads)} heads find`, all_heads: number(3 * num_layers * num_heads),
   };
   for (const one of all("[data-if]")) if (!is[one.dataset.if]) one.remove();
@@ -51,10 +64,11 @@ const LANGUAGES = ABOUT.languages.map((code) => {
   }
   if (!hasNorm) for (const norm of all("[data-box=last_norm]")) norm.remove();
   const isGerman = languages[0] === "de" && languages[1] === "en";
-  if (examples.length || !(corpus === "multi30k" && isGerman)) {
+  const shown = examples.length ? examples : (isGerman && EXAMPLES[corpus]) || [];
+  if (shown.length || !(isGerman && corpus === "multi30k")) {
     const button = (text) => Object.assign(document.createElement("button"), { name: "example", textContent: text });
-    for (const group of all(".examples")) group.replaceChildren(...examples.map(button));
-    for (const field of all("#german")) field.value = examples[0] ?? "";
+    for (const group of all(".examples")) group.replaceChildren(...shown.map(button));
+    for (const field of all("#german")) field.value = shown[0] ?? "";
   }
   if (!heads) for (const one of all("[data-sentence]")) delete one.dataset.sentence; // what each changes is known of one model
 })();

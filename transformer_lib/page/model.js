@@ -13,7 +13,7 @@ function unpack(buffer) {
     path.reduce((inner, key) => (inner[key] ??= {}), weights)[last] = values;
     at += (half ? 2 : 4) * size;
   }
-  const src = tokenizerOf(header.src), tgt = tokenizerOf({ ...header.src, rules: null, ...header.tgt }); // only what differs
+  const { src, tgt } = Object.fromEntries(Object.entries(header.tokenizers).map(([side, said]) => [side, tokenizerOf(said)]));
   return { ...header, src, tgt, specials: tgt.specials, weights };
 }
 

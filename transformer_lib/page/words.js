@@ -7,7 +7,7 @@ const RUNS = /(?:(?!\ufeff)[\s\x1c-\x1f\x85])+|(?:\ufeff|[^\s\x1c-\x1f\x85])+/gu
 const isSpace = (text) => !/^(?:\ufeff|[^\s\x1c-\x1f\x85])/u.test(text);
 
 /** An expression of Python's as one of JavaScript's: there, \w and \d know all letters, and any sign may have a \. */
-function expression({ pattern, flags }) {
+function expression([pattern, flags]) {
   const CLASSES = { w: "\\p{L}\\p{N}_", d: "\\p{Nd}", s: "\\s\\x1c-\\x1f\\x85" }, SYNTAX = "^$\\.*+?()[]{}|/-";
   const WORD = `[${CLASSES.w}]`, EDGE = `(?:(?<=${WORD})(?!${WORD})|(?<!${WORD})(?=${WORD}))`;
   let inClass = false;
@@ -30,13 +30,13 @@ function expression({ pattern, flags }) {
 
 /** spaCy's tokeniser: prefixes and suffixes come off a word, what is an exception stays, and the rest falls apart inside. */
 class SpacyRules {
-  /** prefix, suffix, infix, token, url: expressions, or null; exceptions: a list of tokens for each text. */
-  constructor({ exceptions, ...patterns }) {
+  /** Expressions by the names that spaCy has for them, or null; rules: a list of tokens for each exception. */
+  constructor({ rules, ...patterns }) {
     for (const name in patterns) this[name] = patterns[name] && expression(patterns[name]);
-    this.exceptions = new Map(Object.entries(exceptions));
+    this.exceptions = new Map(Object.entries(rules));
     this.apart = new Map(); // exceptions that fall apart without being known, by their first token: lists of tokens
     for (const text of this.exceptions.keys()) {
-      if (!["prefix", "suffix", "infix"].some((name) => this.first(name, text))) continue;
+      if (!["prefix_search", "suffix_search", "infix_finditer"].some((name) => this.first(name, text))) continue;
       const tokens = this.word(text, new Map());
       if (tokens.length) this.apart.set(tokens[0], [...(this.apart.get(tokens[0]) ?? []), tokens]);
     }
@@ -65,15 +65,15 @@ class SpacyRules {
   word(text, exceptions) {
     const before = [], behind = [];
     for (let length = Infinity; text && text.length !== length; ) {
-      if (this.first("token", text, true) || exceptions.has(text)) break;
+      if (this.first("token_match", text, true) || exceptions.has(text)) break;
       length = text.length;
-      const prefix = this.first("prefix", text)?.[0] ?? "", withoutPrefix = text.slice(prefix.length);
+      const prefix = this.first("prefix_search", text)?.[0] ?? "", withoutPrefix = text.slice(prefix.length);
       if (prefix && exceptions.has(withoutPrefix)) {
         before.push(prefix);
         text = withoutPrefix;
         break;
       }
-      const suffix = this.first("suffix", withoutPrefix)?.[0] ?? "", withoutSuffix = text.slice(0, text.length - suffix.length);
+      const suffix = this.first("suffix_search", withoutPrefix)?.[0] ?? "", withoutSuffix = text.slice(0, text.length - suffix.length);
       if (suffix && exceptions.has(withoutSuffix)) {
         behind.unshift(suffix);
         text = withoutSuffix;
@@ -88,10 +88,10 @@ class SpacyRules {
 
   inside(text, exceptions) {
     if (exceptions.has(text)) return exceptions.get(text);
-    if (this.first("token", text, true) || this.first("url", text, true)) return [text];
+    if (this.first("token_match", text, true) || this.first("url_match", text, true)) return [text];
     const tokens = [];
     let start = 0;
-    for (const { 0: infix, index } of this.infix ? text.matchAll(this.infix) : []) {
+    for (const { 0: infix, index } of this.infix_finditer ? text.matchAll(this.infix_finditer) : []) {
       if (index === 0) continue;
       if (index > start) tokens.push(text.slice(start, index));
       if (infix) tokens.push(infix);

@@ -114,7 +114,7 @@ function serve() {
     const decoder = changes.mask ? gather(said, "own") : lastRead().map(({ self_attn }) => self_attn.maps);
     const maps = { encoder: found.maps, decoder, cross: gather(said, "source") };
     const { changes: all, isChanged } = model, asked = { number, prefix, beamSize, penalty, changes: all, isChanged };
-    const isItsOwn = settings.isShipped && !isChanged && !prefix.length, unsure = isItsOwn ? doubt(found.finished[0]) : "";
+    const isItsOwn = settings.heads && !isChanged && !prefix.length, unsure = isItsOwn ? doubt(found.finished[0]) : "";
     const shown = { plain: plain.text, unsure, tokens, ids, beams: found.beams, hypotheses, steps, maps };
     postMessage({ kind: "done", ...asked, ...shown });
   }
