@@ -89,12 +89,13 @@ book: $(READY)
 	@echo "building the book …"
 	@rm -rf $(addprefix $(BOOK)-source/,*.md api assets benchmarks data notebooks)
 	@mkdir -p $(addprefix $(BOOK)-source/,assets benchmarks/results data notebooks) && cp -p book/*.md $(BOOK)-source
+	@cp -p transformer_lib/page/body.html $(BOOK)-source/translator.html
 	@cp -pR assets/figures assets/*.svg assets/*.md $(BOOK)-source/assets && cp -p data/README.md $(BOOK)-source/data
 	@cp -p benchmarks/results/*.json $(BOOK)-source/benchmarks/results
 	@cp -pR $(NOTEBOOKS)/[0-9]*.ipynb $(wildcard notebooks/solutions) $(BOOK)-source/notebooks
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir book $(BOOK)-source $(BOOK) \
 		|| (rm -rf $(BOOK) && false)  # or the next build would skip the pages that have not changed
-	@$(BIN)/python book/translator/write_weights.py $(BOOK)/translator
+	@PYTHONPATH=. $(BIN)/python book/write_weights.py $(BOOK)/translator
 	@echo "the book is ready: open $(BOOK)/index.html"
 
 # Two processes of one thread each: with more threads, the two would wait for each other's. What takes longest comes

@@ -168,7 +168,8 @@ def main() -> None:
     result = {
         "machine": machine(torch.device("cpu")) | {"cores": os.cpu_count(), "load_before": os.getloadavg()[0]},
         "lines_of_javascript": sum(
-            len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / "book" / "translator").glob("*.js")
+            len(path.read_text(encoding="utf-8").splitlines())
+            for path in (ROOT / "transformer_lib" / "page").glob("*.js")
         ),
         "megabytes_of_weights": sum(path.stat().st_size for path in weights) / 1e6,
         "ways": {},

@@ -28,7 +28,6 @@ from transformer_lib.model.masks import target_mask as target_mask
 from transformer_lib.model.sublayers import PositionwiseFeedForward as PositionwiseFeedForward
 from transformer_lib.model.transformer import Transformer as Transformer
 from transformer_lib.notebook.attention_viewer import AttentionViewer as AttentionViewer
-from transformer_lib.notebook.live_translator import LiveTranslator as LiveTranslator
 from transformer_lib.training.loop import evaluate as evaluate
 from transformer_lib.training.recipe import Recipe as Recipe
 from transformer_lib.training.train_translator import train_translator as train_translator

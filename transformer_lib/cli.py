@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,9 @@ from transformer_lib.files import CheckpointError, accept_any_text, one_line, re
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 from transformer_lib.interop.ctranslate2 import LARGEST_HALF, largest_weight, to_ctranslate2
-from transformer_lib.interop.hugging_face import needed
 from transformer_lib.language_model.texts import load_text
 from transformer_lib.model.config import TransformerConfig
+from transformer_lib.page.writer import to_page
 from transformer_lib.training import distributed, loop
 from transformer_lib.training.device import pick_device
 from transformer_lib.training.recipe import RECIPES, Recipe
@@ -36,8 +36,7 @@ from transformer_lib.training.train_translator import train_translator
 
 _STANDARD_INPUT = Path("-")
 _LARGE = 1_000_000  # pairs that ``train`` takes unless they are prepared
-_MODEL_FIELDS = {field.name for field in fields(TransformerConfig)}
-_FIELDS = _MODEL_FIELDS | {field.name for field in fields(Recipe)}
+_FIELDS = {field.name for field in (*fields(TransformerConfig), *fields(Recipe))}
 _FIELDS -= {"bptt", "init_bias_from_unigrams"}  # a language model's
 # what a user can do something about; the rest are mistakes in this library, and keep their traceback
 _ERRORS = CorpusError, CheckpointError, ValueError, OSError, ImportError, ArithmeticError, torch.OutOfMemoryError
@@ -88,9 +87,6 @@ def train(
         raise ValueError(f"corpus has {len(data['train']):,} pairs: prepare it first (transformer-lib prepare)")
     output = output or Path("runs") / f"{data.name}-{preset.removeprefix(f'{data.name}-')}"
     preset = preset.replace("-", "_")
-    shape = {name: options[name] for name in _MODEL_FIELDS & options.keys()}
-    for name, value in needed(replace(TransformerConfig.preset(preset, 2, 2), **shape)).items():
-        log(f"export    to CTranslate2 is possible; to Hugging Face's transformers, if you --set {name}={value}")
     train_translator(data, preset, output=output, device=device, log=say, **options)
     if distributed.is_first():
         evaluate(output, data.source, device=device)
@@ -198,16 +194,22 @@ def _trained_on(notes: dict[str, Any]) -> list[str]:
     return parts
 
 
-def export(model, file, to="safetensors", quantization="float32"):
-    """Write a model for others to use: in half precision for this library, or for CTranslate2."""
-    if to == "safetensors":
-        if quantization != "float32":
-            raise ValueError(f"--quantization is {quantization}, which only --to ctranslate2 has")
-        if file.exists():  # perhaps a model whose copy was to be named, too
-            raise FileExistsError(f"{file} exists: name a new file, or remove it first (usage: export MODEL FILE)")
+def export(model, file, to="safetensors", quantization="float32", examples=()):
+    """Write a model for others to use: in half precision for this library, for CTranslate2, or as a page to open.
+
+    transformer-lib export runs/mine my_page --to page --examples "Ein Kind schläft."
+    """
+    if (quantization != "float32" and to != "ctranslate2") or (examples and to != "page"):
+        raise ValueError(f"--to is {to}, but --quantization is for ctranslate2, and --examples are for page")
+    if to == "safetensors" and file.exists():  # perhaps a model whose copy was to be named, too
+        raise FileExistsError(f"{file} exists: name a new file, or remove it first (usage: export MODEL FILE)")
     saved = load_model(model)
     if to == "ctranslate2":
         to_ctranslate2(Translator.from_saved(saved), file, quantization)
+    elif to == "page":
+        corpus = str(saved.notes.get("corpus")).strip("[']")  # a name, or a list with one
+        to_page(Translator.from_saved(saved), file, corpus if corpus in CORPORA else "", examples)
+        log(f"open {file / 'index.html'} in a browser, or send the folder")
     else:
         saved.notes.pop("corpus", None)  # which may say where your files are
         largest = largest_weight(saved.model)
@@ -267,7 +269,7 @@ def _add_options(add: Callable) -> None:
     shipped = {"type": Path, "default": SHIPPED_MODEL, "help": "folder or file (the model of this library)"}
     add("sentences", translate, nargs="*", default=[], metavar="sentence", help="a sentence to translate")
     add("model", evaluate, export, nargs="?", **shipped)
-    add("file", export, type=Path, help="what to write: a new file, or a new folder for ctranslate2")
+    add("file", export, type=Path, help="what to write: a new file, or a new folder for ctranslate2 and page")
     add("corpus", download, choices=["multi30k", "wikitext-2"])
     add("corpus", prepare, nargs="+", help="a folder, or two files")
     add("--corpus", train, evaluate, nargs="+", help="sample, multi30k; or of your own: a folder, or two files")
@@ -294,5 +296,8 @@ def _add_options(add: Callable) -> None:
     add("--length-penalty", translate, evaluate, type=float, help="of beam search (what the model was tuned for)")
     add("--precision", train, choices=PRECISIONS, help="of matrix products")
     add("--device", train, translate, evaluate, help="cpu, cuda, cuda:1, mps or auto (auto)")
-    add("--to", export, choices=["safetensors", "ctranslate2"], help="for this library or CTranslate2 (safetensors)")
+    add(
+        "--to", export, choices=["safetensors", "ctranslate2", "page"], help="page: a folder for browsers (safetensors)"
+    )
+    add("--examples", export, nargs="+", metavar="SENTENCE", help="to begin with, on the page (those of the corpus)")
     add("--quantization", export, help="how CTranslate2 stores weights, such as int8 (float32)")

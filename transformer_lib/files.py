@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +82,11 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def new_folder(folder: str | Path) -> Iterator[Path]:
+def new_folder(folder: str | Path, replaces: Collection[str] = ()) -> Iterator[Path]:
     """Yield where to write what a new or empty folder is to hold: all of it in the end, or after an error nothing.
 
-    What a killed process has left there is removed. Raises a FileExistsError if the folder holds anything else, or
-    another process is writing it.
+    What a killed process has left there is removed, and what is there by the names in ``replaces`` in the end. Raises a
+    FileExistsError if the folder holds anything else, or another process is writing it.
     """
     folder = Path(folder)
     unfinished = folder / ".unfinished"
@@ -94,7 +94,7 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
     lock = filelock.FileLock(lock_file, timeout=0)
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    if {*folder.iterdir()} - {unfinished, lock_file}:
+    if {path.name for path in folder.iterdir()} - {unfinished.name, lock_file.name, *replaces}:
         raise FileExistsError(f"{folder} holds something, expected a new or empty folder")
     try:
         lock.acquire()
@@ -107,8 +107,11 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
         yield unfinished
         for path in filter(Path.is_file, unfinished.rglob("*")):
             path.chmod(mode)
-        for path in unfinished.iterdir():
-            path.rename(folder / path.name)
+        for path in [*unfinished.iterdir()]:
+            place = folder / path.name
+            if place.exists():  # it is one of those that are replaced
+                place.rename(unfinished / f"{path.name}.old")
+            path.rename(place)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
         lock.release()

@@ -38,5 +38,5 @@ def test_files_are_where_the_table_says_and_hold_the_names_beside_them():
                 defined = rf"^ *(def|class) {part}\b|^ *{part}\b.*="
                 assert re.search(defined, source, re.MULTILINE), f"{name} is not in {module}"
     for module in re.findall(r"`([\w/]+\.(?:py|js|json|md))`", section("Where to put your code")):
-        roots = (PACKAGE, ROOT, PACKAGE / "training", ROOT / "book" / "translator")
+        roots = (PACKAGE, ROOT, PACKAGE / "training", PACKAGE / "page")
         assert any((root / module).is_file() for root in roots), module

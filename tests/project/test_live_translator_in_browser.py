@@ -16,7 +16,8 @@ ipywidgets = pytest.importorskip("ipywidgets", reason="ipywidgets is not install
 pytestmark = pytest.mark.slow
 CLASSIC = ipywidgets.__version__.startswith("7.")  # newer notebooks cannot show the widgets of version 7
 PROGRAM, PATH = ("notebook", "notebooks") if CLASSIC else ("jupyterlab", "lab/tree")
-CELL = """from transformer_lib import LiveTranslator, Translator
+CELL = """from transformer_exercises.live_translator import LiveTranslator
+from transformer_lib import Translator
 LiveTranslator(Translator.load(), "Ein Hund schläft.")"""
 SHUT_DOWN = """async () => {
   const headers = {"X-XSRFToken": document.cookie.match(/_xsrf=([^;]*)/)[1]}

@@ -26,6 +26,7 @@ from transformer_lib.model.masks import padding_mask
 
 ROOT = Path(__file__).parents[2]
 BOOK = ROOT / "book"
+BODY = ROOT / "transformer_lib" / "page" / "body.html"
 VIEWS = ("Figure 1", "Heads", "Alternatives", "Attention", "Beam")
 SENTENCE, TRANSLATION = "Im Park spielen zwei Kinder Fußball.", "two children are playing soccer in the park."
 NASTIER = {  # what sentencepiece's table of letters changes, and what it leaves alone
@@ -46,11 +47,10 @@ NASTIER = {  # what sentencepiece's table of letters changes, and what it leaves
 }
 # defined where the scripts of the page are: takes JSON, gives JSON
 ANSWER = """
-let settings, tokenizer;
+let settings;
 function answer([what, ...rest]) {
   settings ??= unpack(bytes());
-  const model = new Transformer(settings);
-  tokenizer ??= new SubwordTokenizer(settings);
+  const { src: tokenizer, tgt } = settings, model = new Transformer(settings);
   const encode = (sentence) => {
     try { return tokenizer.encode(sentence); } catch (error) { return { error: error.message }; }
   };
@@ -64,24 +64,26 @@ function answer([what, ...rest]) {
     let finished;
     const penalty = beamSize > 1 ? settings.search.length_penalty : 0;
     for ({ finished } of beamSearch(model, memory, beamSize, penalty, prefix));
-    return finished.map(({ ids, logProb, score }) => ({ ids, logProb, score, text: tokenizer.decode(ids) }));
+    return finished.map(({ ids, logProb, score }) => ({ ids, logProb, score, text: tgt.decode(ids) }));
   };
-  const hint = (sentence) => remark(sentence, tokenizer.encode(sentence), settings.specials);
+  const hint = (sentence) => remark(sentence, tokenizer.encode(sentence), settings);
   const doubts = (sentence, beamSize) => doubt(translate(sentence, beamSize)[0]);
   const elsewhere = (sentence, beamSize) => { // the same model, with its special tokens at the end
-    const { pieces, config: { d_model } } = settings, order = [...pieces.keys()].slice(4).concat([3, 2, 1, 0]);
-    const moved = structuredClone(settings), { table } = moved.weights.src_embedding.tokens;
-    moved.pieces = order.map((id) => pieces[id]);
-    moved.specials = specialsOf(moved.pieces);
+    const { pieces, charsmap } = tokenizer, { d_model } = settings.config;
+    const order = [...pieces.keys()].slice(4).concat([3, 2, 1, 0]);
+    const weights = structuredClone(settings.weights), { table } = weights.src_embedding.tokens;
+    const changed = new SubwordTokenizer({ pieces: order.map((id) => pieces[id]), charsmap, lower: true });
+    const moved = { ...settings, weights, specials: changed.specials };
     table.weight = join(order.map((id) => split(settings.weights.src_embedding.tokens.table.weight, d_model)[id]));
-    moved.weights.output.bias = settings.weights.output.bias.map((_, i) => settings.weights.output.bias[order[i]]);
-    const model = new Transformer(moved), tokenizer = new SubwordTokenizer(moved), { ids } = tokenizer.encode(sentence);
+    weights.output.bias = settings.weights.output.bias.map((_, i) => settings.weights.output.bias[order[i]]);
+    const model = new Transformer(moved), { ids } = changed.encode(sentence);
     let finished;
     for ({ finished } of beamSearch(model, model.encode(ids).memory, beamSize, settings.search.length_penalty));
-    return { names: ids.map((id) => moved.pieces[id]), text: tokenizer.decode(finished[0].ids) };
+    return { names: ids.map((id) => changed.pieces[id]), text: changed.decode(finished[0].ids) };
   };
   const seconds = (sentence) => { // of a model whose table changes no letters: ours makes spaces of all ▁
-    const plain = new SubwordTokenizer({ ...settings, charsmap: new Uint32Array([4, 0]).buffer });
+    const { pieces } = tokenizer, charsmap = new Uint32Array([4, 0]).buffer;
+    const plain = new SubwordTokenizer({ pieces, lower: true, charsmap });
     const before = performance.now();
     plain.normalize(sentence);
     return (performance.now() - before) / 1000;
@@ -98,13 +100,13 @@ function answer([what, ...rest]) {
     const { ids } = tokenizer.encode(text), model = new Transformer(settings, changes);
     const lists = (found) => ArrayBuffer.isView(found) ? [...found] : typeof found === "object" && found
       ? Object.fromEntries(Object.entries(found).map(([name, inner]) => [name, lists(inner)])) : found;
-    return lists(explain(written.length, { number: 1, model, tokenizer, ids, written }));
+    return lists(explain(written.length, { number: 1, model, tgt, ids, written }));
   };
   const answers = { encode, logits, translate, hint, doubts, elsewhere, seconds, lookups, trace };
   return answers[what](...rest);
 }
 """
-WORKER = ("tokenizer", "model", "search", "worker")
+WORKER = ("tokenizer", "words", "model", "search", "worker")
 PARTS = "const PARTS = []; var receiveWeights = (part) => PARTS.push(part);"
 BYTES = "const bytes = () => Uint8Array.from(atob(PARTS.join('')), (letter) => letter.charCodeAt(0)).buffer;"
 
@@ -118,27 +120,26 @@ def translator():
 def site(tmp_path_factory):
     """A folder with the page, its scripts and its weights, without the book around it."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, BOOK / "translator" / "write_weights.py", folder / "translator"]
+    command = [sys.executable, BOOK / "write_weights.py", folder / "translator"]
     subprocess.run(command, check=True)
-    markdown = (BOOK / "try_it.md").read_text(encoding="utf-8")
-    parts = "\n".join(re.findall(r"```\{raw\} html\n(.*?)```", markdown, re.DOTALL))
+    parts = BODY.read_text(encoding="utf-8")
     page = '<!doctype html><html lang="en" data-theme="light"><meta charset="utf-8">'
     page += f'<meta name="viewport" content="width=device-width"><title>Try it</title><article>{parts}</article>'
     (folder / "try_it.html").write_text(page, encoding="utf-8")
     return folder
 
 
-@pytest.fixture(scope="module")
-def ask(site):
+@contextlib.contextmanager
+def in_node(scripts_folder):
     """Call a function of ``ANSWER`` in node, once for each of a list of arguments. (Chromium has the same engine.)"""
     if not (node := shutil.which("node")):
         pytest.skip("node is not installed: apt-get install nodejs")
-    scripts = [site / "translator" / f"{name}.js" for name in WORKER]
-    weights = sorted((site / "translator").glob("weights_*.js"))
+    scripts = [scripts_folder / f"{name}.js" for name in WORKER]
+    weights = sorted(scripts_folder.glob("weights_*.js"))
     listen = "require('readline').createInterface(process.stdin).on('line', (line) => "
     listen += "console.log(JSON.stringify(JSON.parse(line).map(answer))));"
     worker, loads = ([path.read_text(encoding="utf-8") for path in paths] for paths in (scripts, weights))
-    program = site / "program.js"
+    program = scripts_folder.parent / "program.js"
     program.write_text("\n".join([*worker, PARTS, BYTES, *loads, ANSWER, listen]), encoding="utf-8")
     with subprocess.Popen([node, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
 
@@ -149,6 +150,12 @@ def ask(site):
 
         yield answers
         process.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def ask(site):
+    with in_node(site / "translator") as answers:
+        yield answers
 
 
 def sentences():
@@ -889,7 +896,7 @@ def test_heads_are_walked_by_arrows_and_silenced_by_key_and_come_back(page, tran
 
 @torch.inference_mode()
 def test_what_the_page_says_of_its_examples_is_so(translator):
-    page = " ".join((BOOK / "try_it.md").read_text(encoding="utf-8").split())
+    page = " ".join((BODY.read_text(encoding="utf-8") + (BOOK / "try_it.md").read_text(encoding="utf-8")).split())
     model, vocab = translator.model, translator.tgt_tokenizer.vocab
     tgt = torch.tensor([[2, *(vocab[f"▁{word}"] for word in ("the", "man", "is", "picking"))]])
     texts = ("Der Mann hebt den Ball auf.", "Der Mann hebt den Ball.", "Der Mann den Ball auf.")
@@ -950,7 +957,7 @@ def test_the_opened_box_of_notebook_04_has_the_shipped_models_numbers(translator
 
 
 def test_the_lines_beside_the_boxes_are_in_the_notebooks_that_they_name():
-    page = (BOOK / "try_it.md").read_text(encoding="utf-8")
+    page = BODY.read_text(encoding="utf-8")
     lines = re.findall(r'<p class="line"><code>(.*?)</code> <a href="notebooks/(\w+)\.html#([\w-]+)">', page)
     assert len(lines) > 20
     for line, name, anchor in lines:

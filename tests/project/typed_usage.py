@@ -10,7 +10,6 @@ from transformer_lib import (
     Encoder,
     EncoderLayer,
     LanguageModelConfig,
-    LiveTranslator,
     MultiHeadAttention,
     PositionwiseFeedForward,
     Recipe,
@@ -37,6 +36,7 @@ from transformer_lib import (
 )
 from transformer_lib.data.batches import BucketBatches, build_vocabularies, make_dataset
 from transformer_lib.data.corpora import Corpus, Pair
+from transformer_lib.page.writer import to_page
 from transformer_lib.training.loop import History
 
 ids = torch.tensor([[2, 5, 3, 1]])
@@ -68,7 +68,7 @@ assert_type(translator, Translator)
 assert_type(translator("Der Mann hebt den Ball auf."), str)
 assert_type(translator(["Ein Hund.", "Zwei Hunde."]), list[str])
 AttentionViewer.of_translation(translator.translate(["Ein Hund."], attention=True)[0])
-LiveTranslator(translator, "Ein Hund.")
+to_page(translator, Path("page"), examples=["Ein Hund."])
 
 writer = train_language_model(load_text("wikitext-2"))
 assert_type(writer, TextGenerator)

@@ -36,6 +36,13 @@ class SubwordTokenizer(WordTokenizer):
             raise ValueError(f"pieces are no sentencepiece model ({error})") from None
         self.vocab = Vocabulary(self.processor.id_to_piece(i) for i in range(len(self.processor)))
 
+    @property
+    def is_byte_pair_encoding(self) -> bool:
+        """Whether a sentence is split as ``train_subwords`` does it: the pair is joined that was learned first."""
+        pieces = enumerate(self.vocab.itos)
+        order = [-self.processor.get_score(i) for i, piece in pieces if piece not in self.specials]
+        return order == [*range(len(order))] and self.processor.normalize(" a  b ") == "▁a▁b"
+
     def build_vocab(self, sentences: Iterable[Iterable[str]], min_freq: int = 1) -> None:
         """Raise a ValueError: the vocabulary is that of the pieces, and another would not be saved."""
         raise ValueError("a SubwordTokenizer cannot build a vocabulary: it has that of its pieces")

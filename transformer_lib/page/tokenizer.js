@@ -1,4 +1,40 @@
-// Text → subwords → ids, and back: what sentencepiece does inside transformer_lib/data/subwords.py.
+// Text → subwords → ids, and back: what sentencepiece does inside transformer_lib/data/subwords.py. A tokeniser of words
+// is in words.js.
+
+/** Make a tokeniser of what its library's `to_dict` says of it. */
+const tokenizerOf = (described) =>
+  described.subwords ? new SubwordTokenizer({ ...described, ...readPieces(described.subwords) }) : new WordTokenizer(described);
+
+/** Read a sentencepiece model, a protocol buffer in base64: {pieces, charsmap}, as the tokeniser below wants them. */
+function readPieces(base64) {
+  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0)), text = new TextDecoder();
+  const [PIECES, NORMALIZER, PIECE, CHARSMAP] = [1, 3, 1, 2]; // numbers of fields
+  /** The fields of the message from `i` to `end`: pairs of a number and where its bytes begin and end. */
+  function* fields(i, end) {
+    const varint = () => {
+      for (let value = 0, times = 1; ; times *= 128) {
+        const byte = bytes[i++];
+        value += (byte & 127) * times;
+        if (byte < 128) return value;
+      }
+    };
+    while (i < end) {
+      const tag = varint(), kind = tag % 8; // 0 is a number, 1 has eight bytes, 5 four, and 2 says how many
+      const length = kind === 0 ? (varint(), 0) : ({ 1: 8, 5: 4 }[kind] ?? varint());
+      yield [Math.floor(tag / 8), i, i + length];
+      i += length;
+    }
+  }
+  const pieces = [];
+  let charsmap = new Uint8Array([4, 0, 0, 0, 0, 0, 0, 0]); // a trie of nothing: each letter stays as it is
+  for (const [field, ...place] of fields(0, bytes.length)) {
+    for (const [inner, from, to] of field === PIECES || field === NORMALIZER ? fields(...place) : []) {
+      if (field === PIECES && inner === PIECE) pieces.push(text.decode(bytes.slice(from, to)));
+      if (field === NORMALIZER && inner === CHARSMAP && to > from) charsmap = bytes.slice(from, to);
+    }
+  }
+  return { pieces, charsmap: charsmap.buffer };
+}
 
 /** The ids of the special tokens, by name: {unk, pad, sos, eos}. Where they stand differs from vocabulary to vocabulary. */
 function specialsOf(pieces) {
@@ -11,16 +47,18 @@ function specialsOf(pieces) {
 class SubwordTokenizer {
   /**
    * pieces: the vocabulary; but for four specials, in the order in which byte-pair encoding learned them.
-   * specials: the ids of these.
+   * lower: whether it knows small letters only.
    * charsmap: bytes that say which letters are written as which others, such as "ﬁ" as "fi": the length of a trie in
    * four bytes, the trie, and the replacements, each of which ends in a zero.
    */
-  constructor({ pieces, specials, charsmap }) {
+  constructor({ pieces, charsmap, lower }) {
     this.pieces = pieces;
-    this.specials = specials;
+    this.charsmap = charsmap;
+    this.lower = lower;
+    this.specials = specialsOf(pieces);
     this.longest = pieces.reduce((longest, { length }) => Math.max(longest, length), 0);
     this.ids = new Map(pieces.map((piece, id) => [piece, id]));
-    for (const id of Object.values(specials)) this.ids.delete(pieces[id]); // nobody can type a special
+    for (const id of Object.values(this.specials)) this.ids.delete(pieces[id]); // nobody can type a special
     const size = new Uint32Array(charsmap, 0, 1)[0];
     this.trie = new Uint32Array(charsmap, 4, size / 4);
     this.replacements = new Uint8Array(charsmap, 4 + size);
@@ -29,7 +67,8 @@ class SubwordTokenizer {
   /** Cut a sentence into pieces: {tokens, ids}, both from <sos> to <eos>. Letters that nobody learned are <unk>. */
   encode(sentence) {
     if (/\p{Surrogate}/u.test(sentence)) throw new Error("The text holds an unpaired surrogate. Was it cut in two?");
-    const words = this.normalize(this.spelled(sentence.toLowerCase())).match(/▁[^▁]*/g) ?? [];
+    const lowered = this.lower ? (text) => text.toLowerCase() : (text) => text;
+    const words = this.normalize(this.spelled(lowered(sentence))).match(/▁[^▁]*/g) ?? [];
     let tokens = [], unknown = false; // unknown letters in a row are one piece
     for (const piece of words.flatMap((word) => this.merge([...word]))) {
       const known = this.ids.has(piece);
@@ -37,7 +76,7 @@ class SubwordTokenizer {
       else tokens.push(piece);
       unknown = !known;
     }
-    tokens = tokens.map((token) => token.toLowerCase()); // the table makes "H" of "𝗛"
+    tokens = tokens.map(lowered); // the table makes "H" of "𝗛"
     if (!tokens.length) throw new Error("Please write at least one word.");
     const { unk, sos, eos } = this.specials, ids = tokens.map((token) => this.ids.get(token) ?? unk);
     return { tokens: ["<sos>", ...tokens, "<eos>"], ids: [sos, ...ids, eos] };

@@ -2,7 +2,7 @@
 // functions: a page that was opened from a disk may start no worker from a file.
 
 const LONGEST_CAPTION = 60; // subwords, of those that the model learned from: Multi30k's training split
-const UNSURE = 0.38; // the mean probability of what it writes: one caption in a hundred has less (beam of 4, Multi30k's test)
+const UNSURE = 0.38; // of the shipped model, the mean probability of what it writes: one caption in a hundred has less (beam of 4, Multi30k's test)
 const CHARACTERS_A_SUBWORD = 4.4, WRITTEN_A_READ = 1.1; // German ones, and English subwords for each German one, or so
 const WORDS = { // frequent in one language, and hardly to be met in the other
   english: "a the is are of with on to at and his two people while by",
@@ -10,20 +10,22 @@ const WORDS = { // frequent in one language, and hardly to be met in the other
 };
 
 /** What is unusual about a text for this model, in words, or "": not German, or longer than what it learned from. */
-function remark(written, { tokens, ids }, { unk }) {
+function remark(written, { tokens, ids }, { src, languages, corpus }) {
+  const isOfCaptions = corpus === "multi30k", isGerman = languages[0] === "de" && languages[1] === "en", { unk } = src.specials;
+  const pieces = src instanceof WordTokenizer ? "words" : "subwords";
   const text = written.normalize("NFC"), words = text.toLowerCase().match(/[\p{L}\p{M}]+/gu) ?? []; // "ä" is one letter
   const [english, german] = [WORDS.english, WORDS.german].map((list) => {
     const known = new Set(list.split(" "));
     return words.filter((word) => known.has(word)).length;
   });
   const lost = tokens.filter((_, i) => ids[i] === unk).join("").length / tokens.slice(1, -1).join("").length;
-  const isLong = ids.length > LONGEST_CAPTION, stops = text.match(/\p{Ll}{3}[.!?]+\s+\p{Lu}/gu)?.length ?? 0;
+  const isLong = isOfCaptions && ids.length > LONGEST_CAPTION, stops = text.match(/\p{Ll}{3}[.!?]+\s+\p{Lu}/gu)?.length ?? 0;
   return [
-    english > german && "This looks like English. The translator reads German.",
-    lost > 0.3 && `${Math.round(100 * lost)} % of these characters are unknown to the model. It learned from German captions.`,
+    isGerman && english > german && "This looks like English. The translator reads German.",
+    lost > 0.3 && `${Math.round(100 * lost)} % of these characters are unknown to the model.${isOfCaptions ? " It learned from German captions." : ""}`,
     isLong && `The model learned from captions of one sentence, the longest of ${LONGEST_CAPTION} subwords. `
-      + `These are ${ids.length}: it may repeat itself. One sentence at a time goes better.`,
-    !isLong && stops > 1 && "The model learned from single sentences, and may leave some of these out. One at a time goes better.",
+      + `These ${pieces} are ${ids.length}: it may repeat itself. One sentence at a time goes better.`,
+    isOfCaptions && !isLong && stops > 1 && "The model learned from single sentences, and may leave some of these out. One at a time goes better.",
   ].filter(Boolean).join(" ");
 }
 
@@ -54,24 +56,26 @@ function serve() {
     parts.push(Uint8Array.from(atob(weights), (letter) => letter.charCodeAt(0)));
     if (!isLast) return;
     const settings = unpack(await new Blob(parts).arrayBuffer());
-    start([settings, new SubwordTokenizer(settings)]);
+    start(settings);
   }
 
   async function translate({ number, text, beamSize, prefix, changes }) {
     newest = number;
-    const [settings, tokenizer] = await started, { max_len } = settings.config, { sos } = settings.specials;
+    const settings = await started, { src, tgt } = settings, { max_len } = settings.config, { sos } = settings.specials;
     const penalty = beamSize > 1 ? settings.search.length_penalty : 0;
     if (newest !== number || text === undefined) return;
     const letters = [...text.replace(/\s+/g, " ")].length;
-    const most = `The model can read ${max_len} subwords, some ${Math.round((max_len * CHARACTERS_A_SUBWORD) / 100)}00 characters.`;
-    if (letters > max_len * tokenizer.longest) { // before normalising, which takes long for what some texts hold
+    const pieces = src instanceof WordTokenizer ? "words and signs" : "subwords";
+    const some = src instanceof WordTokenizer ? "" : `, some ${Math.max(1, Math.round((max_len * CHARACTERS_A_SUBWORD) / 100))}00 characters`;
+    const most = `The model can read ${max_len} ${pieces}${some}.`;
+    if (letters > max_len * src.longest) { // before normalising, which takes long for what some texts hold
       throw new Error(`These are ${letters.toLocaleString("en")} characters. ${most}`);
     }
-    const { tokens, ids } = tokenizer.encode(text);
-    if (ids.length > max_len) throw new Error(`These are ${ids.length} subwords. ${most}`);
-    postMessage({ kind: "read", number, tokens, remark: remark(text, { tokens, ids }, settings.specials) });
+    const { tokens, ids } = src.encode(text);
+    if (ids.length > max_len) throw new Error(`These are ${ids.length} ${pieces}. ${most}`);
+    postMessage({ kind: "read", number, tokens, remark: remark(text, { tokens, ids }, settings) });
     const about = ({ ids, logProb, score }) =>
-      ({ ids, logProb, score, text: tokenizer.decode(ids), token: tokenizer.pieces[ids.at(-1)] });
+      ({ ids, logProb, score, text: tgt.decode(ids), token: tgt.pieces[ids.at(-1)] });
 
     /** Search with a model; undefined if there is a newer message. */
     async function search(model) {
@@ -99,9 +103,9 @@ function serve() {
     if (!found) return;
     const [{ ids: written, steps: said }] = found.finished, hypotheses = found.finished.map(about);
     if (!model.isChanged) plain = { question, text: hypotheses[0].text };
-    last = { number, model, tokenizer, ids, written };
+    last = { number, model, tgt, ids, written };
     const steps = said.map(({ logits, logProbs }, i) => {
-      const name = namer(tokenizer, logits, logProbs);
+      const name = namer(tgt, logits, logProbs);
       const [input, chosen] = [written[i - 1] ?? sos, written[i]].map(name);
       const best = largest(logProbs, 6).map(name), rank = 1 + logProbs.filter((p) => p > chosen.logProb).length;
       return { input, chosen, rank, best };
@@ -110,7 +114,7 @@ function serve() {
     const decoder = changes.mask ? gather(said, "own") : lastRead().map(({ self_attn }) => self_attn.maps);
     const maps = { encoder: found.maps, decoder, cross: gather(said, "source") };
     const { changes: all, isChanged } = model, asked = { number, prefix, beamSize, penalty, changes: all, isChanged };
-    const isItsOwn = !isChanged && !prefix.length, unsure = isItsOwn ? doubt(found.finished[0]) : "";
+    const isItsOwn = settings.heads && !isChanged && !prefix.length, unsure = isItsOwn ? doubt(found.finished[0]) : "";
     const shown = { plain: plain.text, unsure, tokens, ids, beams: found.beams, hypotheses, steps, maps };
     postMessage({ kind: "done", ...asked, ...shown });
   }
@@ -121,11 +125,11 @@ const namer = ({ pieces }, logits, logProbs) =>
   (id) => ({ id, token: pieces[id], logit: logits[id], logProb: logProbs[id] });
 
 /** All that the model computed for the token at a place of a translation; of the lens, the best 3 at each position. */
-function explain(place, { number, model, tokenizer, ids, written }) {
+function explain(place, { number, model, tgt, ids, written }) {
   const { lens, ...computed } = model.trace(ids, [model.specials.sos, ...written.slice(0, place)]);
-  const rows = (logits) => split(logits, tokenizer.pieces.length).map((row) => {
+  const rows = (logits) => split(logits, tgt.pieces.length).map((row) => {
     const logProbs = logSoftmax(row, model.specials);
-    return largest(logProbs, 3).map(namer(tokenizer, row, logProbs));
+    return largest(logProbs, 3).map(namer(tgt, row, logProbs));
   });
   return { kind: "trace", number, place, ...computed, lens: lens.map(rows) };
 }

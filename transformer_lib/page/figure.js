@@ -3,6 +3,7 @@
 
 function figureOne({ find, fill, element, row, fixed, percent, readable, order }, ask) {
   const [BLUE, ORANGE] = [[47, 126, 216], [230, 120, 0]], MOST = 64; // words, of more nobody could read the tables
+  const { norm_first, final_norm } = ABOUT.config, ENTERS = norm_first ? "y" : "x", hasNorm = norm_first || final_norm;
   const picked = { layer: 0, head: 0, encoder: 1, decoder: Infinity }; // the last two: words; Infinity is the newest
   let box = find(".model .attention[data-part=cross_attn]"); // which is open
   let shown, words, now, trace; // a translation, its tokens, a place in it, and what was computed there
@@ -44,8 +45,8 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
     const names = isSource ? words.source : words.inputs.slice(0, trace.place + 1);
     const ids = isSource ? shown.ids : read.map(({ input }) => input.id);
     const word = Math.min(picked[stack], names.length - 1), of = (matrix, i = word) => rowAt(matrix, i, names.length);
-    const passed = [all.x, ...all.layers.map(({ feed_forward }) => feed_forward.sum)]; // between the layers
-    const computed = all.layers[picked.layer][part] ?? { enters: passed.at(-1), norm: all.output }; // of the last norm
+    const passed = [all.x, ...all.layers.map(({ feed_forward }) => feed_forward.leaves)]; // between the layers
+    const computed = all.layers[picked.layer][part] ?? { unnormed: passed.at(-1), norm: all.output }; // of the last norm
     return { stack, part, all, names, ids, word, name: names[word], of, passed, ...computed };
   }
 
@@ -64,19 +65,19 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
     ids: ({ names, ids, word }) => [table(["token", "id"], names.map((name, i) => [name, ids[i]]), word)],
     embedding({ all, of, ids, word }) {
       const times = Math.sqrt(of(all.tokens).length), rowOfTable = of(all.tokens).map((value) => value / times);
-      return [vectors([`row ${ids[word]} of the table`, rowOfTable], [`× √${times ** 2} = ${times}`, of(all.tokens)])];
+      return [vectors([`row ${ids[word]} of the table`, rowOfTable], [`× √${Math.round(times ** 2)} ${times % 1 ? "≈" : "="} ${+times.toFixed(2)}`, of(all.tokens)])];
     },
     positions: ({ all, of, word, name }) =>
       [vectors([`“${name}”`, of(all.tokens)], [`+ position ${word}`, of(all.places)], ["= what enters", of(all.x)])],
-    norm({ enters, norm, of }) {
-      const x = of(enters), mean = x.reduce((a, b) => a + b) / x.length;
+    norm({ unnormed, norm, of }) {
+      const x = of(unnormed), mean = x.reduce((a, b) => a + b) / x.length;
       const deviation = Math.sqrt(x.reduce((sum, value) => sum + (value - mean) ** 2, 0) / x.length);
       const note = `mean ${fixed(mean)}, standard deviation ${fixed(deviation)}`;
       return [vectors(["x, what enters", x, note], ["y, normalised", of(norm)])];
     },
     query(at) {
       const { title, own } = head(at);
-      return [vectors([`y of “${at.name}”`, at.of(at.norm)], [`q, ${title}`, own(at.of(at.q))])];
+      return [vectors([`${ENTERS} of “${at.name}”`, at.of(at.reads)], [`q, ${title}`, own(at.of(at.q))])];
     },
     scores(at) {
       const { kind, looked, size, own, hides, products, weights } = head(at), { scale, mask } = shown.changes;
@@ -99,9 +100,9 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
       const parts = at.maps.map((_, h) => [`head ${h + 1}${isSilent(h) ? ", silenced" : ""}`, own(joined, h)]);
       return [vectors(...parts, ["end to end", joined], ["W_O · that + bias", at.of(at.out)])];
     },
-    feed_forward({ norm, inner, out, of }) {
+    feed_forward({ reads, inner, out, of }) {
       const note = `${of(inner).filter((value) => value > 0).length} of them are above 0`;
-      return [vectors(["y, what enters", of(norm)], ["max(0, W₁ y + b₁)", of(inner), note], ["W₂ · that + b₂", of(out)])];
+      return [vectors([`${ENTERS}, what enters`, of(reads)], [`max(0, W₁ ${ENTERS} + b₁)`, of(inner), note], ["W₂ · that + b₂", of(out)])];
     },
     add({ part, enters, out, sum, of }) {
       const what = part === "feed_forward" ? "feed-forward" : "attention";
@@ -120,7 +121,7 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
     memory: ({ all, of, names }) => [vectors(...names.map((name, i) => [name, of(all.output, i)]))],
     logits({ all, names, of }) {
       const best = ({ id, token, logit }) => [readable(token), `x · row ${id} + bias`, fixed(logit)];
-      return [vectors(["x, after the last norm", of(all.output, names.length - 1)]),
+      return [vectors([hasNorm ? "x, after the last norm" : "x", of(all.output, names.length - 1)]),
         table(["token", "how", "logit"], shown.steps[trace.place].best.map(best))];
     },
     softmax() {

@@ -4,10 +4,10 @@ import re
 
 import pytest
 import torch
+from transformer_exercises import live_translator
+from transformer_exercises.live_translator import LiveTranslator, to_html, trace
 
 from transformer_lib import Translator
-from transformer_lib.notebook import live_translator
-from transformer_lib.notebook.live_translator import LiveTranslator, to_html, trace
 
 SENTENCE = "Eine Katze schläft im Garten."
 

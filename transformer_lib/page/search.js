@@ -7,7 +7,7 @@ const logSoftmax = (logits, { pad, sos }) =>
 /** The places of the largest values, the largest first. */
 function largest(values, count) {
   const left = values.slice();
-  return Array.from({ length: count }, () => {
+  return Array.from({ length: Math.min(count, left.length) }, () => {
     const place = left.reduce((best, value, i) => (value > left[best] ? i : best), 0);
     left[place] = -Infinity;
     return place;

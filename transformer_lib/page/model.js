@@ -2,19 +2,19 @@
 // is only asked about its newest position, as in kv_cache.py, there is no causal mask either: nothing to hide.
 // A matrix [rows, columns] is a Float32Array, row after row. A weight is [outputs, inputs], as in PyTorch.
 
-/** Read what write_weights.py packed into an ArrayBuffer: {config, search, pieces, specials, charsmap, weights}. */
+/** Read what writer.py packed into an ArrayBuffer: {config, search, …, src and tgt: tokenisers, specials, weights}. */
 function unpack(buffer) {
   let at = 4 + new Uint32Array(buffer, 0, 1)[0];
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, at - 4)));
-  const charsmap = buffer.slice(at, at + header.charsmap), weights = {};
-  at += header.charsmap;
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, at - 4))), weights = {};
   for (const [name, size] of Object.entries(header.sizes)) {
     // "decoder.layers.0.norm1.bias" becomes weights.decoder.layers[0].norm1.bias
-    const path = name.split("."), last = path.pop();
-    path.reduce((inner, key) => (inner[key] ??= {}), weights)[last] = fromHalf(new Uint16Array(buffer, at, size));
-    at += 2 * size;
+    const path = name.split("."), last = path.pop(), { half } = header;
+    const values = half ? fromHalf(new Uint16Array(buffer, at, size)) : new Float32Array(buffer, at, size);
+    path.reduce((inner, key) => (inner[key] ??= {}), weights)[last] = values;
+    at += (half ? 2 : 4) * size;
   }
-  return { ...header, specials: specialsOf(header.pieces), charsmap, weights };
+  const { src, tgt } = Object.fromEntries(Object.entries(header.tokenizers).map(([side, said]) => [side, tokenizerOf(said)]));
+  return { ...header, src, tgt, specials: tgt.specials, weights };
 }
 
 /** Half precision has a sign, 5 bits of exponent and 10 of fraction; single precision has 8 and 23. */
@@ -30,12 +30,14 @@ function fromHalf(halves) {
 /** The dot product of `length` numbers of a, from i on, and of b, from j on. Nearly all the time is spent here. */
 function dot(a, i, b, j, length) {
   let sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0; // four sums, which do not wait for each other
-  for (const end = i + length; i < end; i += 4, j += 4) {
+  const end = i + length;
+  for (; i + 3 < end; i += 4, j += 4) {
     sum0 += a[i] * b[j];
     sum1 += a[i + 1] * b[j + 1];
     sum2 += a[i + 2] * b[j + 2];
     sum3 += a[i + 3] * b[j + 3];
   }
+  for (; i < end; i++, j++) sum0 += a[i] * b[j];
   return sum0 + sum1 + sum2 + sum3;
 }
 
@@ -51,8 +53,10 @@ function linear(x, { weight, bias }) {
   return y;
 }
 
-/** Each row with mean 0 and variance 1, then scaled and shifted: [rows, d_model] → [rows, d_model]. */
-function layerNorm(x, { weight, bias }) {
+/** Each row with mean 0 and variance 1, then scaled and shifted: [rows, d_model] → [rows, d_model]; x, if there is no norm. */
+function layerNorm(x, norm) {
+  if (!norm) return x;
+  const { weight, bias } = norm;
   return join(split(x, bias.length).map((row) => {
     const mean = row.reduce((a, b) => a + b) / row.length;
     const variance = row.reduce((sum, value) => sum + (value - mean) ** 2, 0) / row.length;
@@ -107,6 +111,7 @@ const UNCHANGED = { mask: true, scale: true, positions: true, silenced: [] };
 
 class Transformer {
   /**
+   * specials: the ids of the target's special tokens.
    * changes: what readers take away to see what it is for: the causal `mask`, the `scale` 1 / √d_k, or the `positions`,
    * each false, and the heads in `silenced`, such as "cross 3.4": encoder, decoder or cross, layer and head from 1.
    */
@@ -116,15 +121,19 @@ class Transformer {
     this.weights = weights;
     const { mask, scale, positions, silenced } = (this.changes = { ...UNCHANGED, ...changes });
     this.isChanged = !(mask && scale && positions) || silenced.length > 0;
-    this.table = weights.src_embedding.tokens.table.weight; // [vocab, d_model]; both sides and the output share it
+    const { src_embedding: src, tgt_embedding: tgt, output } = weights, shared = src.tokens.table.weight;
+    this.embeddings = { encoder: src, decoder: { ...tgt, tokens: tgt?.tokens ?? src.tokens } }; // which may be the same
+    this.output = { weight: output.weight ?? shared, bias: output.bias }; // [vocab, d_model]; and so may this
   }
 
-  /** The embedding of a token, times √d_model, and the sines and cosines of its position: two vectors [d_model]. */
-  embed(id, position) {
-    const size = this.config.d_model;
-    const token = this.table.slice(id * size, (id + 1) * size).map((value) => value * Math.sqrt(size));
+  /** The embedding of a token, times √d_model, and the vector of its position, learned or computed: two of [d_model]. */
+  embed(kind, id, position) {
+    const size = this.config.d_model, { tokens, positions } = this.embeddings[kind];
+    const row = (table, i) => table.slice(i * size, (i + 1) * size);
+    const token = row(tokens.table.weight, id).map((value) => value * Math.sqrt(size));
     const angle = (i) => position * 10_000 ** (-(i - (i % 2)) / size);
-    const place = token.map((_, i) => (i % 2 ? Math.cos(angle(i)) : Math.sin(angle(i))));
+    const place = positions ? row(positions.table, position)
+      : token.map((_, i) => (i % 2 ? Math.cos(angle(i)) : Math.sin(angle(i))));
     return [token, this.changes.positions ? place : place.fill(0)];
   }
 
@@ -148,25 +157,38 @@ class Transformer {
   }
 
   logits(x) {
-    return linear(x, { weight: this.table, bias: this.weights.output.bias }); // [rows, d_model] → [rows, vocab]
+    return linear(x, this.output); // [rows, d_model] → [rows, vocab]
+  }
+
+  /**
+   * A sub-layer: what it computes of x is added to x. In pre-LN, it reads x normed; in post-LN, the sum is normed.
+   *
+   * Returns {enters: x, reads, …, out, sum, leaves}, and {unnormed, norm}, what the norm made of what.
+   */
+  sublayer(x, norm, compute) {
+    const { norm_first } = this.config, reads = norm_first ? layerNorm(x, norm) : x, found = compute(reads);
+    const sum = add(x, found.out), leaves = norm_first ? sum : layerNorm(sum, norm);
+    const normed = norm_first ? { unnormed: x, norm: reads } : { unnormed: sum, norm: leaves };
+    return { enters: x, reads, ...found, sum, leaves, ...normed };
   }
 
   /**
    * A whole stack for all positions at once: the encoder, or with a memory to look at, the decoder.
    *
    * Returns all that it computes, [positions, d_model] each: {tokens, places, x: their sum, layers, output}. A layer is
-   * {self_attn, cross_attn, feed_forward}, and each of these {enters, norm, …, out, sum: out + what enters}.
+   * {self_attn, cross_attn, feed_forward}, and each of these what `sublayer` returns.
    */
   read(kind, ids, memory) {
     const { layers, norm } = this.weights[kind], isCausal = kind === "decoder" && this.changes.mask;
-    const pairs = ids.map((id, i) => this.embed(id, i));
+    const pairs = ids.map((id, i) => this.embed(kind, id, i));
     const [tokens, places] = [0, 1].map((which) => join(pairs.map((pair) => pair[which])));
     let x = add(tokens, places);
     const all = { tokens, places, x };
     all.layers = Object.values(layers).map((layer, l) => {
       const sublayer = (norm, compute) => {
-        const enters = x, y = layerNorm(x, norm), found = compute(y);
-        return { enters, norm: y, ...found, sum: (x = add(x, found.out)) };
+        const found = this.sublayer(x, norm, compute);
+        x = found.leaves;
+        return found;
       };
       const look = (kind, { q_proj, out_proj, ...projections }, from, isCausal) => (y) => {
         const q = linear(y, q_proj), offered = this.offer(from ?? y, projections);
@@ -193,7 +215,7 @@ class Transformer {
    */
   trace(src, tgt) {
     const source = this.read("encoder", src), target = this.read("decoder", tgt, source.output);
-    const passed = [target.x, ...target.layers.map(({ feed_forward }) => feed_forward.sum)];
+    const passed = [target.x, ...target.layers.map(({ feed_forward }) => feed_forward.leaves)];
     return { source, target, lens: passed.map((x) => this.logits(layerNorm(x, this.weights.decoder.norm))) };
   }
 
@@ -216,22 +238,25 @@ class Transformer {
       const cache = { ...caches[row], ids: [...caches[row].ids, id], layers: [] };
       return { cache, maps: { own: [], source: [] } };
     });
-    let x = join(ids.map((id, row) => add(...this.embed(id, caches[row].ids.length)))); // [rows, d_model]
+    let x = join(ids.map((id, row) => add(...this.embed("decoder", id, caches[row].ids.length)))); // [rows, d_model]
     Object.values(decoder.layers).forEach((layer, l) => {
       const look = (name, kind, y, weights) => {
         const queries = split(linear(y, weights.q_proj), d_model);
         const found = queries.map((query, row) => this.attend(kind, l, query, rows[row].cache.layers[l][name]));
         found.forEach(({ maps }, row) => rows[row].maps[name].push(maps));
-        return linear(join(found.map(({ output }) => output)), weights.out_proj);
+        return { out: linear(join(found.map(({ output }) => output)), weights.out_proj) };
       };
-      const y = layerNorm(x, layer.norm1), { keys, values } = this.offer(y, layer.self_attn);
-      rows.forEach(({ cache }, row) => {
-        const { own, source } = caches[row].layers[l];
-        cache.layers.push({ own: { keys: [...own.keys, keys[row]], values: [...own.values, values[row]] }, source });
-      });
-      x = add(x, look("own", "decoder", y, layer.self_attn));
-      x = add(x, look("source", "cross", layerNorm(x, layer.norm2), layer.cross_attn));
-      x = add(x, this.feedForward(layerNorm(x, layer.norm3), layer.feed_forward).out);
+      const remember = (y) => {
+        const { keys, values } = this.offer(y, layer.self_attn);
+        rows.forEach(({ cache }, row) => {
+          const { own, source } = caches[row].layers[l];
+          cache.layers.push({ own: { keys: [...own.keys, keys[row]], values: [...own.values, values[row]] }, source });
+        });
+        return look("own", "decoder", y, layer.self_attn);
+      };
+      x = this.sublayer(x, layer.norm1, remember).leaves;
+      x = this.sublayer(x, layer.norm2, (y) => look("source", "cross", y, layer.cross_attn)).leaves;
+      x = this.sublayer(x, layer.norm3, (y) => this.feedForward(y, layer.feed_forward)).leaves;
     });
     const logits = this.logits(layerNorm(x, decoder.norm)), vocab = logits.length / rows.length;
     return rows.map((row, i) => ({ ...row, logits: logits.subarray(i * vocab, (i + 1) * vocab) }));

@@ -1,5 +1,5 @@
-// The page "Try it": what the reader sees and touches. All that stands still is in try_it.md, and worker.js computes;
-// generated.js holds the worker's source, the size of the weights, what heads are worth, and the notebooks' viewer.
+// The page "Try it": what the reader sees and touches. All that stands still is in body.html, and worker.js computes;
+// generated.js holds the worker's source, the size of the weights, what is said of the model, and the notebooks' viewer.
 // Text reaches the page as text only, never as HTML.
 (() => {
   const find = (selector) => document.querySelector(`#translator ${selector}`);
@@ -34,7 +34,7 @@
   /** A token as people read it: ▁ begins a word, · continues one. */
   function readable(token) {
     const text = token.replaceAll("▁", " ").trim();
-    return (!token.startsWith("▁") && /^[\p{L}\p{N}]/u.test(text) ? "·" : "") + text || "␣";
+    return (!ABOUT.wholeWords && !token.startsWith("▁") && /^[\p{L}\p{N}]/u.test(text) ? "·" : "") + text || "␣";
   }
 
   const rowOf = (map, place, columns) => map.subarray(place * columns.length, (place + 1) * columns.length);
@@ -263,7 +263,7 @@
   /** The notebooks' viewer with this translation's maps, at the kind, layer and head where the reader left it. */
   function showAttention() {
     if (Math.max(words.source.length, words.target.length) > 64) { // nobody could read them
-      return fill(".maps", "Maps are drawn for up to 64 subwords.");
+      return fill(".maps", `Maps are drawn for up to 64 ${ABOUT.wholeWords ? "words" : "subwords"}.`);
     }
     const menus = () => [...(viewer?.shadowRoot.querySelectorAll("select") ?? [])];
     if (viewer?.shown !== shown) {
@@ -332,7 +332,7 @@
   };
   find(".without").onchange = ({ target }) => { // begins with a sentence that changes, where the reader wrote none
     const examples = [...document.querySelectorAll("#translator [name=example]")].map(({ textContent }) => textContent);
-    const { checked, dataset: { sentence } } = target, stays = !checked || asked === sentence || !examples.includes(asked);
+    const { checked, dataset: { sentence } } = target, stays = !checked || !sentence || asked === sentence || !examples.includes(asked);
     if (!stays) put(sentence);
     send(stays ? begins : []);
   };
