@@ -6,8 +6,8 @@ outputs and the folds "What it shows": they answer no exercise, and who has gues
 ``--without-results``.
 
 What is not hidden: the library that the class installs holds right code (``transformer_lib``, and ``course`` beside
-this file). And a notebook may begin with what the one before asked for, as 03 does with ``MultiHeadAttention`` of 02: hand
-out one after the other.
+this file). And a notebook may begin with what the one before asked for, as 03 does with ``MultiHeadAttention`` of 02:
+hand out one after the other.
 """
 
 import argparse
@@ -23,12 +23,12 @@ from transformer_lib.files import one_line, replacing
 NOTEBOOKS = Path(__file__).resolve().parents[1]  # in the repository; an installed package has none
 _WORKED = re.compile(r"<details><summary>Worked answer</summary>.*?</details>\s*", re.DOTALL)
 _RESULT = re.compile(r"<details><summary>What it shows</summary>.*?</details>\s*", re.DOTALL)
-_CHECKS = re.compile(r"""(?m)\bcheck\(\s*["']\d\d\.\d["']|= write\(\w+(, ["'][^"']*["'])?\)$""")
+_CHECKS = re.compile(r"""(?m)\bcheck\(\s*["']\d\d\.\d["']|^(\w+) = write\(\1[,)]""")
 _SENDING = re.compile(  # what sends to answers that are not there
     r"; where there's code to write, read the worked answer below it|, of which there are \[worked solutions\]\([^)]*\)"
     r"| A worked answer waits in the fold below\. If you skip a part, read it there\."
 )
-_LINK = re.compile(r"\[([^\[\]]+)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
+_LINK = re.compile(r"\[([^\[\]]+)\]\(([\w./-]+\.(?:ipynb|md|py|html|svg|png))(#[^)\s]*)?\)")
 
 
 def without_answers(notebook: dict[str, Any], names: Iterable[str], results: bool = True) -> dict[str, Any]:
@@ -80,8 +80,8 @@ _DESCRIPTION = """\
 Write copies of notebooks without worked answers: their folds are gone, the stored outputs of cells that check or write
 are cleared, and links to what is not in the folder are plain words. Guesses, and the folds that follow them, stay.
 
-Not hidden: the installed library holds right code. Some notebooks begin with what the one before asked for (03 shows
-MultiHeadAttention of 02, 05's Transformer uses 04's boxes): hand out one after the other.
+Not hidden: the installed library holds right code. A notebook may begin with what the one before asked for, as 03 does
+with MultiHeadAttention of 02: hand out one after the other.
 """
 
 

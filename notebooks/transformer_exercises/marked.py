@@ -28,12 +28,16 @@ from typing import Any
 
 import torch
 from IPython.core.inputtransformer2 import TransformerManager
+from torch import nn
 
+import transformer_exercises
 from transformer_exercises import _CHECKS, _load_notebook, check, course
 from transformer_exercises.keeping import is_a_stand_in, names_given
 
 RIGHT, WRONG, NOT_WRITTEN = "right", "wrong", "not written"
 CRASHED, TIMED_OUT, MISSING = "crashed", "timed out", "missing"
+_OWN = "transformer_exercises", "transformer_lib"
+_CHANGES_BY_ITSELF = ("manual_seed",)  # PyTorch wraps it once its compiler is loaded
 _VERDICTS = {"right": RIGHT, "not yet": WRONG, "not solved yet": NOT_WRITTEN}
 _LARGEST_FILE = 2**28
 _PASSED_OVER = {"keep", "my_transformer"}  # what they write down is for the reader, and they check all of it again
@@ -63,17 +67,20 @@ class Originals:
     """The functions and classes by which answers are checked, as they were before a notebook ran."""
 
     def __init__(self) -> None:
-        own = [
-            module
-            for name, module in sys.modules.items()
-            if name.partition(".")[0] in ("transformer_exercises", "transformer_lib")
-        ]
-        places = [*own, builtins, math, inspect, torch, torch.nn, torch.nn.functional, torch.testing, torch.Tensor]
-        places += [part for module in own for part in vars(module).values() if inspect.isclass(part)]
-        places = [place for place in places if not _is_foreign(place)]
+        own = [module for name, module in sys.modules.items() if name.partition(".")[0] in _OWN]
+        inside = [part for module in own for part in vars(module).values() if inspect.isclass(part)]
+        inside = [part for part in inside if part.__module__.partition(".")[0] in _OWN]
+        others = [builtins, math, inspect, torch, nn, nn.functional, torch.testing, torch.Tensor, nn.Module]
         self.callables = [
-            (place, {name: value for name, value in vars(place).items() if callable(value)})
-            for place in {id(place): place for place in places}.values()
+            (
+                place,
+                {
+                    name: value
+                    for name, value in vars(place).items()
+                    if callable(value) and name not in _CHANGES_BY_ITSELF
+                },
+            )
+            for place in dict.fromkeys([*own, *inside, *others])
         ]
         self.checks = dict(_CHECKS)
 
@@ -81,24 +88,20 @@ class Originals:
         """Put back what is another now, and return the names of all that was."""
         replaced = []
         for place, callables in self.callables:
-            now = vars(place)
-            for name, value in callables.items():
-                if now.get(name) is not value:
+            now = {name: value for name, value in vars(place).items() if callable(value)}
+            for name in [name for name, value in callables.items() if now.get(name) is not value]:
+                replaced.append(f"{place.__name__}.{name}")
+                setattr(place, name, callables[name])
+            if inspect.isclass(place):
+                for name in [name for name in now.keys() - callables.keys() if hasattr(super(place, place), name)]:
                     replaced.append(f"{place.__name__}.{name}")
-                    with contextlib.suppress(Exception):
-                        setattr(place, name, value)
-        if dict(_CHECKS) != self.checks:
+                    delattr(place, name)  # what it inherits is seen again
+        if transformer_exercises._CHECKS is not _CHECKS or self.checks != _CHECKS:
             replaced.append("the list of checks")
+            transformer_exercises._CHECKS = _CHECKS
             _CHECKS.clear()
             _CHECKS.update(self.checks)
         return replaced
-
-
-def _is_foreign(place: Any) -> bool:
-    """Whether this is a class that some other package defines: there are too many of these."""
-    if not inspect.isclass(place) or place is torch.Tensor:
-        return False
-    return place.__module__.partition(".")[0] not in ("transformer_exercises", "transformer_lib")
 
 
 # From a notebook's cells to verdicts

@@ -1,4 +1,4 @@
-"""``python -m transformer_exercises mark FOLDER > marks.csv``: which exercises a class has right, and which hints it got.
+"""``python -m transformer_exercises mark FOLDER > marks.csv``: what a class has right, and which hints it got.
 
 Students' code runs on your machine, as you. Each notebook runs in a process of its own, without its stored outputs, and
 verdicts come from the checks alone: this program calls them itself, after it has put back what the notebook may have
@@ -72,7 +72,8 @@ class Handed:
     """A notebook that a student has handed in.
 
     Attributes:
-        student: the name of a folder, or what is left of a file's name.
+        folder: with all that was handed in.
+        student: the name of a subfolder, or what is left of a file's name.
         path: of the file.
         name: the same, for people: below the student's folder.
         number: of the notebook of the series that it is a copy of; empty if it is none.
@@ -80,6 +81,7 @@ class Handed:
         unreadable: why there are none.
     """
 
+    folder: Path
     student: str
     path: Path
     name: str
@@ -126,17 +128,17 @@ def handed_in(folder: Path) -> tuple[list[Handed], list[str]]:
         if entry.is_file():
             student = _student_of(entry.stem) or folder.resolve().name
             if entry.suffix == ".ipynb":
-                found.append(_read(student, entry, entry.name))
+                found.append(_read(folder, student, entry, entry.name))
             else:
                 other.append(entry.name)
         elif entry.is_dir():
             files = sorted(path for path in entry.rglob("*") if path.is_file())
             files = [path for path in files if not any(part.startswith(".") for part in path.relative_to(entry).parts)]
             notebooks = [path for path in files if path.suffix == ".ipynb"]
-            found += [_read(entry.name, path, path.relative_to(entry).as_posix()) for path in notebooks]
+            found += [_read(folder, entry.name, path, path.relative_to(entry).as_posix()) for path in notebooks]
             other += [path.relative_to(folder).as_posix() for path in files if path.suffix != ".ipynb"]
             if not notebooks:
-                found.append(Handed(entry.name, entry, "", unreadable="there is no notebook in this folder."))
+                found.append(Handed(folder, entry.name, entry, "", unreadable="there is no notebook in this folder."))
     return sorted(found, key=lambda one: (one.student, one.name)), other
 
 
@@ -145,9 +147,9 @@ def _student_of(stem: str) -> str:
     return re.sub(rf"(?<!\d)\d\d[ _-]+({'|'.join(TITLES)})", "", stem, flags=re.IGNORECASE).strip(" _-.()0123456789")
 
 
-def _read(student: str, path: Path, name: str) -> Handed:
+def _read(folder: Path, student: str, path: Path, name: str) -> Handed:
     """Read a notebook as far as marking needs it. Which it is, its exercises say, or else its name."""
-    one = Handed(student, path, name)
+    one = Handed(folder, student, path, name)
     try:
         if path.is_symlink():
             raise ValueError("it is a link to another file")
@@ -251,7 +253,7 @@ def _run(one: Handed, left_out: list[int], limits: Limits, shared: Path, until: 
         word = secrets.token_hex(16)
         job = {"word": word, "number": one.number, "cells": one.cells, "left_out": left_out, "memory": limits.memory}
         job |= {"seconds": 10 * limits.seconds, "writable": [folder, str(shared)]}
-        job |= {"readable": _readable(), "hidden": _hidden(one.path)}
+        job |= {"readable": _readable(), "hidden": _hidden(one.folder)}
         process = subprocess.Popen(
             [*_without_network(), sys.executable, "-W", "ignore", "-m", "transformer_exercises.marked"],
             stdin=subprocess.PIPE,
@@ -341,9 +343,9 @@ def _readable() -> list[str]:
     return [str(place) for place in (*places, *map(shipped, own)) if Path(place).resolve().parent != Path(place)]
 
 
-def _hidden(handed: Path) -> list[str]:
+def _hidden(handed_in: Path) -> list[str]:
     """Return where nothing may be read else: home, what was handed in, and where runs and solutions lie."""
-    places = [Path.home(), handed.parent, Path.cwd() / "runs"]
+    places = [Path.home(), handed_in, Path.cwd() / "runs"]
     places += [Path(os.environ["TRANSFORMER_LIB_RUNS"]).expanduser()] if os.environ.get("TRANSFORMER_LIB_RUNS") else []
     places += [] if IS_INSTALLED else [Path(transformer_lib.__file__).parents[1]]
     return [str(place) for place in places if place.resolve() != Path(place.anchor)]
