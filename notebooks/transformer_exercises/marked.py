@@ -70,6 +70,7 @@ class Originals:
         own = [module for name, module in sys.modules.items() if name.partition(".")[0] in _OWN]
         inside = [part for module in own for part in vars(module).values() if inspect.isclass(part)]
         inside = [part for part in inside if part.__module__.partition(".")[0] in _OWN]
+        inside = [part for part in inside if not issubclass(part, torch.optim.Optimizer)]  # PyTorch wraps their `step`
         others = [builtins, math, inspect, torch, nn, nn.functional, torch.testing, torch.Tensor, nn.Module]
         self.callables = [
             (

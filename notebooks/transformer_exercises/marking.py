@@ -51,6 +51,7 @@ _LARGEST_NOTEBOOK = 100_000_000
 _LONGEST_HINT = 500
 _FORMULA = "=+@＝＋－＠-"  # what a spreadsheet may take for the beginning of one
 _MOST_STARTS = 4  # of a process for one notebook: each starts without the cell that ended the one before
+_TRAINED = {"13.5"}  # asks for a model that is good, which a tiny budget does not give
 _SECONDS_TO_START = 120.0  # PyTorch alone takes some, more on a cold disk
 _ENDED = {
     TIMED_OUT: "its cell took too long.",
@@ -233,6 +234,8 @@ def marks_of(one: Handed, limits: Limits, shared: Path) -> dict[str, tuple[str, 
         outcome = _run(one, left_out, limits, shared, until)
         answered.update(*outcome.holds.values())
         for exercise, (verdict, hint) in outcome.marks.items():
+            if exercise in _TRAINED and verdict == WRONG:
+                hint = f"{hint} (Marking trains with a tiny budget: look at this one yourself.)"
             note(exercise, verdict, hint)
         if not outcome.ended:
             return marks

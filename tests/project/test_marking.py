@@ -127,7 +127,7 @@ CHEATING = {
     "another check of the package": ("transformer_exercises.check = lambda *given: True", ROW + CHECK_ROW),
     "another list of checks": ("transformer_exercises._CHECKS['03.1'] = lambda given: 'well done.'", ROW + CHECK_ROW),
     "a list of checks of one's own": (
-        "class Anything(dict):\n    __contains__ = __getitem__ = lambda self, name: lambda weights_of_bellt: 'well done.'",
+        "class Anything(dict):\n    __contains__ = __getitem__ = lambda self, name: lambda weights: 'well done.'",
         "transformer_exercises._CHECKS = Anything()\n" + ROW + CHECK_ROW,
     ),
     "no expectations": (
@@ -166,10 +166,15 @@ def test_a_box_is_the_readers_or_it_is_not_written(marks):
     assert marks(PADDING.format("!=") + WRITE_PADDING)["padding_mask"] == ("right", "")
 
 
-def test_notebooks_that_replace_nothing_are_accused_of_nothing(marks):
-    marks(PADDING.format("!=") + WRITE_PADDING, "library.Translator, torch.randn(3).softmax(-1)")
-    marker = Marker("03", None)
-    assert marker.originals.put_back() == []
+def test_who_replaces_nothing_is_accused_of_nothing(marks):
+    training = (
+        "import torch._dynamo",
+        "model = torch.nn.Linear(2, 2)",
+        "optimizer = library.training.optimizer.make_optimizer(model, library.Recipe(optimizer='muon'))",
+        "torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)",
+    )
+    verdict, hint = marks("\n".join(training), PADDING.format("==") + WRITE_PADDING)["padding_mask"]
+    assert verdict == "wrong" and "replaced" not in hint
 
 
 # What is handed in
