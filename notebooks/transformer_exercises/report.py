@@ -262,10 +262,11 @@ def _about(
 ) -> Run:
     config = translator.model.config
     tokenizer = translator.tgt_tokenizer
+    layers, heads = config.num_layers, config.num_heads
     kind = "words" if tokenizer.whole_words else "subwords"
     facts = [
         f"{sum(weights.numel() for weights in translator.model.parameters()):,} parameters",
-        f"{getattr(config, 'num_layers', '?')} layers of {getattr(config, 'num_heads', '?')} heads",
+        f"{layers} layer{'s' * (layers > 1)} of {heads} head{'s' * (heads > 1)}",
         f"d_model {config.d_model}",
         f"{len(tokenizer.vocab):,} {kind}",
     ]
@@ -372,7 +373,7 @@ def _measure(found: Run, translator: Translator, pairs: list[Pair], corpus: Corp
     size = min(size, translator.model.config.tgt_vocab_size - 3)
     greedy = translator.translate(sources, 1)
     beam = translator.translate(sources, size, penalty)
-    with_beam = f"a beam of {size}, α = {penalty:g}"
+    with_beam = f"a beam of {size}, α\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{penalty:g}"
     tokenizer = translator.tgt_tokenizer
     found.scores = [
         _by_words(search, texts, references, tokenizer) for search, texts in (("greedily", greedy), (with_beam, beam))

@@ -63,12 +63,14 @@ pre {
   background: var(--panel); border: 1px solid var(--edge); border-radius: 6px; padding: 0.6rem 0.8rem;
   margin: 0.2rem 0 0.8rem; white-space: pre-wrap; overflow-wrap: anywhere;
 }
+pre span { display: inline-block; max-width: 100%; }
 .signature { border-top: 0; padding-top: 0; color: var(--faded); }
 figure { margin: 0; }
 figure svg { max-width: 34rem; }
 @media (max-width: 30rem) {
   dl { grid-template-columns: 1fr; gap: 0; }
   dt { margin-top: 0.3rem; }
+  td.number { white-space: normal; }
 }
 @page { size: A4; margin: 16mm 18mm; }
 @media print {
@@ -209,7 +211,7 @@ def _svg(width: float, height: float, described: str, parts: Iterable[str]) -> s
 
 def _followed(run: "Run") -> str:
     title = "The same sentences, epoch by epoch"
-    if not run.followed:
+    if not run.followed or not run.followed[0].translations:
         how = (
             "<code>keep_epochs</code>, in <code>transformer_exercises.report</code>, writes them beside a model; "
             "notebook 06 calls it in its cell <code>save</code>."
@@ -371,12 +373,15 @@ def _ribbons(run: "Run") -> str:
         for target, row in zip(ribbons.tgt, ribbons.weights, strict=True)
         for source, weight in zip(ribbons.src, row, strict=True)
     )
+    _, source, target = widest
+    ends = f"from <i>{_sentence(source)}</i> to <i>{_sentence(target)}</i>"
+    which = f"layer {ribbons.layer} of {ribbons.layers}, the one with the widest ribbons"
+    which = which if ribbons.layers > 1 else "its only layer"
     caption = (
         "A ribbon is as wide as the cross-attention of a word that is being written, at the right, to a word that was "
-        f"read, at the left. The widest one leads from {_sentence(widest[2])} to {_sentence(widest[1])} with "
+        f"read, at the left. The widest one leads {ends} with "
         f"{widest[0]:.2f}. What has less than {_LEAST} isn't drawn, and neither are punctuation and the sentence's "
-        f"ends. This is layer {ribbons.layer} of {ribbons.layers}, the one with the widest ribbons, as the mean of its "
-        f"{ribbons.heads} heads."
+        f"ends. This is {which}, as the mean of its {ribbons.heads} heads."
     )
     said = f'<p class="faded">It wrote: {_sentence(ribbons.text)}</p>'
     return _section(title, f"<p>{caption}</p>", f"<figure>{_draw_ribbons(ribbons)}</figure>", said)
@@ -468,14 +473,17 @@ def _whose(run: "Run") -> str:
 
 def _again(run: "Run") -> str:
     if run.again:
-        training = f"<h3>The training</h3><pre>{_safe(run.again)}</pre>"
+        training = f"<h3>The training</h3>{_command(run.again)}"
     else:
         training = _missing(
             "Nothing in this run says how it was trained, so that command is missing. Notebook 06 writes it down in "
             "its cell <code>save</code>, and <code>transformer-lib train</code> in the model's notes."
         )
-    lines = [
-        f"<h3>{_safe(name[0].upper() + name[1:])}</h3><pre>{_safe(command)}</pre>" for name, command in run.commands
-    ]
+    lines = [f"<h3>{_safe(name[0].upper() + name[1:])}</h3>{_command(command)}" for name, command in run.commands]
     caption = "The same seed gives the same numbers on the same machine; another machine rounds in other places."
     return _section("Do it again", f"<p>{caption}</p>", training, *lines)
+
+
+def _command(text: str) -> str:
+    """Return a command whose lines break between words, and not at the hyphens of an option."""
+    return f"<pre>{' '.join(f'<span>{_safe(word)}</span>' for word in text.split(' '))}</pre>"
