@@ -45,6 +45,7 @@ NOT_RUN = {
     "jupyter nbconvert --execute": "takes minutes, and Multi30k; nbval runs the notebooks' cells",
     "python -m pytest --nbval-lax tests notebooks": "it is what runs this",
     "python assets/draw_figures.py": "writes into the tree; tests/project/test_figures.py draws elsewhere",
+    "python -m transformer_exercises report": "tests/project/test_report.py runs it",
     "python tools/listings.py": "changes the notebooks; tests/test_session.py runs what it calls",
     "python tools/trust_notebooks.py": "changes what Jupyter trusts; test_notebooks.py runs what it calls",
     "python tests/project/list_licences.py": "tests/project/test_supply_chain.py compares what it prints",
