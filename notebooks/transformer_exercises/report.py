@@ -3,6 +3,7 @@
 What is measured is measured here; ``report_page`` makes one page of it, which needs nothing else.
 """
 
+import argparse
 import json
 import math
 import os
@@ -19,10 +20,10 @@ import torch
 from transformer_exercises import taking_home
 from transformer_exercises.report_page import page_of
 from transformer_lib.checkpoint import MODEL_FILE, SHIPPED_MODEL, load_model
-from transformer_lib.cli import trained_on
+from transformer_lib.cli import complain, trained_on
 from transformer_lib.data.corpora import Corpus, CorpusError, Pair, load_corpus
 from transformer_lib.data.text import normalize
-from transformer_lib.files import replacing, say
+from transformer_lib.files import accept_any_text, replacing, say
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translation, Translator
 from transformer_lib.model.config import TransformerConfig
@@ -176,6 +177,7 @@ def report(session: Session) -> Report:
         return Report(write_report(run, session.corpus, session.test, device=session.device))
     print(f"notebook 06 has left no model in {run}: this is about the library's")
     output = session.runs.parent / REPORT_FILE
+    output.parent.mkdir(parents=True, exist_ok=True)
     return Report(write_report(SHIPPED_MODEL, session.corpus, session.test, output, session.device))
 
 
@@ -222,22 +224,32 @@ def write_report(
     return output
 
 
-def add_report(subparsers: Any) -> None:
+def add_report(commands: Any) -> None:
     """Add the command ``report``."""
     text = "Write one HTML file about a run: how it learned, its BLEU, its best and its worst, whose its parts are."
-    parser = subparsers.add_parser("report", help=text, description=text)
+    parser = commands.add_parser("report", help="write one page about a training run", description=text)
     default = Path(os.environ.get("TRANSFORMER_LIB_RUNS") or "runs").expanduser() / "mine"
-    help_run = f"folder of a run, or a model's file (where notebook 06 leaves its model: {default})"
-    parser.add_argument("run", nargs="?", type=Path, default=default, help=help_run)
+    what = f"folder of a run, or a model's file (where notebook 06 leaves its model: {default})"
+    parser.add_argument("folder", nargs="?", type=Path, default=default, metavar="RUN", help=what)
     parser.add_argument("--corpus", nargs="+", help="sample, multi30k, a folder, two files (what it was trained on)")
     parser.add_argument("--test", metavar="SPLIT", help="which part of the corpus (the first test split)")
     parser.add_argument("--output", type=Path, metavar="FILE", help=f"what to write ({REPORT_FILE} beside the model)")
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps or auto (auto)")
-    parser.set_defaults(command=_command)
+    parser.set_defaults(run=_command)
 
 
-def _command(run: Path, corpus: list[str] | None, test: str | None, output: Path | None, device: str) -> None:
-    say(str(Report(write_report(run, corpus, test, output, device))))
+def _command(options: argparse.Namespace) -> int:
+    accept_any_text()
+    try:
+        path = write_report(options.folder, options.corpus, options.test, options.output, options.device)
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return 130
+    except (ValueError, OSError, RuntimeError) as error:
+        complain(f"report: error: {' '.join(str(error).split())}")
+        return 1
+    say(str(Report(path)))
+    return 0
 
 
 def _shown(path: Path) -> str:
@@ -330,7 +342,7 @@ def _read_history(notes: dict[str, Any], found: Run) -> None:
 def _training_command(notes: dict[str, Any], translator: Translator) -> str:
     """Return the command that trains such a model again, as far as its notes say; nothing, if they do not."""
     preset, recipe = notes.get("preset"), notes.get("recipe")
-    if preset not in RECIPES or not isinstance(recipe, dict):
+    if not isinstance(preset, str) or preset not in RECIPES or not isinstance(recipe, dict):
         return ""
     try:
         sources = trained_on(notes)

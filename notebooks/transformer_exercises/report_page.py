@@ -1,10 +1,11 @@
 """The page that ``report`` writes: HTML and drawings in it, without a script, for the light, the dark and paper."""
 
 import html
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from transformer_lib.files import one_line
@@ -18,6 +19,7 @@ _LANGUAGES = {"de": "German", "en": "English", "es": "Spanish", "fr": "French"}
 _WIDTH = 400  # of drawings, as units: on a telephone, one is a pixel, nearly
 _LEAST = 0.05  # of a word's attention: a ribbon of less is not drawn
 _COLOURS = 5  # of ribbons, by turns
+_LETTERS, _LONGEST = 15, 150  # beside the ribbons: their size, and the room that a word gets
 _STYLE = """
 :root {
   color-scheme: light;
@@ -141,45 +143,59 @@ def _curve(run: "Run") -> str:
     return _section(title, f"<p>{caption}</p>", f"<figure>{_lines(run)}</figure>")
 
 
+@dataclass(frozen=True)
+class _Axes:
+    """A drawing's room for curves, and where numbers lie in it."""
+
+    steps: int  # along x
+    lowest: float
+    highest: float
+    height: int = 210
+    left: int = 34
+    right: int = _WIDTH - 74
+    top: int = 8
+    bottom: int = 174
+
+    def x(self, step: int) -> float:
+        """Return where a step lies, from 0 on; a single one in the middle."""
+        return self.left + (self.right - self.left) * (step / (self.steps - 1) if self.steps > 1 else 0.5)
+
+    def y(self, value: float) -> float:
+        """Return where a value lies."""
+        return self.top + (self.bottom - self.top) * (self.highest - value) / (self.highest - self.lowest)
+
+    def drawn(self, unit: str) -> list[str]:
+        """Return its lines and numbers."""
+        parts = []
+        for tick in _ticks(self.lowest, self.highest):
+            y = self.y(tick)
+            parts.append(f'<path d="M{self.left} {y:.1f}H{self.right}" stroke="var(--edge)"/>')
+            parts.append(_text(self.left - 7, y + 4.5, f"{tick:g}", "end", "faded"))
+        for step in range(0, self.steps, math.ceil(self.steps / 10)):
+            parts.append(_text(self.x(step), self.bottom + 16, str(step + 1), "middle", "faded"))
+        parts.append(_text((self.left + self.right) / 2, self.height - 4, unit, "middle", "faded"))
+        return parts
+
+
 def _lines(run: "Run") -> str:
     """Draw both losses, with a point for each epoch."""
-    width, height, left, right, top, bottom = _WIDTH, 210, 34, 74, 8, 36
-    count = len(run.val_losses)
     values = [*run.train_losses, *run.val_losses]
     lowest, highest = math.floor(min(values) * 2) / 2, math.ceil(max(values) * 2) / 2
-    highest = max(highest, lowest + 0.5)
-    ticks = _ticks(lowest, highest)
-
-    def x_of(number: int) -> float:
-        return left + (width - left - right) * (number / (count - 1) if count > 1 else 0.5)
-
-    def y_of(value: float) -> float:
-        return top + (height - top - bottom) * (highest - value) / (highest - lowest)
-
-    parts = []
-    for tick in ticks:
-        y = y_of(tick)
-        parts.append(f'<path d="M{left} {y:.1f}H{width - right}" stroke="var(--edge)"/>')
-        parts.append(_text(left - 7, y + 4.5, f"{tick:g}", "end", "faded"))
-    every = math.ceil(count / 10)
-    numbers = range(0, count, every)
-    parts += [_text(x_of(number), height - bottom + 16, str(number + 1), "middle", "faded") for number in numbers]
-    unit = f"{run.unit} · up: loss, in nats per token"
-    parts.append(_text((left + width - right) / 2, height - 4, unit, "middle", "faded"))
-    ends = _apart(y_of(run.train_losses[-1]), y_of(run.val_losses[-1]), 16)
+    axes = _Axes(len(run.val_losses), lowest, max(highest, lowest + 0.5))
+    parts = axes.drawn(f"{run.unit} · up: loss, in nats per token")
+    ends = _apart(axes.y(run.train_losses[-1]), axes.y(run.val_losses[-1]), 16)
     looks = (
         ("training", run.train_losses, "var(--second)", "6 4", ends[0]),
         ("validation", run.val_losses, "var(--first)", "none", ends[1]),
     )
     for name, losses, colour, dashes, label in looks:
-        points = [(x_of(number), y_of(loss)) for number, loss in enumerate(losses)]
+        points = [(axes.x(step), axes.y(loss)) for step, loss in enumerate(losses)]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         stroke = f'fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"'
         parts.append(f'<polyline points="{line}" {stroke}/>')
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>' for x, y in points]
         parts.append(_text(points[-1][0] + 8, label + 4.5, name, "start", colour=colour))
-    described = f"Training and validation loss of {count} {run.unit}s"
-    return _svg(width, height, described, parts)
+    return _svg(_WIDTH, axes.height, f"Training and validation loss of {axes.steps} {run.unit}s", parts)
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -389,52 +405,58 @@ def _ribbons(run: "Run") -> str:
 
 def _draw_ribbons(ribbons: "Ribbons") -> str:
     """Draw words below each other at both sides, so that any number of them can be read on a telephone."""
-    width, margin, pitch, full, size = _WIDTH, 4, 30, 23, 15
-    words = [ribbons.src, ribbons.tgt]
-    rows = max(map(len, words))
-    height = pitch * rows + 8
-    longest = [min(150, max(_width_of(word, size) for word in side)) for side in words]
-    start, end = margin + longest[0] + 10, width - margin - longest[1] - 10
-    middles = [
-        [4 + height_of_one * (number + 0.5) for number in range(len(side))]
-        for side in words
-        for height_of_one in [pitch * rows / len(side)]
-    ]
-    shown = [[full * weight if weight >= _LEAST else 0.0 for weight in row] for row in ribbons.weights]
+    height = 8 + 30 * max(len(ribbons.src), len(ribbons.tgt))
+    shown = [[weight if weight >= _LEAST else 0.0 for weight in row] for row in ribbons.weights]
     columns = [list(column) for column in zip(*shown, strict=True)]
-    starts = [_side_by_side(y, column) for y, column in zip(middles[0], columns, strict=True)]
-    ends = [_side_by_side(y, row) for y, row in zip(middles[1], shown, strict=True)]
+    full = min(23.0, 30 / max(1.0, *map(sum, columns), *map(sum, shown)))  # so that no word's ribbons lie on another's
+    sides = (ribbons.src, columns), (ribbons.tgt, shown)
+    middles = [[height * (number + 0.5) / len(words) for number in range(len(words))] for words, _ in sides]
+    room = [14 + min(_LONGEST, max(_width_of(word) for word in words)) for words, _ in sides]
+    xs = room[0], _WIDTH - room[1]
+    starts, ends = (
+        [_side_by_side(y, [full * weight for weight in weights]) for y, weights in zip(ys, of_words, strict=True)]
+        for ys, (_, of_words) in zip(middles, sides, strict=True)
+    )
     parts = []
-    for i, target in enumerate(ribbons.tgt):
-        for j, source in enumerate(ribbons.src):
-            if not shown[i][j]:
-                continue
-            bend = (start + end) / 2
-            curve = f"M{start:.1f} {starts[j][i]:.2f}C{bend:.1f} {starts[j][i]:.2f} {bend:.1f} {ends[i][j]:.2f} "
-            look = f'stroke="var(--ribbon-{j % _COLOURS})" stroke-opacity="0.7" stroke-width="{shown[i][j]:.2f}"'
-            name = _safe(f"{target} looks at {source}: {ribbons.weights[i][j]:.3f}")
-            parts.append(f'<path d="{curve}{end:.1f} {ends[i][j]:.2f}" fill="none" {look}><title>{name}</title></path>')
+    for i, j in itertools.product(range(len(ribbons.tgt)), range(len(ribbons.src))):
+        if shown[i][j]:
+            name = f"{ribbons.tgt[i]} looks at {ribbons.src[j]}: {ribbons.weights[i][j]:.3f}"
+            parts.append(_ribbon(xs, starts[j][i], ends[i][j], full * shown[i][j], _colour(j), name))
     for j, (word, y) in enumerate(zip(ribbons.src, middles[0], strict=True)):
-        colour = f"var(--ribbon-{j % _COLOURS})"
-        parts.append(_fitting(start - 8, y + 5.5, word, "end", colour, size))
+        parts.append(_fitting(xs[0] - 8, y + 5.5, word, "end", _colour(j)))
     for word, y in zip(ribbons.tgt, middles[1], strict=True):
-        parts.append(_fitting(end + 8, y + 5.5, word, "start", "", size))
-    return _svg(width, height, f"Cross-attention of “{ribbons.text}”", parts)
+        parts.append(_fitting(xs[1] + 8, y + 5.5, word, "start"))
+    return _svg(_WIDTH, height, f"Cross-attention of “{ribbons.text}”", parts)
 
 
-def _width_of(word: str, size: float) -> float:
+def _ribbon(xs: tuple[float, float], start: float, end: float, width: float, colour: str, name: str) -> str:
+    bend = sum(xs) / 2
+    path = f"M{xs[0]:.1f} {start:.2f}C{bend:.1f} {start:.2f} {bend:.1f} {end:.2f} {xs[1]:.1f} {end:.2f}"
+    look = f'fill="none" stroke="{colour}" stroke-opacity="0.7" stroke-width="{width:.2f}"'
+    return f'<path d="{path}" {look}><title>{_safe(name)}</title></path>'
+
+
+def _colour(number: int) -> str:
+    return f"var(--ribbon-{number % _COLOURS})"
+
+
+def _width_of(word: str) -> float:
     """Return about how wide a word is in a sans-serif font."""
-    return sum(0.3 if letter in "ijltfrI.,'" else 0.9 if letter in "mwMW" else 0.6 for letter in word) * size
+    return _LETTERS * sum(0.3 if letter in "ijltfrI.,'" else 0.9 if letter in "mwMW" else 0.6 for letter in word)
 
 
-def _fitting(x: float, y: float, word: str, anchor: str, colour: str, size: int) -> str:
-    smaller = min(1.0, 150 / max(_width_of(word, size), 1))
-    return _text(x, y, word, anchor, colour=colour, size=max(6, math.floor(size * smaller)))
+def _fitting(x: float, y: float, word: str, anchor: str, colour: str = "") -> str:
+    """Write a word; one without end, as small as it must be."""
+    smaller = min(1.0, _LONGEST / _width_of(word))
+    return _text(x, y, word, anchor, colour=colour, size=max(4, math.floor(_LETTERS * smaller)))
 
 
 def _side_by_side(middle: float, widths: Sequence[float]) -> list[float]:
     """Return the middle of each ribbon, when they lie side by side around a word's."""
-    return [middle + end - width / 2 - sum(widths) / 2 for end, width in zip(accumulate(widths), widths, strict=True)]
+    return [
+        middle + end - width / 2 - sum(widths) / 2
+        for end, width in zip(itertools.accumulate(widths), widths, strict=True)
+    ]
 
 
 # Whose it is, and how to do it again
