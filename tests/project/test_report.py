@@ -152,13 +152,14 @@ def test_ribbons_are_as_wide_as_the_attention_and_name_it(trained, run, corpus):
     source = text_of(run, corpus)
     (translation,) = trained.translate(["Der Mann hebt den Ball auf."], 4, 1.0, attention=True)
     drawn = re.findall(r'stroke-width="([\d.]+)"><title>(\S+) looks at (\S+): ([\d.]+)</title>', source)
+    drawn = [tuple(map(html.unescape, one)) for one in drawn]
     assert drawn
     found = []
     for weights in translation.attention.cross:
         mean = weights[0].mean(dim=0)
         found.append(
             {
-                (html.escape(tgt), html.escape(src)): mean[i, j].item()
+                (tgt, src): mean[i, j].item()
                 for i, tgt in enumerate(translation.tgt_tokens)
                 for j, src in enumerate(translation.src_tokens)
             }
