@@ -53,7 +53,7 @@ svg .faded { fill: var(--faded); }
 .missing { border-left: 3px solid var(--edge); padding-left: 0.8rem; color: var(--faded); }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.1rem 0.8rem; margin: 0.3rem 0 0.9rem; }
 dt { color: var(--faded); }
-dd { margin: 0; }
+dd { margin: 0; grid-column: 2; }
 dd.first { color: var(--faded); }
 table { border-collapse: collapse; width: 100%; margin: 0.8rem 0; }
 th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.6rem 0.3rem 0; border-top: 1px solid var(--edge); }
@@ -72,13 +72,14 @@ figure svg { max-width: 34rem; }
 @media (max-width: 30rem) {
   dl { grid-template-columns: 1fr; gap: 0; }
   dt { margin-top: 0.3rem; }
+  dd { grid-column: 1; }
   td.number { white-space: normal; }
 }
 @page { size: A4; margin: 16mm 18mm; }
 @media print {
   body { max-width: none; padding: 0; font-size: 10.5pt; background: none; }
   h1, h2, h3 { break-after: avoid; }
-  figure, dl, tr, pre, .together { break-inside: avoid; }
+  figure, dl, table, pre, .together { break-inside: avoid; }
   h2 { margin-top: 1.4rem; }
   figure svg { max-width: 26rem; }
   a[href^="http"]::after { content: " (" attr(href) ")"; color: var(--faded); }
@@ -481,16 +482,15 @@ def _whose(run: "Run") -> str:
         f"{of_all} in {_safe(run.parts_file)} {verb} yours, as the file stands now. Where yours aren't right yet, the "
         "course's own stand in."
     )
-    numbers = dict.fromkeys(number for number, _ in run.parts.values())
     rows = []
-    for wanted in numbers:
-        sides = []
-        for side in (True, False):
+    for wanted in dict.fromkeys(number for number, _ in run.parts.values()):
+        lines = []
+        for whose, side in (("yours", True), ("the course's", False)):
             names = [name for name, (number, is_mine) in run.parts.items() if (number, is_mine) == (wanted, side)]
-            sides.append(", ".join(f"<code>{name}</code>" for name in names) or "–")
-        rows.append(f"<tr><td>{wanted}</td><td>{sides[0]}</td><td>{sides[1]}</td></tr>")
-    head = "<thead><tr><th>notebook</th><th>yours</th><th>the course's</th></tr></thead>"
-    return _section(title, f"<p>{caption}</p>", f"<table>{head}<tbody>{''.join(rows)}</tbody></table>")
+            if names:
+                lines.append(f"<dd>{whose}: {', '.join(f'<code>{name}</code>' for name in names)}</dd>")
+        rows.append(f"<dt>notebook {wanted}</dt>{''.join(lines)}")
+    return _section(title, f"<p>{caption}</p>", f"<dl>{''.join(rows)}</dl>")
 
 
 def _again(run: "Run") -> str:

@@ -251,8 +251,11 @@ def test_the_readers_parts_are_those_that_my_transformer_counts(run, corpus):
     file.write_text(taking_home._head(mine), encoding="utf-8")
     source = text_of(run, corpus)
     assert f"3 of the {len(taking_home.PARTS)} parts" in said(source)
-    row = re.search(r"<tr><td>05</td><td>(.*?)</td><td>(.*?)</td></tr>", source)
-    assert row.groups() == ("<code>Transformer</code>", "–")
+    rows = dict(re.findall(r"<dt>notebook (\d\d)</dt>((?:<dd>.*?</dd>)+)", source))
+    assert rows["05"] == "<dd>yours: <code>Transformer</code></dd>"
+    assert rows["03"].startswith(
+        "<dd>yours: <code>padding_mask</code></dd><dd>the course's: <code>causal_mask</code>, "
+    )
     for text in ("", taking_home._head(mine).replace("3 of", "4 of"), "print('mine')"):
         file.write_text(text, encoding="utf-8")
         assert taking_home.whose(file) is None
