@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from transformer_exercises.handout import add_handout
 from transformer_exercises.marking import add_mark
+from transformer_exercises.report import add_report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -14,6 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_handout(commands)
     add_mark(commands)
+    add_report(commands)
     options = parser.parse_args(arguments)
     return options.run(options)
 
