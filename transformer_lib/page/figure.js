@@ -183,7 +183,34 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
     draw();
   };
 
+  const boxes = Object.fromEntries([...find(".model").querySelectorAll("button")].map((one) => [nameOf(one), one]));
+
+  /** What an address calls a box: its title, without the number of layers. */
+  function nameOf({ dataset: { title } }) {
+    return title.toLowerCase().replace(/ × \d+/, "").match(/[a-z]+/g).join("-");
+  }
+
   return {
+    boxes: Object.keys(boxes),
+    /** What is open, for an address: numbers count from 1, and the newest word has none. Nothing, as on a fresh page. */
+    state() {
+      const { stack } = box.closest("[data-stack]").dataset, { part } = box.dataset, found = { box: nameOf(box) };
+      if (part && part !== "last") found.layer = picked.layer + 1;
+      if (box.dataset.box === "attention") found.head = picked.head + 1;
+      if (!box.matches(".of-all") && picked[stack] < Infinity) found.word = picked[stack] + 1;
+      return JSON.stringify(found) === '{"box":"cross-attention","layer":1,"head":1}' ? {} : found;
+    },
+    /** Open what an address says, after `show`; what it says nothing of is as on a fresh page. */
+    open({ box: name = "cross-attention", layer = 1, head = 1, word }) {
+      box = boxes[name];
+      const { stack } = box.closest("[data-stack]").dataset;
+      Object.assign(picked, { layer: layer - 1, head: head - 1, [stack]: word ? word - 1 : stack === "encoder" ? 1 : Infinity });
+      if (find(".opened").hidden) return;
+      flow();
+      if (trace) draw();
+    },
+    /** Whether a box belongs to the decoder, whose words are those written. */
+    isOfDecoder: (name = "cross-attention") => boxes[name].closest("[data-stack]").dataset.stack === "decoder",
     /** Show what a result says of a place in its translation, and ask for what the model computed there. */
     show(result, names, position) {
       if (shown !== result || now !== position) trace = undefined;
