@@ -17,6 +17,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 HERE = ROOT / "transformer_lib" / "page"
+TOUR = ROOT / "book" / "tour"  # which is about the shipped model
 MODEL = ROOT / "assets" / "multi30k_best.safetensors"
 HEADS = ROOT / "benchmarks" / "results" / "heads.json"  # how much the loss rises without each head
 PART = 750_000  # bytes, which are a million letters in base64
@@ -86,7 +87,7 @@ def packed(path: Path) -> bytes:
 def write(folder: Path) -> None:
     """Write into a folder all that the page loads."""
     folder.mkdir(parents=True, exist_ok=True)
-    for path in [*HERE.glob("*.js"), *HERE.glob("*.css")]:
+    for path in [*HERE.glob("*.js"), *HERE.glob("*.css"), *TOUR.iterdir()]:
         shutil.copyfile(path, folder / path.name)
     content = packed(MODEL)
     parts = [base64.b64encode(content[i : i + PART]).decode() for i in range(0, len(content), PART)]

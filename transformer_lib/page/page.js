@@ -50,7 +50,8 @@
 
   const addresses = addressBook({ views: Object.keys(VIEWS), boxes: figure.boxes, kinds: KINDS.map(([kind]) => kind),
     changes: [...SWITCHES].map(({ name }) => name), heads: atlas.names, stops: window.TOUR?.length ?? 0 });
-  const tour = window.startTour?.({ ...tools, addresses, visit, isIdle: () => !isWorking(), state: () => shown && state() });
+  const tour = window.startTour?.({ ...tools, addresses, visit, keep, isWorking: () => isWorking(),
+    state: () => shown && state() });
 
   const isWorking = () => find("form").matches(".working");
 
@@ -141,8 +142,8 @@
 
   /** Bring the translation into sight, if it is not: on a phone, it comes below the window. */
   function bring() {
-    const { top, bottom } = find(".translation").getBoundingClientRect();
-    if (top < HEADER || bottom > window.innerHeight) find(".results").scrollIntoView();
+    const { top, bottom } = find(".translation").getBoundingClientRect(), covered = find(".tour")?.offsetHeight ?? 0;
+    if (top < HEADER || bottom > window.innerHeight - covered) find(".results").scrollIntoView();
   }
 
   /** End the work. What has been written so far stays. */
@@ -199,7 +200,7 @@
     choose(doubtful());
     fill(".picked", words.target[chosen]);
     find(".again").hidden = !prefix.length;
-    if (prefix.length) find(".target").children[chosen].focus({ preventScroll: true });
+    if (prefix.length && !wanted) find(".target").children[chosen].focus({ preventScroll: true });
     const arrival = wanted;
     if (arrival) arrive(arrival);
     else if (isWanted) bring();
@@ -267,6 +268,7 @@
 
   /** Shade the source by what a token's step looked at: the mean of the last layer's heads. */
   function look(place) {
+    if (isWorking()) return; // the source may be another by now
     const rows = shown.maps.cross.at(-1).map((map) => rowOf(map, place, words.source));
     const weights = words.source.map((_, j) => rows.reduce((sum, row) => sum + row[j], 0) / rows.length);
     weights.forEach((weight, j) => find(".source").children[j].style.setProperty("--weight", weight));
@@ -322,7 +324,7 @@
       viewer = element("div", { className: "attention-viewer", shown }, json);
       fill(".maps", viewer);
       startViewers();
-      for (const event of ["click", "change"]) viewer.shadowRoot.addEventListener(event, () => keep()); // none leaves it
+      for (const event of ["click", "change"]) viewer.shadowRoot.addEventListener(event, keepSoon); // none leaves it
       left.forEach((place, i) => {
         menus()[i].selectedIndex = place;
         menus()[i].dispatchEvent(new Event("change"));
@@ -418,6 +420,8 @@
     }
   }
 
+  const keepSoon = () => setTimeout(() => keep()); // when the page has done what was pressed
+
   /** Show what an address asks for. `isReturn`: it has its place in the history already. */
   function visit({ state, left = [] }, isReturn = false) {
     const { de = find("textarea").value, search = "beam", begin = [], without = [], silenced: heads = [], view = "figure" } = state;
@@ -500,7 +504,7 @@
     }
     fill(".copied", isCopied ? "Copied." : "Copy it from here:");
   };
-  for (const event of ["click", "change"]) document.querySelector("#translator").addEventListener(event, () => setTimeout(() => keep()));
+  for (const event of ["click", "change"]) document.querySelector("#translator").addEventListener(event, keepSoon);
   for (const event of ["hashchange", "popstate"]) window.addEventListener(event, follow);
   find("form").hidden = !(find(".needs").hidden = "Worker" in window && "at" in Array.prototype);
   if (!find("form").hidden) follow();
