@@ -5,7 +5,7 @@ function startTour({ find, element, addresses, visit, state, keep, isWorking }) 
   let at, last = 1; // the stop, from 1, or undefined: no tour; the one where it was left
   let before; // what the page showed when the tour began
   const text = element("div"), heading = element("h2", { tabIndex: -1 });
-  const [back, next, there, leave] = ["Back", "Next", "Go to it", "Leave the tour"].map((name) =>
+  const [back, next, there, leave] = ["Back", "Next", "Go to it", "Leave"].map((name) =>
     element("button", { type: "button" }, name));
   const keys = element("span", { className: "help keys" }, "← and → turn the stops. Escape comes back here, and leaves.");
   const moves = element("div", { className: "turns", role: "group", ariaLabel: "Stops" }, back, next, there, leave, keys);
@@ -95,5 +95,14 @@ function startTour({ find, element, addresses, visit, state, keep, isWorking }) 
   begin.textContent = "Take the tour";
   find("form").after(invitation);
   document.querySelector("#translator").append(card);
-  return { stop: () => at, show, turn };
+  return {
+    stop: () => at,
+    show,
+    turn,
+    /** Where on the page a stop wants its reader to look, if not at the top of what is open: a list of one or none. */
+    sight() {
+      const { sight } = TOUR[at - 1] ?? {}, viewer = find(".attention-viewer")?.shadowRoot;
+      return sight && [find(sight) ?? viewer?.querySelector(sight)].filter(Boolean);
+    },
+  };
 }

@@ -461,16 +461,23 @@
     choose((fitting.step ?? doubtful() + 1) - 1);
     const written = view === "figure" ? figure.isOfDecoder(box) && chosen + 1 : kind !== "encoder" && steps.length;
     fit("word", written || words.source.length);
-    if (view === "figure") figure.open(fitting);
+    if (view === "figure") figure.open(fitting, () => tour?.sight()?.forEach(uncover));
     if (view === "attention") turn(fitting);
     sayLeft(left);
     if (!state.view && !box) bring();
     else reveal(view === "figure" && !find(".opened").hidden ? find(".panel") : find(`.view.${view}`));
+    if (view !== "figure") tour?.sight()?.forEach(uncover);
+  }
+
+  /** Scroll a part of the page to right below the translation, which stays on top. */
+  function uncover(part) {
+    part.style.scrollMarginTop = `${find(".stays").offsetHeight + 1.5 * HEADER}px`;
+    part.scrollIntoView();
   }
 
   /** Bring a part of the page into sight, and those who came from elsewhere to it. */
   function reveal(part) {
-    part.scrollIntoView();
+    uncover(part);
     if (document.activeElement.closest("#translator")) return;
     part.tabIndex = -1;
     part.focus({ preventScroll: true });
