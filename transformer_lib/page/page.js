@@ -216,7 +216,7 @@
 
   /** A button with a sentence that changes, where what is taken away leaves this one as it is. */
   function others() {
-    const sentences = [...SWITCHES].filter(({ checked }) => checked).map(({ dataset }) => dataset.sentence);
+    const sentences = [...SWITCHES].filter(({ checked, dataset }) => checked && dataset.sentence).map(({ dataset }) => dataset.sentence);
     if (!sentences.length || sentences.includes(said)) return [];
     const button = element("button", { name: "example", value: sentences[0], title: sentences[0] }, "A sentence that changes");
     button.setAttribute("form", "ask");
