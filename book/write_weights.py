@@ -8,7 +8,9 @@ from pathlib import Path
 from transformer_lib.inference.translator import Translator
 from transformer_lib.page.writer import describe, write_scripts
 
-HEADS = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "heads.json"
+HERE = Path(__file__).resolve().parent
+HEADS = HERE.parent / "benchmarks" / "results" / "heads.json"
+TOUR = HERE / "tour"  # which is about the shipped model
 
 if __name__ == "__main__":
     translator = Translator.load()
@@ -16,3 +18,5 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     shutil.rmtree(folder, ignore_errors=True)
     write_scripts(translator, folder, describe(translator, "multi30k", heads=heads))
+    for path in TOUR.iterdir():
+        shutil.copyfile(path, folder / path.name)
