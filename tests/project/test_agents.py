@@ -80,7 +80,7 @@ def test_the_library_has_the_names_where_the_table_of_ideas_says():
 
 def test_the_files_that_it_names_are_there():
     code = re.findall(r"`([\w./*-]+)`", re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL))
-    paths = {path for path in code if re.fullmatch(r"[\w./*-]+/[\w.*-]*|[\w*]+\.(py|md|txt)", path)}
+    paths = {path for path in code if re.fullmatch(r"(?!\.venv)[\w./*-]+/[\w.*-]*|[\w*]+\.(py|md|txt)", path)}
     assert len(paths) > 20
     for path in paths:
         assert (PACKAGE / path).is_file() or any(ROOT.glob(path.rstrip("/"))), path

@@ -13,7 +13,10 @@ from test_notebooks import set_repository
 
 ROOT = Path(__file__).parents[2]
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "build", "runs", "__pycache__", ".*_cache", ".ipynb_checkpoints")
-READERS = "agents book commands contributing cookbook from_tutorials notebooks readme references supply_chain teaching where_tutorials_break"
+READERS = """
+agents book commands contributing cookbook from_tutorials notebooks readme references supply_chain teaching
+where_tutorials_break
+"""
 
 
 @pytest.mark.slow
