@@ -31,19 +31,20 @@ from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "transformer_lib" / "page"
 BEAMS = {"greedy": 1, "beam of 4": 4}
 Timed = list[tuple[float, str]]  # milliseconds of each sentence, and its translation
 
 IN_NODE = """
 const settings = unpack(Uint8Array.from(atob(PARTS.join("")), (letter) => letter.charCodeAt(0)).buffer);
-const model = new Transformer(settings), tokenizer = new SubwordTokenizer(settings);
+const model = new Transformer(settings), { src, tgt } = settings;
 const [sentences, beamSize] = JSON.parse(require("fs").readFileSync(0));
 function translate(sentence) {
-  const started = performance.now(), { memory } = model.encode(tokenizer.encode(sentence).ids);
+  const started = performance.now(), { memory } = model.encode(src.encode(sentence).ids);
   let finished;
   const penalty = beamSize > 1 ? settings.search.length_penalty : 0;
   for ({ finished } of beamSearch(model, memory, beamSize, penalty));
-  const text = tokenizer.decode(finished[0].ids);
+  const text = tgt.decode(finished[0].ids);
   return [performance.now() - started, text];
 }
 sentences.slice(0, 3).forEach(translate); // until what is often called has been compiled
@@ -73,7 +74,7 @@ new PerformanceObserver((list) => longTasks.push(...list.getEntries().map(({ dur
 
 def in_node(book: Path, sentences: list[str], beam_size: int) -> Timed:
     """Translate in a process of its own."""
-    scripts = [book / "translator" / f"{name}.js" for name in ("tokenizer", "model", "search")]
+    scripts = [book / "translator" / f"{name}.js" for name in ("tokenizer", "words", "model", "search")]
     parts = sorted((book / "translator").glob("weights_*.js"))
     text = [path.read_text(encoding="utf-8") for path in (*scripts, *parts)]
     program = "const PARTS = [], receiveWeights = (part) => PARTS.push(part);\n" + "\n".join([*text, IN_NODE])
@@ -167,10 +168,7 @@ def main() -> None:
     weights = (args.book / "translator").glob("weights_*.js")
     result = {
         "machine": machine(torch.device("cpu")) | {"cores": os.cpu_count(), "load_before": os.getloadavg()[0]},
-        "lines_of_javascript": sum(
-            len(path.read_text(encoding="utf-8").splitlines())
-            for path in (ROOT / "transformer_lib" / "page").glob("*.js")
-        ),
+        "lines_of_javascript": sum(len(path.read_text(encoding="utf-8").splitlines()) for path in PAGE.glob("*.js")),
         "megabytes_of_weights": sum(path.stat().st_size for path in weights) / 1e6,
         "ways": {},
     }

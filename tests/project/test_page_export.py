@@ -162,7 +162,8 @@ def test_what_spacy_takes_apart_the_page_takes_apart():
     scripts = [(PAGE / f"{name}.js").read_text(encoding="utf-8") for name in ("tokenizer", "words")]
     program = """
 const [rules, texts] = JSON.parse(require("fs").readFileSync(0));
-const tokens = ["<unk>", "<pad>", "<sos>", "<eos>"], tokenizer = new WordTokenizer({ language: "de", lower: true, tokens, rules });
+const tokens = ["<unk>", "<pad>", "<sos>", "<eos>"];
+const tokenizer = new WordTokenizer({ language: "de", lower: true, tokens, rules });
 console.log(JSON.stringify(texts.map((text) => tokenizer.encode(text).tokens.slice(1, -1))));
 """
     for language in ("de", "en", "fr", None):
