@@ -106,6 +106,9 @@ def write_library(app):
     Path(app.srcdir, "api.md").write_text("\n".join([start, *map(chapter, order())]), encoding="utf-8")
 
 
+SHOWING = ("show_source", "folded")  # the second puts the first into a fold, in notebook 14
+
+
 def explanations() -> dict[str, list[tuple[str, str, str]]]:
     """Return where each part of the library is explained, by its full name: notebook, its title, and the heading.
 
@@ -130,7 +133,7 @@ def explanations() -> dict[str, list[tuple[str, str, str]]]:
                 if isinstance(node, ast.ClassDef | ast.FunctionDef) and (box := boxes.pop(node.name, None)):
                     found[box].append((stem, title, heading))
             calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-            shown = [call.args for call in calls if ast.unparse(call.func) == "show_source"]
+            shown = [call.args for call in calls if ast.unparse(call.func) in SHOWING]
             for first, *path in (ast.unparse(argument).split(".") for arguments in shown for argument in arguments):
                 if first in known:  # as type(model) is not
                     found[".".join([known[first], *path])].append((stem, title, heading))
