@@ -357,5 +357,7 @@ def test_a_page_from_a_disk_shows_ones_own_model(kind, tmp_path, browser):
     text = page.locator("body").inner_text()
     for claim in ("4,000", "256", "Multi30k", "fisherman", "36"):
         assert claim not in text, claim
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator(".atlas canvas").count() == 3 * 2 * translator.model.config.num_heads
     assert not problems
