@@ -234,6 +234,7 @@ def without_fields(app, what, name, thing, skip, options):
     return isinstance(thing, collections._tuplegetter) or is_matplotlibs or None
 
 
+STATE = re.compile(r"(tour|de)=")  # an address of the page "Try it" that says what it shows
 LINK = re.compile(r"\[((?:`[^`]*`|[^\[\]`])*)\]\(([^)\s:]+)\)")  # text and target, which is no address
 
 
@@ -247,6 +248,9 @@ def lead(text: str, folder: str, source: Path) -> str:
         path, mark, anchor = link[2].partition("#")
         anchor = anchor.removeprefix("cell-id=")  # as JupyterLab wants it; a cell to link to is called as its heading
         path = posixpath.normpath(posixpath.join(folder, path))
+        if STATE.match(anchor) and path in (folder, "book/try_it.md"):
+            page = posixpath.relpath("try_it.html", folder.removeprefix("book") or ".")
+            return f'<a href="{page}#{html.escape(anchor)}">{link[1]}</a>'  # Sphinx would look for a place of that name
         if not (ROOT / path).exists() or path == folder:  # within the page, or wrong: then Sphinx says so
             return link[0]
         page = path.removeprefix("book/")

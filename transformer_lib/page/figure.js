@@ -6,6 +6,8 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
   const { norm_first, final_norm } = ABOUT.config, ENTERS = norm_first ? "y" : "x", hasNorm = norm_first || final_norm;
   const picked = { layer: 0, head: 0, encoder: 1, decoder: Infinity }; // the last two: words; Infinity is the newest
   let box = find(".model .attention[data-part=cross_attn]"); // which is open
+  let isPicked = false; // whether somebody has asked for what is open
+  let whenDrawn; // what waits for the panel's numbers
   let shown, words, now, trace; // a translation, its tokens, a place in it, and what was computed there
 
   /** The numbers of a vector as colours, blue above zero and orange below. */
@@ -154,6 +156,8 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
       if (step && !section.hidden) section.querySelector(".numbers").replaceChildren(...STEPS[step](at));
     }
     find(".panel").setAttribute("aria-busy", false);
+    whenDrawn?.();
+    whenDrawn = undefined;
   }
 
   /** The words at the bottom of the figure, the probabilities on top, and which box is open. */
@@ -172,6 +176,7 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
 
   find(".model").onclick = ({ target }) => {
     box = target.closest("button") ?? box;
+    isPicked = true;
     if (!trace) return;
     flow();
     draw();
@@ -180,11 +185,42 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
   find(".up").onclick = () => box.focus();
   find(".picks").onchange = ({ target: { name, value } }) => {
     picked[name === "word" ? place().stack : name] = Number(value);
+    isPicked = true;
     flow();
     draw();
   };
 
+  const boxes = Object.fromEntries([...find(".model").querySelectorAll("button")].map((one) => [nameOf(one), one]));
+
+  /** What an address calls a box: its title, without the number of layers. */
+  function nameOf({ dataset: { title } }) {
+    return title.toLowerCase().replace(/ × \d+/, "").match(/[a-z]+/g).join("-");
+  }
+
   return {
+    boxes: Object.keys(boxes),
+    /** What is open, for an address: numbers count from 1, and the newest word has none. Nothing, if nobody asked for it. */
+    state() {
+      if (!isPicked) return {};
+      const { stack } = box.closest("[data-stack]").dataset, { part } = box.dataset, found = { box: nameOf(box) };
+      if (part && part !== "last") found.layer = picked.layer + 1;
+      if (box.dataset.box === "attention") found.head = picked.head + 1;
+      if (!box.matches(".of-all") && picked[stack] < Infinity) found.word = picked[stack] + 1;
+      return found;
+    },
+    /** Open what an address says, after `show`, and then go on; what it says nothing of is as on a fresh page. */
+    open({ box: name, layer = 1, head = 1, word }, then) {
+      isPicked = name !== undefined;
+      box = boxes[name ?? "cross-attention"];
+      const { stack } = box.closest("[data-stack]").dataset;
+      Object.assign(picked, { layer: layer - 1, head: head - 1, [stack]: word ? word - 1 : stack === "encoder" ? 1 : Infinity });
+      if (find(".opened").hidden) return;
+      whenDrawn = then;
+      flow();
+      if (trace) draw();
+    },
+    /** Whether a box belongs to the decoder, whose words are those written. */
+    isOfDecoder: (name = "cross-attention") => boxes[name].closest("[data-stack]").dataset.stack === "decoder",
     /** Show what a result says of a place in its translation, and ask for what the model computed there. */
     show(result, names, position) {
       if (shown !== result || now !== position) trace = undefined;

@@ -49,7 +49,7 @@ function headAtlas({ find, fill, element, fixed }, toggle) {
     next.focus();
   };
 
-  return function show({ maps, changes }, words) {
+  return { names: Object.keys(heads), show({ maps, changes }, words) {
     for (const [name, { kind, number, button, canvas }] of Object.entries(heads)) {
       const [layer, head] = number.split(".").map((n) => n - 1), map = maps[kind][layer][head];
       const columns = kind === "decoder" ? words.inputs : words.source, rows = map.length / columns.length;
@@ -59,5 +59,5 @@ function headAtlas({ find, fill, element, fixed }, toggle) {
       canvas.getContext("2d", { willReadFrequently: true }).putImageData(image, 0, 0);
       button.setAttribute("aria-pressed", changes.silenced.includes(name));
     }
-  };
+  } };
 }

@@ -1,10 +1,11 @@
 // The page "Try it": what the reader sees and touches. All that stands still is in body.html, and worker.js computes;
-// generated.js holds the worker's source, the size of the weights, what is said of the model, and the notebooks' viewer.
+// address.js writes what is on show into the page's address; generated.js holds the worker's source, the size of the
+// weights, what is said of the model, and the notebooks' viewer.
 // Text reaches the page as text only, never as HTML.
 (() => {
   const find = (selector) => document.querySelector(`#translator ${selector}`);
   const fill = (selector, ...children) => find(selector).replaceChildren(...children);
-  const VIEWS = { figure: showFigure, heads: () => showAtlas(shown, words), alternatives: showAlternatives,
+  const VIEWS = { figure: showFigure, heads: () => atlas.show(shown, words), alternatives: showAlternatives,
     attention: showAttention, beam: showBeam };
   const KINDS = [ // of attention, as in attention_viewer.py; rows and columns name lists of `words`
     ["encoder", "Encoder self-attention", "Source word", "Source words it looks at", "source", "source"],
@@ -19,6 +20,8 @@
   let asked, begins; // the text that the results belong to, and the ids that its translation had to begin with
   let shown, words, chosen, viewer; // a result of the worker, its tokens, a place in its translation, its maps on show
   let isWanted; // whether the reader waits to see the translation
+  let said, wanted; // the text of the translation on show, and what an address asks for until it is there
+  let seen, kept; // the address that the page knows of, and the question that it held
 
   function element(tag, properties = {}, ...children) {
     const made = Object.assign(document.createElement(tag), properties);
@@ -40,11 +43,16 @@
   const rowOf = (map, place, columns) => map.subarray(place * columns.length, (place + 1) * columns.length);
   const tools = { find, fill, element, row, fixed, percent, readable, order, rowOf };
   const figure = figureOne(tools, (place) => worker.postMessage({ number: shown.number, place }));
-  const silenced = new Set(), showAtlas = headAtlas(tools, (heads) => { // back again if all are silenced, else silenced
+  const silenced = new Set(), atlas = headAtlas(tools, (heads) => { // back again if all are silenced, else silenced
     const change = heads.every((head) => silenced.has(head)) ? "delete" : "add";
     heads.forEach((head) => silenced[change](head));
     send(begins);
   });
+
+  const addresses = addressBook({ views: Object.keys(VIEWS), boxes: figure.boxes, kinds: KINDS.map(([kind]) => kind),
+    changes: [...SWITCHES].map(({ name }) => name), heads: atlas.names, stops: window.TOUR?.length ?? 0 });
+  const tour = window.startTour?.({ ...tools, addresses, visit, keep, isWorking: () => isWorking(),
+    state: () => shown && state() });
 
   const isWorking = () => find("form").matches(".working");
 
@@ -93,8 +101,10 @@
     if (isWorking()) begin("Translating …");
   }
 
-  /** Ask for a translation that begins with `prefix`, a list of ids. */
-  function send(prefix = []) {
+  /** Ask for a translation that begins with `prefix`, a list of ids or tokens, to be shown as an address wants it. */
+  function send(prefix = [], then) {
+    wanted = then;
+    fill(".left-out");
     if (!worker) start();
     const isLoaded = loaded === WEIGHTS.parts;
     begin(isLoaded ? "Translating …" : "Loading …");
@@ -133,8 +143,8 @@
 
   /** Bring the translation into sight, if it is not: on a phone, it comes below the window. */
   function bring() {
-    const { top, bottom } = find(".translation").getBoundingClientRect();
-    if (top < HEADER || bottom > window.innerHeight) find(".results").scrollIntoView();
+    const { top, bottom } = find(".translation").getBoundingClientRect(), covered = find(".tour")?.offsetHeight ?? 0;
+    if (top < HEADER || bottom > window.innerHeight - covered) find(".results").scrollIntoView();
   }
 
   /** End the work. What has been written so far stays. */
@@ -171,13 +181,14 @@
     const { tokens, hypotheses, steps, prefix, plain, changes, isChanged, unsure } = (shown = result);
     const name = (what) => steps.map((step) => readable(step[what].token));
     words = { source: tokens.map(readable), target: name("chosen"), inputs: name("input") };
+    said = asked;
     end();
     match();
     fill(".translation", ...marked(hypotheses[0].text, plain));
     if (unsure && !find(".remark").textContent) fill(".remark", unsure);
     find(".was").hidden = !isChanged;
     fill(".plain", ...marked(plain, hypotheses[0].text));
-    fill(".same", plain === hypotheses[0].text ? "(the same)" : "");
+    fill(".same", ...(plain === hypotheses[0].text ? ["(the same) ", ...others()] : []));
     fill(".silenced", changes.silenced.length ? `Silenced: ${changes.silenced.join(", ")}.` : "");
     for (const text of find(".results").querySelectorAll("[data-without]")) text.hidden = changes[text.dataset.without];
     for (const text of find(".results").querySelectorAll("[data-with]")) text.hidden = !changes[text.dataset.with];
@@ -187,13 +198,30 @@
       return element("button", { type: "button", onclick, onfocus, onblur, onpointerenter: onfocus, onpointerleave: onblur },
         word, element("small", {}, percent(steps[place].chosen.logProb)));
     }));
-    const sureness = steps.map(({ chosen }) => chosen.logProb);
-    choose(prefix.length ? prefix.length - 1 : sureness.indexOf(Math.min(...sureness))); // where it was least sure
+    choose(doubtful());
     fill(".picked", words.target[chosen]);
     find(".again").hidden = !prefix.length;
-    if (prefix.length) find(".target").children[chosen].focus({ preventScroll: true });
-    if (isWanted) bring();
-    isWanted = false;
+    if (prefix.length && !wanted) find(".target").children[chosen].focus({ preventScroll: true });
+    const arrival = wanted;
+    if (arrival) arrive(arrival);
+    else if (isWanted) bring();
+    isWanted = wanted = undefined;
+    keep(!arrival?.isReturn);
+  }
+
+  /** Where the reader picked a token, or else where the model was least sure. */
+  function doubtful() {
+    const { steps, prefix } = shown, sureness = steps.map(({ chosen }) => chosen.logProb);
+    return prefix.length ? prefix.length - 1 : sureness.indexOf(Math.min(...sureness));
+  }
+
+  /** A button with a sentence that changes, where what is taken away leaves this one as it is. */
+  function others() {
+    const sentences = [...SWITCHES].filter(({ checked, dataset }) => checked && dataset.sentence).map(({ dataset }) => dataset.sentence);
+    if (!sentences.length || sentences.includes(said)) return [];
+    const button = element("button", { name: "example", value: sentences[0], title: sentences[0] }, "A sentence that changes");
+    button.setAttribute("form", "ask");
+    return [button];
   }
 
   /** A text in pieces, words with the space before them; words that the other text has not, or elsewhere, are marked. */
@@ -241,6 +269,7 @@
 
   /** Shade the source by what a token's step looked at: the mean of the last layer's heads. */
   function look(place) {
+    if (isWorking()) return; // the source may be another by now
     const rows = shown.maps.cross.at(-1).map((map) => rowOf(map, place, words.source));
     const weights = words.source.map((_, j) => rows.reduce((sum, row) => sum + row[j], 0) / rows.length);
     weights.forEach((weight, j) => find(".source").children[j].style.setProperty("--weight", weight));
@@ -260,12 +289,31 @@
     }));
   }
 
+  const menus = () => [...(viewer?.shadowRoot.querySelectorAll("select") ?? [])]; // kind, layer and head
+  const rowsOfMap = () => [...viewer.shadowRoot.querySelectorAll(".queries input")];
+
+  /** The map that the viewer shows, for an address. */
+  function mapOnShow() {
+    if (viewer?.shown !== shown) return {}; // the sentence is too long
+    const [kind, layer, head] = menus().map(({ selectedIndex }) => selectedIndex);
+    return { kind: KINDS[kind][0], layer: layer + 1, head: head + 1, word: 1 + rowsOfMap().findIndex(({ checked }) => checked) };
+  }
+
+  /** Turn the viewer to the map that an address asks for. */
+  function turn({ kind = "cross", layer = 1, head = 1, word = kind === "encoder" ? 1 : chosen + 1 }) {
+    if (viewer?.shown !== shown) return;
+    [KINDS.findIndex(([name]) => name === kind), layer - 1, head - 1].forEach((place, i) => {
+      menus()[i].selectedIndex = place;
+      menus()[i].dispatchEvent(new Event("change"));
+    });
+    rowsOfMap()[word - 1].click();
+  }
+
   /** The notebooks' viewer with this translation's maps, at the kind, layer and head where the reader left it. */
   function showAttention() {
     if (Math.max(words.source.length, words.target.length) > 64) { // nobody could read them
       return fill(".maps", `Maps are drawn for up to 64 ${ABOUT.wholeWords ? "words" : "subwords"}.`);
     }
-    const menus = () => [...(viewer?.shadowRoot.querySelectorAll("select") ?? [])];
     if (viewer?.shown !== shown) {
       const left = menus().map(({ selectedIndex }) => selectedIndex);
       const thousandths = (map) => Array.from(map, (weight) => Math.round(1000 * weight));
@@ -277,6 +325,7 @@
       viewer = element("div", { className: "attention-viewer", shown }, json);
       fill(".maps", viewer);
       startViewers();
+      for (const event of ["click", "change"]) viewer.shadowRoot.addEventListener(event, keepSoon); // none leaves it
       left.forEach((place, i) => {
         menus()[i].selectedIndex = place;
         menus()[i].dispatchEvent(new Event("change"));
@@ -314,7 +363,7 @@
 
   const submit = (event) => {
     event.preventDefault();
-    if (event.submitter?.name) put(event.submitter.textContent); // an example
+    if (event.submitter?.name) put(event.submitter.value || event.submitter.textContent); // an example
     isWanted = true;
     send();
   };
@@ -345,5 +394,126 @@
   find(".previous").onclick = () => choose(chosen - 1);
   find(".next").onclick = () => choose(chosen + 1);
   fill(".megabytes", WEIGHTS.megabytes);
+
+  /** The question that what is on show answers. */
+  function question() {
+    const { beamSize, prefix, steps, changes } = shown, { silenced } = changes;
+    const begin = prefix.map((_, i) => steps[i].chosen.token), search = beamSize === 1 ? "greedy" : undefined;
+    return { de: said, search, begin, without: [...SWITCHES].map(({ name }) => name).filter((name) => !changes[name]), silenced };
+  }
+
+  /** What is on show, as addressBook wants it. */
+  function state() {
+    const view = find("[name=view]:checked").value, details = { figure: figure.state, attention: mapOnShow }[view]?.();
+    return { tour: tour?.stop(), ...question(), step: chosen + 1, view: view === "figure" ? undefined : view, ...details };
+  }
+
+  /** Write what is on show into the address: a new question gets a place of its own in the browser's history. */
+  function keep(isNew = false) {
+    if (!shown || isWorking() || find(".results").hidden) return;
+    const asks = addresses.write({ tour: tour?.stop(), ...question() }), isAdded = isNew && location.hash && asks !== kept;
+    [kept, seen] = [asks, addresses.write(state())];
+    if (seen === location.hash) return;
+    try {
+      history[isAdded ? "pushState" : "replaceState"](null, "", seen);
+    } catch {
+      seen = location.hash; // some browsers forbid it to pages from a disk; Copy link works all the same
+    }
+  }
+
+  const keepSoon = () => setTimeout(() => keep()); // when the page has done what was pressed
+
+  /** Show what an address asks for. `isReturn`: it has its place in the history already. */
+  function visit({ state, left = [] }, isReturn = false) {
+    const { de = find("textarea").value, search = "beam", begin = [], without = [], silenced: heads = [], view = "figure" } = state;
+    const isThere = shown && !isWorking() && !find(".results").hidden && addresses.write(question())
+      === addresses.write({ de, search: search === "beam" ? undefined : search, begin, without, silenced: heads });
+    find(`[name=search][value="${search === "beam" ? 4 : 1}"]`).checked = true;
+    for (const one of SWITCHES) one.checked = without.includes(one.name);
+    silenced.clear();
+    for (const head of heads) silenced.add(head);
+    find(`[name=view][value=${view}]`).checked = true;
+    if (asked === undefined && find("textarea").value === find("textarea").defaultValue) find("textarea").value = de;
+    else put(de);
+    tour?.show(state.tour);
+    const arrival = { state, left, isReturn };
+    if (!isThere) {
+      send(begin, arrival);
+      return sayLeft(left);
+    }
+    match();
+    arrive(arrival);
+    keep(!isReturn);
+  }
+
+  /** Turn to the place in the translation, the view, and what is open in it, that an address asks for. */
+  function arrive({ state, left }) {
+    const { begin = [], view = "figure", kind = "cross", box } = state, { steps, maps, prefix } = shown;
+    const fitting = { ...state }, leave = (name, value) => left.push(`${name}=${value}`);
+    const fit = (name, most) => {
+      if (!(state[name] > most)) return;
+      leave(name, state[name]);
+      delete fitting[name];
+    };
+    if (begin.length && !prefix.length) leave("begin", addresses.spell(begin));
+    fit("step", steps.length);
+    fit("layer", maps.encoder.length);
+    fit("head", maps.encoder[0].length);
+    choose((fitting.step ?? doubtful() + 1) - 1);
+    const written = view === "figure" ? figure.isOfDecoder(box) && chosen + 1 : kind !== "encoder" && steps.length;
+    fit("word", written || words.source.length);
+    if (view === "figure") figure.open(fitting, () => tour?.sight()?.forEach(uncover));
+    if (view === "attention") turn(fitting);
+    sayLeft(left);
+    if (!state.view && !box) bring();
+    else reveal(view === "figure" && !find(".opened").hidden ? find(".panel") : find(`.view.${view}`));
+    if (view !== "figure") tour?.sight()?.forEach(uncover);
+  }
+
+  /** Scroll a part of the page to right below the translation, which stays on top. */
+  function uncover(part) {
+    part.style.scrollMarginTop = `${find(".stays").offsetHeight + 1.5 * HEADER}px`;
+    part.scrollIntoView();
+  }
+
+  /** Bring a part of the page into sight, and those who came from elsewhere to it. */
+  function reveal(part) {
+    uncover(part);
+    if (document.activeElement.closest("#translator")) return;
+    part.tabIndex = -1;
+    part.focus({ preventScroll: true });
+  }
+
+  function sayLeft(left) {
+    const shortened = left.map((what) => (what.length > 60 ? `${what.slice(0, 60)}…` : what)).join(" · ");
+    fill(".left-out", left.length ? `This address asks for what the page does not have, so it’s left out: ${shortened}` : "");
+  }
+
+  /** Follow the address that the browser shows: on arrival, a link, or back and forward. */
+  function follow() {
+    if (location.hash === seen) return; // its own, or heard of already
+    seen = location.hash;
+    const found = addresses.read(seen);
+    if (!found) return; // a place of the page around
+    const { state, left } = found, names = Object.keys(state);
+    if (!names.length) return sayLeft(left);
+    if (names.join() === "tour") return tour.turn(state.tour, true);
+    visit(found, true);
+  }
+
+  find(".copy").onclick = async () => {
+    const field = find(".link"), link = location.href.replace(/#.*/s, "") + addresses.write(state());
+    let isCopied = await navigator.clipboard?.writeText(link).then(() => true, () => false);
+    if (!isCopied) {
+      field.hidden = false;
+      field.value = link;
+      field.select();
+      isCopied = document.execCommand("copy");
+    }
+    fill(".copied", isCopied ? "Copied." : "Copy it from here:");
+  };
+  for (const event of ["click", "change"]) document.querySelector("#translator").addEventListener(event, keepSoon);
+  for (const event of ["hashchange", "popstate"]) window.addEventListener(event, follow);
   find("form").hidden = !(find(".needs").hidden = "Worker" in window && "at" in Array.prototype);
+  if (!find("form").hidden) follow();
 })();

@@ -14,6 +14,8 @@ function largest(values, count) {
   });
 }
 
+const MOST_MORE = 50; // tokens that a translation may be longer than its source, as in the paper
+
 /**
  * Follow the `beamSize` most probable beginnings. One that is among them and ends in <eos> is finished; the others fill
  * the beam. Done when `beamSize` are finished and one of them scores at least as well as the best open one so far.
@@ -24,7 +26,7 @@ function largest(values, count) {
  */
 function* beamSearch(model, memory, beamSize, lengthPenalty, prefix = []) {
   const { config: { d_model, max_len }, specials } = model;
-  const limit = Math.min(memory.length / d_model + 50, max_len); // as the paper has it; the model has max_len positions
+  const limit = Math.min(memory.length / d_model + MOST_MORE, max_len); // the model has max_len positions
   let open = [{ ids: [], logProb: 0, cache: model.startCache(memory), steps: [] }], finished = [];
   for (let length = 1; ; length++) {
     const read = model.step(open.map(({ ids }) => ids.at(-1) ?? specials.sos), open.map(({ cache }) => cache));

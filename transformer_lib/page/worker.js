@@ -59,7 +59,7 @@ function serve() {
     start(settings);
   }
 
-  async function translate({ number, text, beamSize, prefix, changes }) {
+  async function translate({ number, text, beamSize, prefix: begin, changes }) {
     newest = number;
     const settings = await started, { src, tgt } = settings, { max_len } = settings.config, { sos } = settings.specials;
     const penalty = beamSize > 1 ? settings.search.length_penalty : 0;
@@ -73,6 +73,7 @@ function serve() {
     }
     const { tokens, ids } = src.encode(text);
     if (ids.length > max_len) throw new Error(`These are ${ids.length} ${pieces}. ${most}`);
+    const prefix = beginning(begin, tgt, Math.min(ids.length + MOST_MORE, max_len));
     postMessage({ kind: "read", number, tokens, remark: remark(text, { tokens, ids }, settings) });
     const about = ({ ids, logProb, score }) =>
       ({ ids, logProb, score, text: tgt.decode(ids), token: tgt.pieces[ids.at(-1)] });
@@ -118,6 +119,17 @@ function serve() {
     const shown = { plain: plain.text, unsure, tokens, ids, beams: found.beams, hypotheses, steps, maps };
     postMessage({ kind: "done", ...asked, ...shown });
   }
+}
+
+/**
+ * The ids that a translation is to begin with, of ids, or of tokens as an address names them: none if the model does not
+ * have all of these tokens, or could not write so many.
+ */
+function beginning(tokens, { ids: known, specials: { unk, eos } }, most) {
+  const special = { "<unk>": unk, "<eos>": eos };
+  const ids = tokens.map((token) => (typeof token === "string" ? special[token] ?? known.get(token) : token));
+  const isWritten = (id, i) => id !== undefined && (id !== eos || i === ids.length - 1);
+  return ids.length <= most && ids.every(isWritten) ? ids : [];
 }
 
 /** What a token was, by its id, and what a step said of it. */
