@@ -3,6 +3,7 @@
 import functools
 import io
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -294,6 +295,14 @@ def test_a_language_model_is_refused(tmp_path, capsys):
     assert main(["export", str(tmp_path / "model.safetensors"), str(tmp_path / "page"), "--to", "page"]) == 1
     assert "tokenizers holds ['text']" in capsys.readouterr().err
     assert not (tmp_path / "page").exists()
+
+
+def test_the_folder_holds_all_that_the_page_loads(tmp_path):
+    to_page(make(), tmp_path / "page")
+    page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+    loaded = re.findall(r'<(?:script src|link rel="stylesheet" href)="([^"]+)"', page)
+    assert len(loaded) > 5 and all((tmp_path / "page" / path).is_file() for path in loaded)
+    assert "http" not in re.sub(r"<code>.*?</code>", "", page)
 
 
 def test_only_an_earlier_export_is_replaced(tmp_path):
