@@ -8,13 +8,13 @@ from pathlib import Path
 from transformer_lib.inference.translator import Translator
 from transformer_lib.page.writer import describe, write_scripts
 
-HERE = Path(__file__).resolve().parent
-HEADS = HERE.parent / "benchmarks" / "results" / "heads.json"
-TOUR = HERE / "tour"  # which is about the shipped model
+ROOT = Path(__file__).resolve().parents[1]
+TOUR = ROOT / "book" / "tour"  # which is about the shipped model
+HEADS = ROOT / "benchmarks" / "results" / "heads.json"  # how much the loss rises without each head
 
 if __name__ == "__main__":
     translator = Translator.load()
-    heads = json.loads(HEADS.read_text(encoding="utf-8"))  # how much the loss rises without each head
+    heads = json.loads(HEADS.read_text(encoding="utf-8"))
     folder = Path(sys.argv[1])
     shutil.rmtree(folder, ignore_errors=True)
     write_scripts(translator, folder, describe(translator, "multi30k", heads=heads))

@@ -3,6 +3,7 @@
 import functools
 import io
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -296,6 +297,14 @@ def test_a_language_model_is_refused(tmp_path, capsys):
     assert not (tmp_path / "page").exists()
 
 
+def test_the_folder_holds_all_that_the_page_loads(tmp_path):
+    to_page(make(), tmp_path / "page")
+    page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+    loaded = re.findall(r'<(?:script src|link rel="stylesheet" href)="([^"]+)"', page)
+    assert len(loaded) > 5 and all((tmp_path / "page" / path).is_file() for path in loaded)
+    assert "http" not in re.sub(r"<code>.*?</code>", "", page)
+
+
 def test_only_an_earlier_export_is_replaced(tmp_path):
     translator, folder = make(), tmp_path / "page"
     to_page(translator, folder)
@@ -357,5 +366,7 @@ def test_a_page_from_a_disk_shows_ones_own_model(kind, tmp_path, browser):
     text = page.locator("body").inner_text()
     for claim in ("4,000", "256", "Multi30k", "fisherman", "36"):
         assert claim not in text, claim
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator(".atlas canvas").count() == 3 * 2 * translator.model.config.num_heads
     assert not problems

@@ -51,6 +51,8 @@ assert "class Transformer" in shipped("the_transformer.py").read_text(encoding="
 print(SHIPPED_MODEL, t.Translator.load()("Ein Hund läuft."), sep="\\n")
 translation = t.Translator.load().translate(["Ein Hund läuft."], attention=True)[0]
 print(len(t.AttentionViewer.of_translation(translation)._repr_html_()), len(results("training")["contenders"]))
+from transformer_lib.page.writer import to_page
+to_page(t.Translator.load(), "page")
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "TRANSFORMER_LIB_DATA": ""}
     result = subprocess.run(
@@ -63,6 +65,7 @@ print(len(t.AttentionViewer.of_translation(translation)._repr_html_()), len(resu
     assert path.startswith(str(tmp_path))
     assert size == "8000" and novel == ["1906"]
     assert not cache.startswith((str(tmp_path), str(PACKAGE.parent)))  # the user's own cache, not site-packages
+    assert (tmp_path / "page" / "translator" / "page.js").exists() and (tmp_path / "page" / "index.html").exists()
     assert int(figure) > 1000 and int(viewer) > 1000 and int(rows) > 2
 
 

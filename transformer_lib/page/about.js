@@ -68,7 +68,7 @@ const EXAMPLES = { // of the validation split; those of Multi30k stand in body.h
   if (shown.length || !(isGerman && corpus === "multi30k")) {
     const button = (text) => Object.assign(document.createElement("button"), { name: "example", textContent: text });
     for (const group of all(".examples")) group.replaceChildren(...shown.map(button));
-    for (const field of all("#german")) field.value = shown[0] ?? "";
+    for (const field of all("#german")) field.value = field.defaultValue = shown[0] ?? "";
   }
   if (!heads) for (const one of all("[data-sentence]")) delete one.dataset.sentence; // what each changes is known of one model
 })();

@@ -1,6 +1,6 @@
 // The page "Try it": what the reader sees and touches. All that stands still is in body.html, and worker.js computes;
-// address.js writes what is on show into the page's address;
-// generated.js holds the worker's source, the size of the weights, what is said of the model, and the notebooks' viewer.
+// address.js writes what is on show into the page's address; generated.js holds the worker's source, the size of the
+// weights, what is said of the model, and the notebooks' viewer.
 // Text reaches the page as text only, never as HTML.
 (() => {
   const find = (selector) => document.querySelector(`#translator ${selector}`);

@@ -30,6 +30,7 @@ _FILES = (
     "about.js",
     "figure.js",
     "heads.js",
+    "address.js",
     "page.js",
     "page.css",
 )  # all that lie here and go with the page
