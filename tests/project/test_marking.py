@@ -79,12 +79,13 @@ def test_an_exercise_whose_check_was_deleted_is_found_by_what_it_asks_for(number
     whole = [read(place, source) for place, source in enumerate(sources)]
     bare = [read(cell.number, re.sub(r"(?m)^(check\(|\w+ = write\().*$", "", cell.source)) for cell in whole]
     broken = [read(cell.number, f"{cell.source}\n)") for cell in whole]
-    for cells in (whole, bare, broken):
+    broken_and_bare = [read(cell.number, f"{cell.source}\n)") for cell in bare]
+    for cells in (whole, bare, broken, broken_and_bare):
         marker.plan(cells)
     assert sorted(one for cell in whole for one in cell.holds) == sorted(exercises_of(number))
     assert all(cell.error for cell in broken) and [c.holds for c in broken] == [c.holds for c in whole]
-    for cell, as_it_was in zip(bare, whole, strict=True):
-        assert {*cell.holds} >= {*as_it_was.holds}
+    for cell, other, as_it_was in zip(bare, broken_and_bare, whole, strict=True):
+        assert {*cell.holds} >= {*as_it_was.holds} and {*other.holds} >= {*as_it_was.holds}
 
 
 # Verdicts
@@ -95,8 +96,7 @@ def test_right_wrong_and_not_written_are_told_apart_and_what_is_wrong_gets_its_h
         ROW + CHECK_ROW,
         PADDING.format("==") + WRITE_PADDING,
         "def causal_mask(length): ...\n\n\ncausal_mask = write(causal_mask)",
-        "assert causal_mask(2).shape == (2, 2)  # since the library's own stands in",
-        "seen_by = [[], [], [2], [2, 3], [2, 3, 4]]",
+        "assert causal_mask(2).shape == (2, 2)  # the library's own\nseen_by = [[], [], [2], [2, 3], [2, 3, 4]]",
         'check("03.2", seen_by)',
         "def my_key_padding_mask(ids, pad_id):\n    raise SystemExit\n\n\ncheck('03.5', my_key_padding_mask)",
         "x = torch.softmax?\n%timeit 1\n!false\nmask_shape = [2, 1, 1, 7]\ncheck('03.3', mask_shape, [2, 4, 5, 7])",
@@ -118,6 +118,8 @@ def test_of_a_cell_that_stops_the_error_is_told_unless_its_answer_was_there_and_
     )
     assert found["03.1"] == ("right", "")
     assert found["03.7"][0] == found["03.4"][0] == "crashed"
+    verdict, hint = marks(ROW + "1 / 0\n" + CHECK_ROW)["03.1"]
+    assert verdict == "crashed" and "line 2: ZeroDivisionError" in hint
     assert "line 1: NameError: name 'nothing'" in found["03.7"][1] and "SyntaxError" in found["03.4"][1]
 
 
@@ -164,17 +166,6 @@ def test_a_box_is_the_readers_or_it_is_not_written(marks):
     )
     assert [marks(*cells)["padding_mask"][0] for cells in tricks] == ["wrong"] * 3 + ["not written"] * 2
     assert marks(PADDING.format("!=") + WRITE_PADDING)["padding_mask"] == ("right", "")
-
-
-def test_who_replaces_nothing_is_accused_of_nothing(marks):
-    training = (
-        "import torch._dynamo",
-        "model = torch.nn.Linear(2, 2)",
-        "optimizer = library.training.optimizer.make_optimizer(model, library.Recipe(optimizer='muon'))",
-        "torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)",
-    )
-    verdict, hint = marks("\n".join(training), PADDING.format("==") + WRITE_PADDING)["padding_mask"]
-    assert verdict == "wrong" and "replaced" not in hint
 
 
 # What is handed in
@@ -288,6 +279,14 @@ assert not got_through and "SECRET_OF_THE_TEACHER" not in os.environ and Path.ho
 """
 
 
+TRAINING = """
+import torch._dynamo
+optimizer = library.training.optimizer.make_optimizer(torch.nn.Linear(2, 2), library.Recipe(optimizer='adamw'))
+torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+library.training.optimizer._Combined(optimizer)
+"""
+
+
 @pytest.mark.processes
 def test_a_cell_that_ends_the_process_is_left_out_and_what_is_no_business_of_a_notebook_is_refused(
     tmp_path, monkeypatch
@@ -300,7 +299,8 @@ def test_a_cell_that_ends_the_process_is_left_out_and_what_is_no_business_of_a_n
         + WRITE_PADDING
         + "\ndef causal_mask(length): ...\nos._exit(0)\ncausal_mask = write(causal_mask)",
         attempts + RIGHT_ROW + CHECK_ROW,
-        'torch.zeros(2**33)\nmask_shape, weights_shape = [], []\ncheck("03.3", mask_shape, weights_shape)',
+        TRAINING + 'leaking = "A"\ncheck("03.4", leaking)',
+        'torch.zeros(3 * 2**28)\nmask_shape, weights_shape = [], []\ncheck("03.3", mask_shape, weights_shape)',
     )
     notebook(tmp_path / "class" / "anna" / "03_masks.ipynb", SETUP, *cells)
     secret.write_text("solutions")
@@ -308,7 +308,8 @@ def test_a_cell_that_ends_the_process_is_left_out_and_what_is_no_business_of_a_n
     found = marks_of(one, Limits(memory=2), tmp_path / "shared")
     verdicts = {name: verdict for name, (verdict, _) in found.items() if verdict != "missing"}
     expected = {"padding_mask": "right", "causal_mask": "crashed", "03.1": "right", "03.3": "crashed"}
-    assert verdicts == expected, found
+    assert verdicts == {**expected, "03.4": "wrong"}, found
+    assert "replaced" not in str(found)  # what PyTorch itself wraps is no cheating
     assert secret.read_text() == "solutions"
 
 
