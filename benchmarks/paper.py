@@ -24,10 +24,12 @@ import torch.nn.functional as F
 from contenders import SMALL, machine, write
 from torch import Tensor, nn
 from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
 
-from transformer_lib import Transformer, TransformerConfig
+from transformer_lib import Transformer, TransformerConfig, scaled_dot_product_attention
 from transformer_lib.model.embeddings import SinusoidalPositionalEncoding
 from transformer_lib.model.encoder import Encoder, EncoderLayer
+from transformer_lib.model.masks import local_mask
 from transformer_lib.model.sublayers import PositionwiseFeedForward
 from transformer_lib.training.optimizer import learning_rate_schedule
 
@@ -183,6 +185,54 @@ def scores() -> None:
         kinds = (dots, dots / math.sqrt(d_k), by_network)
         largest = [kind.softmax(dim=-1).amax(dim=-1).mean() for kind in kinds]
         print("{:4}{:14.2f}{:18.2f}{:11.2f}".format(d_k, *largest))
+
+
+def contiguous(n: int, k: int) -> int:
+    """Return how many layers with kernels of width ``k`` connect all of ``n`` positions."""
+    return math.ceil((n - 1) / (k // 2))
+
+
+def dilated(n: int, k: int) -> int:
+    """Do the same for gaps that grow ``k``-fold from layer to layer."""
+    return next(layers for layers in range(n) if k**layers >= 2 * n - 1)
+
+
+def paths() -> None:
+    """Section 4: how many layers of convolutions connect all of 50 words."""
+    widths = (3, 5, 9, 17, 33, 99)
+    print("width of the kernel" + "".join(f"{k:5}" for k in widths))
+    for name, layers in {"contiguous": contiguous, "dilated k-fold": dilated}.items():
+        print(f"{name:19}" + "".join(f"{layers(50, k):5}" for k in widths))
+
+
+def operations(function: Callable[..., object], *inputs: Tensor) -> int:
+    """Return the operations of a call, as PyTorch counts them: a multiplication and its addition are two."""
+    with FlopCounterMode(display=False) as counter:
+        function(*inputs)
+    return counter.get_total_flops()
+
+
+def read_in_turn(cell: nn.RNNCell, x: Tensor) -> None:
+    """Let a recurrent cell read ``x``, [1, n, d]."""
+    state = torch.zeros(1, x.shape[2])
+    for t in range(x.shape[1]):
+        state = cell(x[:, t], state)
+
+
+def counted() -> None:
+    """Section 4, Table 1: the operations of real layers, divided by the table's formula."""
+    d, k, r = 512, 3, 9
+    cell, convolution = nn.RNNCell(d, d), nn.Conv1d(d, d, k, padding=1)
+    print("counted / formula   self-attention   recurrent   convolutional   restricted attention")
+    for n in (25, 50, 100):
+        x = torch.randn(1, n, d)
+        ratios = (
+            operations(scaled_dot_product_attention, x, x, x) / (n * n * d),
+            operations(read_in_turn, cell, x) / (n * d * d),
+            operations(convolution, x.mT) / (k * n * d * d),
+            operations(scaled_dot_product_attention, x, x, x, local_mask(n, r)) / (r * n * d),
+        )
+        print(f"n = {n:3}" + "{:27.1f}{:12.1f}{:16.1f}{:23.1f}".format(*ratios))
 
 
 def data() -> None:
@@ -346,8 +396,18 @@ def table_4() -> None:
         print(f"{'->' if name.startswith('Transformer') else '  '} {name:48}{f1:5.1f}")
 
 
-FIRST = additive, times, scores, convolutions, presets, data, cost, rates, adam, warmup
-PARTS = {part.__name__: part for part in (*FIRST, smoothing, table_2, table_3, sizes, table_4)}
+def waves() -> None:
+    """Section 3.5: the longest wavelength of the paper's formula, and of tensor2tensor's code."""
+    last = 512 // 2 - 1
+    longest = 2 * math.pi * 10_000 ** (2 * last / 512)
+    table = SinusoidalPositionalEncoding(max_len=50, d_model=512).table
+    assert_close(table[:, -2], torch.sin(2 * math.pi * torch.arange(50) / longest))  # the last sine
+    print(f"longest: {longest:,.1f} positions; 10000 · 2π is {10_000 * 2 * math.pi:,.1f}")
+    print(f"tensor2tensor's longest: {2 * math.pi * 10_000 ** (last / (512 // 2 - 1)):,.1f}")
+
+
+FIRST = additive, times, scores, convolutions, presets, paths, counted, data, cost, rates, adam, warmup
+PARTS = {part.__name__: part for part in (*FIRST, smoothing, table_2, table_3, sizes, table_4, waves)}
 
 
 def printed_by(name: str) -> str:

@@ -106,6 +106,9 @@ def write_library(app):
     Path(app.srcdir, "api.md").write_text("\n".join([start, *map(chapter, order())]), encoding="utf-8")
 
 
+SHOWING = ("show_source", "folded")  # the second puts the first into a fold, in notebook 14
+
+
 def explanations() -> dict[str, list[tuple[str, str, str]]]:
     """Return where each part of the library is explained, by its full name: notebook, its title, and the heading.
 
@@ -130,7 +133,7 @@ def explanations() -> dict[str, list[tuple[str, str, str]]]:
                 if isinstance(node, ast.ClassDef | ast.FunctionDef) and (box := boxes.pop(node.name, None)):
                     found[box].append((stem, title, heading))
             calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-            shown = [call.args for call in calls if ast.unparse(call.func) == "show_source"]
+            shown = [call.args for call in calls if ast.unparse(call.func) in SHOWING]
             for first, *path in (ast.unparse(argument).split(".") for arguments in shown for argument in arguments):
                 if first in known:  # as type(model) is not
                     found[".".join([known[first], *path])].append((stem, title, heading))
@@ -250,7 +253,8 @@ def lead(text: str, folder: str, source: Path) -> str:
         path = posixpath.normpath(posixpath.join(folder, path))
         if STATE.match(anchor) and path in (folder, "book/try_it.md"):
             page = posixpath.relpath("try_it.html", folder.removeprefix("book") or ".")
-            return f'<a href="{page}#{html.escape(anchor)}">{link[1]}</a>'  # Sphinx would look for a place of that name
+            # Sphinx would look for a place of that name. (Single quotes: this is within a notebook's JSON, too.)
+            return f"<a href='{page}#{html.escape(anchor)}'>{link[1]}</a>"
         if not (ROOT / path).exists() or path == folder:  # within the page, or wrong: then Sphinx says so
             return link[0]
         page = path.removeprefix("book/")

@@ -38,6 +38,22 @@ PAIRS = [
 ]
 
 
+PLOT = r'(?s)^.*id="figure_1".*$'  # Matplotlib's SVG, and no drawing's
+
+
+class PlotsByTheirText:
+    """Let nbval compare a plot by its text, numbers and all: each Matplotlib draws it a little differently."""
+
+    @staticmethod
+    def pytest_collectstart(collector):
+        if hasattr(collector, "sanitize_patterns"):  # nbval's, of one notebook
+            collector.sanitize_patterns[PLOT] = "a plot"
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(PlotsByTheirText())
+
+
 def cookbook(heading):
     """Return the listings of one recipe."""
     page = (Path(__file__).parents[1] / "book" / "cookbook.md").read_text(encoding="utf-8")

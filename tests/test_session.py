@@ -36,7 +36,7 @@ def test_where_multi30k_cannot_be_had_the_sample_corpus_takes_its_place_and_a_li
     assert f"\ndevice: {session.device}" in printed and printed.endswith(", corpus: sample\n")  # a GPU's name between
 
 
-def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys, monkeypatch, tmp_path):
+def test_where_a_text_cannot_be_had_the_sample_takes_its_place_and_by_default_it_is_the_novel(capsys):
     session = start_with_text("wikitext-2")
     assert (session.corpus.name, session.test, str(session.runs)) == (
         "sample",
@@ -44,24 +44,10 @@ def test_where_wikitext2_cannot_be_had_something_smaller_takes_its_place(capsys,
         str(Path("runs/sample-tutorial")),
     )
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0].startswith("wikitext-2 is unavailable, so this notebook uses wikitext-2-valid: ")
-    assert printed[1].startswith("wikitext-2-valid is unavailable, so this notebook uses sample: ")
-    assert printed[2].startswith(f"device: {session.device}") and printed[2].endswith(", corpus: sample")
-
-    (tmp_path / "cache" / "wikitext-2").mkdir(parents=True, exist_ok=True)
-    checksums = {}
-    for split in ("valid", "test"):
-        (tmp_path / "cache" / "wikitext-2" / f"{split}.txt").write_text("one\n" * 10, encoding="utf-8")
-        checksums[f"{split}.txt"] = "git-blob:c22ecc634e6e2f871b74241bae0c90202784cbcc"
-    checksums["train.txt"] = "git-blob:"
-    monkeypatch.setitem(corpora.DOWNLOADS, "wikitext-2", ("http://127.0.0.1:9/", checksums))
-    assert start_with_text("wikitext-2").corpus.name == "wikitext-2-valid"
-    monkeypatch.setattr("transformer_lib.notebook.session.pick_device", lambda: torch.device("cpu"))
-    assert start_with_text().corpus.name == "wikitext-2-valid"
-    printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 3 and printed[0].startswith(
-        "wikitext-2 is unavailable"
-    )  # nobody asked for it the second time
+    assert printed[0].startswith("wikitext-2 is unavailable, so this notebook uses sample: ")
+    assert printed[1].startswith(f"device: {session.device}") and printed[1].endswith(", corpus: sample")
+    assert start_with_text().corpus.name == "pride-and-prejudice"
+    assert "is unavailable" not in capsys.readouterr().out  # it comes with the library
 
 
 def test_a_language_models_fast_development_run_takes_a_tenth_of_an_epoch_of_the_sample(monkeypatch, tmp_path, capsys):

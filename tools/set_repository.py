@@ -6,6 +6,7 @@ OWNER/NAME stands in pyproject.toml, and no badge and no command leads there; wi
 
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,13 +17,15 @@ UNNAMED = "OWNER/NAME"
 URL = re.compile(r"https://([a-z0-9-]+(?:\.[a-z0-9-]+)+)/(\w[\w.-]*/\w[\w.-]*?)(?:\.git)?/?", re.ASCII)
 
 COLAB = "https://colab.research.google.com"
+BRANCH = "main"  # that badges lead to, and whose pushes publish the book: .github/workflows/book.yml
+BESIDE = re.compile(r"(?m)^(Reading time|Worked answers|A worked answer).*$")  # the line of a notebook with the badge
 BADGE = re.compile(rf"( &nbsp; |\n\n)\[!\[Open in Colab\]\({COLAB}/assets/[^)]*\)\]\([^)]*\)")
 # In each notebook's first cell of code: what brings the library along where it is missing, and says so if it cannot.
 MISSING = 'if importlib.util.find_spec("transformer_lib") is None:'
 SETUP = re.compile(rf"(?ms)^{re.escape(MISSING)}\n.*?^    raise ModuleNotFoundError\(.*?\)\n")
 WHEEL = f"""\
 {MISSING}
-    # In the library's folder, `pip wheel --no-deps .` makes this file; in Colab, upload it before you run this cell.
+    # Only Colab needs these lines: upload the file that `pip wheel --no-deps .` makes in the library's folder.
     from pathlib import Path
 
     for wheel in sorted(Path().glob("transformer_step_by_step-*.whl")):
@@ -54,7 +57,7 @@ README_ON_GITHUB = (
     (
         "In Colab: upload a notebook; its first cell says how to bring the library along.",
         f"In Colab: [![Open in Colab]({COLAB}/assets/colab-badge.svg)]"
-        f"({COLAB}/github/{{owner}}/{{repository}}/blob/main/notebooks/00_quick_tour.ipynb)",
+        f"({COLAB}/github/{{owner}}/{{repository}}/blob/{BRANCH}/notebooks/00_quick_tour.ipynb)",
     ),
 )
 
@@ -80,12 +83,26 @@ def main(url: str, root: Path = ROOT) -> None:
         print("Colab opens notebooks from GitHub only, so there are no badges")
     elif new:
         print("the README leads to the book on GitHub Pages; to publish it: Settings, Pages, Source: GitHub Actions")
+        print(f"Colab opens the notebooks from the branch {BRANCH}, and only once the repository is public")
+        if (branch := _current_branch(root)) not in ("", BRANCH):
+            print(f"your branch is called {branch}: `git branch -m {BRANCH}` before you push it")
     old = "/".join(address((root / "pyproject.toml").read_text(encoding="utf-8")))
     _change(root / "pyproject.toml", lambda text: text.replace(f"https://{old}", f"https://{host}/{name}"))
     _change(root / "README.md", lambda text: with_address(text, new))
     for path in sorted((root / "notebooks").rglob("*.ipynb")):
-        badge = f"{COLAB}/github/{name}/blob/main/{path.relative_to(root).as_posix()}" if host == "github.com" else ""
+        badge = (
+            f"{COLAB}/github/{name}/blob/{BRANCH}/{path.relative_to(root).as_posix()}" if host == "github.com" else ""
+        )
         _change(path, lambda text, badge=badge: _notebook(text, new, badge if new else ""))
+
+
+def _current_branch(root: Path) -> str:
+    """Return the name of the branch that is checked out, or an empty string where there is none."""
+    try:
+        git = subprocess.run(["git", "symbolic-ref", "--short", "HEAD"], cwd=root, capture_output=True, text=True)
+    except OSError:  # no git
+        return ""
+    return git.stdout.strip()
 
 
 def _change(path: Path, change: Callable[[str], str]) -> None:
@@ -113,7 +130,7 @@ def _notebook(text: str, url: str, badge: str) -> str:
     head, setup = notebook["cells"][0], next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")
     picture = f" &nbsp; [![Open in Colab]({COLAB}/assets/colab-badge.svg)]({badge})" if badge else ""
     title = BADGE.sub("", "".join(head["source"]))
-    title = re.sub(r"(?m)^(Reading time|Worked answers).*$", lambda line: line[0] + picture, title)
+    title = BESIDE.sub(lambda line: line[0] + picture, title, count=1)
     install = ADDRESS.format(url=url) if url else WHEEL
     head["source"] = title.splitlines(keepends=True)
     setup["source"] = SETUP.sub(lambda _: install, "".join(setup["source"])).splitlines(keepends=True)

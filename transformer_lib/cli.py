@@ -173,7 +173,7 @@ def evaluate(model, corpus=(), split=None, device="auto", **search):
     """Measure perplexity and BLEU on a split that the model was not trained on."""
     device = pick_device(device)
     saved = load_model(model, device=device)
-    sources = list(corpus) or _trained_on(saved.notes)
+    sources = list(corpus) or trained_on(saved.notes)
     translator = Translator.from_saved(saved)
     vars(translator).update(search)  # beam_size and length_penalty, if they are given
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
@@ -188,7 +188,7 @@ def evaluate(model, corpus=(), split=None, device="auto", **search):
         log(f"BLEU, beam {translator.beam_size}, length penalty {translator.length_penalty}: {score}")
 
 
-def _trained_on(notes: dict[str, Any]) -> list[str]:
+def trained_on(notes: dict[str, Any]) -> list[str]:
     """Return what opens a model's corpus again, by its notes, which anybody may have written."""
     noted = notes.get("corpus")
     parts = noted.split("\n") if isinstance(noted, str) else noted  # as version 0.2.0 wrote it: two files are two lines

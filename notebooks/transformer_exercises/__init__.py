@@ -180,8 +180,7 @@ class Guess:
     replies: dict[str, str]
 
     def __repr__(self) -> str:
-        *others, last = self.replies
-        return f"{self.name} · your guess: {', '.join(others)} or {last}?"
+        return "\n".join([f"{self.name} · your guess?", *(f"  – {choice}" for choice in self.replies)])
 
     def _repr_html_(self) -> str:
         """Return HTML that works without a kernel and without scripts, in light and in dark."""

@@ -63,7 +63,7 @@ class Collection:
 
 def keep(folder: str | Path, written: Iterable[Any], check: Check) -> None:
     """Write functions and classes to ``written.py``, with all that they use, and say what is kept and what is not."""
-    items = {item.__name__: item for item in written if not _is_a_stand_in(item)}
+    items = {item.__name__: item for item in written if not is_a_stand_in(item)}
     if not items:
         print("Nothing is kept: none of it is yours yet.")
         return
@@ -103,7 +103,7 @@ def kept(folder: str | Path, name: str, check: Check) -> Any:
         why_not = f"since {FILE} cannot be read: {type(error).__name__}: {error}"
     else:
         written = getattr(module, name, None)
-        if written is not None and not _is_a_stand_in(written):
+        if written is not None and not is_a_stand_in(written):
             verdict = check(name, written)
             why_not = "" if verdict else f"since yours is not right: {verdict.message}"
         elif stopped:
@@ -113,7 +113,7 @@ def kept(folder: str | Path, name: str, check: Check) -> Any:
     return course.own(name) if why_not else written
 
 
-def _is_a_stand_in(item: Any) -> bool:
+def is_a_stand_in(item: Any) -> bool:
     """Return whether this is the course's own or the library's, and nothing that a reader wrote."""
     where = getattr(item, "__module__", None) or ""
     return where.partition(".")[0] in ("transformer_exercises", "transformer_lib")
@@ -144,7 +144,7 @@ def run(file: Path) -> tuple[types.ModuleType, dict[str, Exception]]:
         try:
             exec(compile(ast.Module([node], []), str(file), "exec", dont_inherit=True), vars(module))
         except Exception as error:  # one that cannot be run takes no other with it
-            stopped |= dict.fromkeys(_names_given(node) or [f"line {node.lineno}"], error)
+            stopped |= dict.fromkeys(names_given(node) or [f"line {node.lineno}"], error)
     return module, stopped
 
 
@@ -214,13 +214,13 @@ def statements(lines: list[str], tree: ast.Module) -> Iterator[Block]:
         if alone := "\n".join(lines[end : first - 1]).strip():
             yield Block((), alone)
         text = "\n".join(lines[first - 1 : last])
-        yield Block(tuple(_names_given(node)), text, isinstance(node, ast.Import | ast.ImportFrom))
+        yield Block(tuple(names_given(node)), text, isinstance(node, ast.Import | ast.ImportFrom))
         end = last
     if alone := "\n".join(lines[end:]).strip():
         yield Block((), alone)
 
 
-def _names_given(node: ast.stmt) -> list[str]:
+def names_given(node: ast.stmt) -> list[str]:
     if isinstance(node, _DEFINITIONS):
         return [node.name]
     if isinstance(node, ast.Import | ast.ImportFrom):

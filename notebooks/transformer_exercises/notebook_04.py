@@ -50,7 +50,9 @@ question(
 
 
 @exercise("04.1")
-def shapes(queries: Sequence[int], keys: Sequence[int], weights: Sequence[int], output: Sequence[int]) -> str:
+def shapes(
+    split_queries: Sequence[int], split_keys: Sequence[int], cross_weights: Sequence[int], cross_output: Sequence[int]
+) -> str:
     """Shapes in cross-attention, of queries and keys by head, weights and output: 2 sentences, source 7, target 5."""
     right = {
         "queries": ([2, 8, 5, 32], "they come from the target, and each head gets 256 / 8 dimensions"),
@@ -58,7 +60,8 @@ def shapes(queries: Sequence[int], keys: Sequence[int], weights: Sequence[int], 
         "weights": ([2, 8, 5, 7], "in each head, a row for each query and a column for each key"),
         "output": ([2, 5, 256], "the heads are joined again, and there is one vector for each query"),
     }
-    for (name, (shape, hint)), given in zip(right.items(), (queries, keys, weights, output), strict=True):
+    answers = split_queries, split_keys, cross_weights, cross_output
+    for (name, (shape, hint)), given in zip(right.items(), answers, strict=True):
         try:
             found = [int(size) for size in as_list(given)]
         except (TypeError, ValueError, OverflowError):

@@ -43,8 +43,8 @@ question(
 
 
 @exercise("05.1")
-def where_the_parameters_are(embeddings: int, encoder: int, decoder: int, output: int) -> str:
-    """``embeddings``, ``encoder``, …: the 9,038,341 parameters of the tutorial model, by part."""
+def where_the_parameters_are(in_embeddings: int, in_encoder: int, in_decoder: int, in_output: int) -> str:
+    """``in_embeddings``, ``in_encoder``, …: the 9,038,341 parameters of the tutorial model, by part."""
     layer_attention, d_model, d_ff = 4 * (256 * 256 + 256), 256, 512
     feed_forward, norm = 2 * d_model * d_ff + d_ff + d_model, 2 * d_model
     right = {
@@ -59,7 +59,9 @@ def where_the_parameters_are(embeddings: int, encoder: int, decoder: int, output
         ),
         "output": (5_893 * 256 + 5_893, "each English word has 256 weights and a bias"),
     }
-    for (name, (number, hint)), given in zip(right.items(), (embeddings, encoder, decoder, output), strict=True):
+    for (name, (number, hint)), given in zip(
+        right.items(), (in_embeddings, in_encoder, in_decoder, in_output), strict=True
+    ):
         expect_number(given, number, f"{name}: {hint}.", tolerance=0)
     return "more than half of the model is about single words: their vectors on the way in, and the output layer."
 

@@ -84,13 +84,13 @@ def looks_back(written: Callable[[Tensor], Tensor]) -> str:
 
 
 @exercise("08.1")
-def read_maps(heads: Mapping[str, str], alignment: str) -> str:
-    """``heads``: what each of four does; ``alignment``: of the one that writes, in the Pharaoh format."""
+def read_maps(heads_do: Mapping[str, str], alignment: str) -> str:
+    """``heads_do``: what each of four does; ``alignment``: of the one that writes, in the Pharaoh format."""
     kinds = {"writes", "reads", "order", "nothing"}
-    expect(isinstance(heads, Mapping), "heads is a dictionary, from a letter to what that head does.")
-    if any(kind is None or kind is ... for kind in heads.values()):
+    expect(isinstance(heads_do, Mapping), "heads_do is a dictionary, from a letter to what that head does.")
+    if any(kind is None or kind is ... for kind in heads_do.values()):
         raise Unsolved
-    found = {str(letter).strip().upper(): str(kind).strip().lower() for letter, kind in heads.items()}
+    found = {str(letter).strip().upper(): str(kind).strip().lower() for letter, kind in heads_do.items()}
     expect(set(found) == set("ABCD"), "there are four heads: A, B, C and D.")
     expect(set(found.values()) <= kinds, f"each head does one of these: {', '.join(sorted(kinds))}.")
     expect(found["B"] == "nothing", "one head looks at the same places whatever is written. Which?")

@@ -25,13 +25,12 @@ question(
 )
 question(
     "14.b",
-    right="all, or nearly all",
+    right="CTranslate2",
     replies={
-        "all, or nearly all": "the most probable token stays the most probable one, whoever adds up. Only a tie can "
-        "fall the other way.",
-        "about nine in ten": "that would be right for half the bits, or for a beam with another rule. Float32 rounds "
-        "in the seventh digit, which hardly ever changes what is largest.",
-        "about half": "rounding is in the seventh digit, and the most probable token usually leads by far more.",
+        "this library": "it comes second, and all of it is Python that you can read. Somebody does it in C++.",
+        "PyTorch's layers": "they have no cache, so each word computes the whole prefix again.",
+        "Hugging Face": "it has a cache, and a search that can do nearly anything, which takes its time.",
+        "CTranslate2": "it is written in C++, for this and nothing else.",
     },
 )
 question(

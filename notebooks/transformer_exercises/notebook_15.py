@@ -1,4 +1,4 @@
-"""Checks of notebook 15: who reaches whom, what attention costs, the paper's model, and a mask that saves something."""
+"""Checks of notebook 15: who reaches whom, what attention costs, the paper's model, a mask that saves, a parser."""
 
 import copy
 import math
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_exercises import (
+    Unsolved,
     Wrong,
     as_number,
     build,
@@ -29,6 +30,10 @@ from transformer_exercises.notebook_03 import LOW_ENOUGH
 from transformer_exercises.notebook_04 import ALL, expect_steady, sinusoids, weights_of
 from transformer_exercises.notebook_05 import EACH_SIZE, OTHERS, SIZES
 from transformer_lib import TransformerConfig
+from transformer_lib.data.corpora import load_corpus
+
+WORD = re.compile(r"\([^\s()]+ [^\s()]+\)")  # a leaf, such as (DT The)
+EXACT = 0.9  # share of the test trees that a parser must get right
 
 question(
     "15.a",
@@ -299,6 +304,117 @@ def sparse(my_sparse_mask: Callable[[int], Tensor]) -> str:
                 )
             )
     return "n · √n instead of n · n: Child et al. 2019, *Sparse Transformers*. The path is two layers instead of one."
+
+
+@exercise("15.4")
+def trees_as_sentences(my_write: Callable[[str], list[str]], my_read: Callable[[list[str], list[str]], str]) -> str:
+    """``my_write(tree)`` without the words, and ``my_read(tokens, words)``, which puts them back."""
+    trees = load_corpus("sample").lines("val", "tree")[:50]
+    for tree in trees:
+        words = _words(tree)
+        tokens = call(my_write, tree)
+        expect(
+            isinstance(tokens, list | tuple) and all(isinstance(token, str) for token in tokens),
+            "my_write: a list of tokens was expected.",
+        )
+        tokens = list(tokens)
+        expect(
+            not any(" " in token or not token for token in tokens),
+            "my_write: a token has a space in it, or nothing at all.",
+        )
+        other = _with_words(tree, [f"word{number}" for number in range(len(words))])
+        expect(
+            list(call(my_write, other)) == tokens,
+            "my_write: the same tree over other words must give the same tokens; the words come back in my_read.",
+        )
+        found = call(my_read, list(tokens), list(words))
+        expect(isinstance(found, str), "my_read: a tree was expected, as a string.")
+        if _normal(found) != tree:
+            expect(_words(found), f"my_read: there are no words in {found[:60]!r}: each tag needs its own.")
+            expect(
+                _words(found) == words,
+                "my_read: the words are different, or in another order; the first tag gets the first one.",
+            )
+            raise Wrong(f"what comes back is {found!r}, but what went in was {tree!r}.")
+        for place in range(len(tokens)):
+            damaged = _read_damaged(my_read, tokens[:place] + tokens[place + 1 :], words)
+            expect(
+                damaged == "",
+                f"my_read: without its token {place}, {tokens[place]!r}, this is no tree for these words: {tree!r}. A "
+                "model may write anything; return an empty string then.",
+            )
+        for extra in (tokens[0], tokens[-1], *tokens):
+            for wrong in ([extra, *tokens], [*tokens, extra]):
+                expect(
+                    _read_damaged(my_read, wrong, words) == "",
+                    f"my_read: with one more {extra!r} at an end, it is no tree for these words any more.",
+                )
+    return "a tree is a sentence in a language with few words. A model that translates can learn it."
+
+
+def _read_damaged(my_read: Callable[[list[str], list[str]], str], tokens: list[str], words: list[str]) -> Any:
+    try:
+        return call(my_read, tokens, list(words))
+    except Unsolved:
+        raise Wrong("my_read: where there is no tree, return an empty string; yours returned nothing.") from None
+
+
+@exercise("15.5")
+def parser(my_parse: Callable[[list[str]], list[str]]) -> str:
+    """``my_parse(sentences)``: a bracketed tree for each; scored on the sample corpus's test split."""
+    corpus = load_corpus("sample")
+    sentences, trees = corpus.lines("test", "en"), corpus.lines("test", "tree")
+    found = call(my_parse, list(sentences))
+    expect(
+        isinstance(found, list | tuple) and all(isinstance(tree, str) for tree in found),
+        "a list of trees was expected, each a string.",
+    )
+    expect(len(found) == len(sentences), f"there are {len(sentences)} sentences, but {len(found)} trees came back.")
+    found = [_normal(tree) for tree in found]
+    well_formed = sum(_is_tree_of(tree, _words(right)) for tree, right in zip(found, trees, strict=True))
+    exact = sum(map(str.__eq__, found, trees))
+    score = f"{exact} of {len(trees)} test sentences have exactly the right tree, {well_formed} a well-formed one"
+    if exact < EXACT * len(trees):
+        has_words = any({*_words(tree)} & {*_words(right)} for tree, right in zip(found, trees, strict=True))
+        expect(has_words or not any(found), f"{score}: the words are not in the trees.")
+        expect(
+            sum(map(str.__eq__, sorted(found), sorted(trees))) < EXACT * len(trees),
+            f"{score}: the trees are right, but not in the sentences' order.",
+        )
+        lower = [_with_words(tree, [word.lower() for word in _words(tree)]) for tree in trees]
+        expect(
+            sum(map(str.__eq__, found, lower)) < EXACT * len(trees),
+            f"{score}: the words have become lower-case. The tree has them as they are written.",
+        )
+        raise Wrong(
+            f"{score}; {EXACT:.0%} were asked for. Does the validation loss still fall? Then train for longer. If it "
+            "is low, compare some trees with the right ones, token by token."
+        )
+    return f"{score}. Nothing in the model is about trees."
+
+
+def _normal(tree: str) -> str:
+    """Put one space between the parts of a tree, as the corpus has it."""
+    return re.sub(r"\s+\)", ")", " ".join(tree.split())).replace("( ", "(")
+
+
+def _words(tree: str) -> list[str]:
+    return [leaf[1:-1].split()[1] for leaf in WORD.findall(tree)]
+
+
+def _with_words(tree: str, words: list[str]) -> str:
+    new = iter(words)
+    return WORD.sub(lambda leaf: f"{leaf[0].split()[0]} {next(new)})", tree)
+
+
+def _is_tree_of(tree: str, words: list[str]) -> bool:
+    """Say whether brackets open and close as they should, around these words."""
+    if _words(tree) != words:
+        return False
+    left = WORD.sub("x", tree)
+    while left != (left := re.sub(r"\([^\s()]+ x(?: x)*\)", "x", left)):
+        pass
+    return left == "x"
 
 
 def _near(found: float, wrong: float) -> bool:

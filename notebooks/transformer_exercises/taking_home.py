@@ -8,6 +8,7 @@ left out, with the reason.
 import ast
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -417,3 +418,13 @@ def _head(mine: set[str]) -> str:
         rest = (f"{', '.join(names)} (notebook {notebook})" for notebook, names in sorted(others.items()))
         line += f" Not yours: {'; '.join(rest)}."
     return _HEAD.format(textwrap.fill(line, 120))
+
+
+def whose(file: Path) -> set[str] | None:
+    """Return which parts a file's first lines count as the reader's; None if they do not say so, or not any more."""
+    text = " ".join((_text_of(file) or "").partition("python my_transformer.py")[0].split())
+    counted = re.search(r"(\d+) of (\d+) parts are yours\.(?: Not yours: (.*?)\.)? *$", text)
+    if not counted:
+        return None
+    mine = set(PARTS) - set(re.findall(r"\w+", counted[3] or ""))
+    return mine if (len(mine), len(PARTS)) == (int(counted[1]), int(counted[2])) else None

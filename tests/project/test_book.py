@@ -228,7 +228,7 @@ def test_entries_lead_to_where_readers_write_or_see_them_and_notebooks_to_entrie
     assert {Path(urlsplit(link).path).stem for link in explained} == showing | writing
     for module, place in {
         "attention": "02_attention.html#all-heads-at-once",
-        "masks": "03_masks.html#three-masks",
+        "masks": "03_masks.html#the-padding-mask",
         "decoder": "04_the_boxes.html#the-decoder-layer",
     }.items():
         assert f"../notebooks/{place}" in pages[f"api/transformer_lib.model.{module}.html"].links

@@ -23,7 +23,7 @@ from transformer_lib.__main__ import main
 from transformer_lib.data.corpora import load_corpus
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "data/README.md", "assets/MODEL_CARD.md"]
+PAGES = ["README.md", "AGENTS.md", "CONTRIBUTING.md", "SECURITY.md", "data/README.md", "assets/MODEL_CARD.md"]
 PAGES += sorted(str(path.relative_to(ROOT)) for path in (ROOT / "book").glob("*.md"))
 PROGRAMS = {"transformer-lib", "torchrun", "python", "python3", "py", "make", "pip", "pipx", "conda", "jupyter", "git"}
 BENCHMARKS = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"contenders"}
@@ -33,7 +33,10 @@ NOT_RUN = {
     "transformer-lib download": "takes a network; tests/test_corpora.py downloads from a server of its own",
     "transformer-lib --version": "tests/test_cli.py runs it",
     "conda": "takes a network",
+    "git branch -m main": "tests/project/test_published.py runs what is beside it",
     "git clone": "takes a network",
+    "git diff": "it only shows",
+    **{f"git {word}": "tests/project/test_published.py runs it" for word in ("init", "add", "commit", "push")},
     "pip": "takes a network; the workflows install, and tests/project/test_wheel.py does so without one",
     "pipx": "takes a network",
     "python -m pip": "the workflows run it",
@@ -43,8 +46,11 @@ NOT_RUN = {
     "py -m venv": "the same, on Windows",
     "jupyter lab": "opens a browser",
     "jupyter nbconvert --execute": "takes minutes, and Multi30k; nbval runs the notebooks' cells",
+    "python -m transformer_exercises": "its own tests do, in tests/project",
     "python -m pytest --nbval-lax tests notebooks": "it is what runs this",
     "python assets/draw_figures.py": "writes into the tree; tests/project/test_figures.py draws elsewhere",
+    "py tools/set_repository.py": "changes files; tests/project/test_notebooks.py does so in a copy",
+    "python assets/draw_try_it.py": "takes the whole book, and writes into the tree",
     "python tools/listings.py": "changes the notebooks; tests/test_session.py runs what it calls",
     "python tools/trust_notebooks.py": "changes what Jupyter trusts; test_notebooks.py runs what it calls",
     "python tests/project/list_licences.py": "tests/project/test_supply_chain.py compares what it prints",
@@ -302,7 +308,7 @@ def test_the_sample_corpus_is_generated_and_described_as_its_page_says(tmp_path)
 
 
 def test_the_readme_s_three_lines_print_what_they_say():
-    (code,) = re.findall(r"^```python\n(.*?)^```$", read("README.md"), re.MULTILINE | re.DOTALL)
+    (code,) = re.findall(r"^```python\n(from.*?)^```$", read("README.md"), re.MULTILINE | re.DOTALL)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(code, {})

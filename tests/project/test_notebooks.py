@@ -17,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from conftest import PlotsByTheirText
 
 ROOT = Path(__file__).parents[2]
 MODULES = {path: path.read_text(encoding="utf-8") for path in (ROOT / "transformer_lib").rglob("*.py")}
@@ -141,12 +142,32 @@ def test_pictures_are_stored_as_svgs():
     assert not without(lambda cells: not any("image/png" in output.get("data", {}) for output in outputs_of(cells)))
 
 
+def is_compared(cell):
+    return "nbval-check-output" in cell["metadata"].get("tags", [])
+
+
 def test_something_in_each_notebook_is_compared_with_what_is_stored():
     def compared(cells):
-        tagged = [cell for cell in code_of(cells) if "nbval-check-output" in cell["metadata"].get("tags", [])]
+        tagged = [cell for cell in code_of(cells) if is_compared(cell)]
         return tagged and all(cell["outputs"] for cell in tagged)
 
     assert not without(compared, SERIES)
+
+
+def test_nbval_compares_a_plot_by_its_text_and_a_drawing_to_the_last_line():
+    nbval = SimpleNamespace(sanitize_patterns={})
+    PlotsByTheirText.pytest_collectstart(nbval)
+    ((pattern, instead),) = nbval.sanitize_patterns.items()
+    compared = {"Picture": [], "Drawing": []}
+    cells = [cell for cell in code_of(itertools.chain(*SERIES.values())) if is_compared(cell)]
+    for output in outputs_of(cells):
+        data = {kind: "".join(lines) for kind, lines in output.get("data", {}).items()}
+        if "image/svg+xml" in data:
+            kind, _, text = data["text/plain"].partition(":")
+            assert text.strip() and re.sub(pattern, instead, data["text/plain"]) == data["text/plain"]
+            compared[kind].append(re.sub(pattern, instead, data["image/svg+xml"]))
+    assert set(compared["Picture"]) == {instead} and not any(instead == svg for svg in compared["Drawing"])
+    assert compared["Drawing"] and all("<svg" in svg for svg in compared["Drawing"])
 
 
 SHOWN = ("text/html", "image/svg+xml", "image/png", "text/markdown", "text/plain")  # the first that an output has
@@ -271,12 +292,12 @@ QUOTED = {
     " 4.2 5.3 5.4 1.2 3.0 1.0078",  # notebook 13; the paper's sections; −ln 0.3 and −ln 0.05; 1 + 2⁻⁷
     "07": "2.2 2.7 8,000",  # an exercise's table; the sample corpus
     "09": "0.51 28.4 1.6 36.52",  # another scale; the paper's Table 2; a rounded interval; the tutorial
-    "15": "1706.03762 3.5 5.4 6.1 6.3 8,000 41.0 41.8",  # the paper's address, sections and BLEU; tensor2tensor
+    "15": "1706.03762 6.3",  # the paper's address, and its section
     "16": "1.2",  # PyTorch's version
     "10": "6.26 1,024",  # ln 524.3; GPT-2's length
     "11": "12.5 3.54",  # (9 + 16) / 2, and its root
     "12": "4.5 37,000 5.1",  # the paper's corpus, and its section
-    "13": "5.1 6.1 6.3 16,000 37,000 35.08 36.52 38.10",  # the paper's sections; an exercise; book/results.md
+    "13": "5.1 6.1 16,000 37,000 35.08 36.52 38.10",  # the paper's sections; an exercise; book/results.md
     "14": "1.85 100,000",  # book/results.md; a large vocabulary
     "17": "0.6",  # the paper's length penalty
 }
@@ -438,6 +459,10 @@ def test_the_repository_is_written_wherever_it_stands_and_can_be_changed_again(t
     for file in files:
         changed = (tmp_path / file.relative_to(ROOT)).read_text(encoding="utf-8")
         assert REPOSITORY not in changed and "some-one/the.transformer" in changed
+        if file in CELLS:  # in its head, one badge that leads to itself
+            head = json.loads(changed)["cells"][0]["source"]
+            address = f"some-one/the.transformer/blob/main/{file.relative_to(ROOT).as_posix()}"
+            assert [line.endswith(f"/{address})\n") or line.endswith(f"/{address})") for line in head].count(True) == 1
     set_repository.main("https://github.com/another/one", tmp_path)
     assert not [file for file in files if "some-one" in (tmp_path / file.relative_to(ROOT)).read_text(encoding="utf-8")]
     set_repository.main(f"https://{HOST}/{REPOSITORY}", tmp_path)

@@ -100,7 +100,7 @@ def test_every_split_has_an_alignment_whose_links_fit_its_tokens(tokens):
 
 
 def test_every_english_sentence_has_a_tree_whose_leaves_are_its_tokens(tokens):
-    """Notebook 13 reads and writes them."""
+    """Notebook 15 reads and writes them."""
     for split in SIZES:
         for line, english in zip(lines_of(split, "tree"), tokens[split, "en"], strict=True):
             assert re.findall(r"\(\S+ ([^\s()]+)\)", line) == english

@@ -121,14 +121,14 @@ def score(translations: Sequence[Translation], references: Texts, tgt_tokenizer:
     if tgt_tokenizer.whole_words:
         hypotheses = [[t for t in translation.tokens if not t.isspace()] for translation in translations]
     else:
-        hypotheses = [_words_like(*pair, tgt_tokenizer) for pair in zip(texts, references, strict=True)]
+        hypotheses = [words_like(*pair, tgt_tokenizer) for pair in zip(texts, references, strict=True)]
     reference_words = [tgt_tokenizer.words(reference) for reference in references]
     tokenize = _SACRE_TOKENIZER_OF.get(two_letters(tgt_tokenizer.language), "13a")
     sacre = sacre_bleu(texts, references, tgt_tokenizer.lower, tokenize)
     return torchtext_bleu(hypotheses, reference_words, tgt_tokenizer.counted), sacre
 
 
-def _words_like(text: str, reference: str, tokenizer: WordTokenizer) -> list[str]:
+def words_like(text: str, reference: str, tokenizer: WordTokenizer) -> list[str]:
     """Split a text into words as its reference is split: spaCy takes "U.S." for one word, but "u.s." for two."""
     parts = {part.lower() if tokenizer.lower else part: tokenizer.words(part) for part in normalize(reference).split()}
     words = []

@@ -1,7 +1,8 @@
-"""Answers to the exercises of notebook 15: layers, costs, the paper's model, attention that saves something."""
+"""Answers to the exercises of notebook 15: layers, costs, the paper's model, attention that saves, a parser."""
 
 import inspect
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from exercise_answers import worked
 from torch import nn
 
+from transformer_lib.data.corpora import load_corpus
 from transformer_lib.model.masks import local_mask
 
 boxes = worked.notebook("05")
@@ -120,6 +122,92 @@ IN_SELF_ATTENTION = (
 )
 IN_CROSS_ATTENTION = 'layer["cross_attn"], x, memory, src_mask', 'layer["cross_attn"], x, memory, src_mask | True'
 
+
+def write(tree):
+    tokens, open_phrases = [], []
+    for part in re.findall(r"\([^\s()]+ [^\s()]+\)|\([^\s()]+|\)", tree):
+        if part == ")":
+            tokens.append(f"){open_phrases.pop()}")
+        elif part.endswith(")"):
+            tokens.append(part[1:].split()[0])
+        else:
+            open_phrases.append(part[1:])
+            tokens.append(part)
+    return tokens
+
+
+def read(tokens, words, check_labels=True):
+    open_phrases, parts, words = [], [], list(words)
+    for number, token in enumerate(tokens):
+        if token[0] == "(":
+            if number and not open_phrases:
+                return ""
+            open_phrases.append(token[1:])
+            parts.append(f" {token}")
+        elif token[0] == ")":
+            if not open_phrases or (open_phrases.pop() != token[1:] and check_labels):
+                return ""
+            parts.append(")")
+        elif open_phrases and words:
+            parts.append(f" ({token} {words.pop(0)})")
+        else:
+            return ""
+    return "" if open_phrases or words or not tokens else "".join(parts).strip()
+
+
+def read_and_pop(tokens, words, to_the_end=True):
+    """Read one phrase after the other, and take from the lists what has been read."""
+
+    def phrase():
+        token = tokens.pop(0)
+        if token[0] == ")":
+            raise IndexError
+        if token[0] != "(":
+            return f"({token} {words.pop(0)})"
+        parts = [token]
+        while tokens[0][0] != ")":
+            parts.append(phrase())
+        if tokens.pop(0)[1:] != token[1:] or len(parts) == 1:
+            raise IndexError
+        return " ".join(parts) + ")"
+
+    try:
+        tree = phrase()
+    except IndexError:
+        return ""
+    return "" if words or (tokens and to_the_end) else tree
+
+
+def careless(tokens, words):
+    words = iter(words)
+    parts = [f" {t}" if t[0] == "(" else ")" if t[0] == ")" else f" ({t} {next(words, 'nothing')})" for t in tokens]
+    return "".join(parts).strip()
+
+
+def plain(tree):
+    """Write a tree with brackets that do not say what they close."""
+    return [")" if token[0] == ")" else token for token in write(tree)]
+
+
+def read_plain(tokens, words):
+    return read(tokens, words, check_labels=False)
+
+
+GOLD = dict(zip(load_corpus("sample").lines("test", "en"), load_corpus("sample").lines("test", "tree"), strict=True))
+
+
+def lookup(change=lambda tree: tree):
+    return lambda sentences: [change(GOLD[sentence]) for sentence in sentences]
+
+
+def seldom_wrong(sentences):
+    return ["" if number % 20 == 0 else GOLD[sentence] for number, sentence in enumerate(sentences)]
+
+
+def right_branching(sentences):
+    return ["(S " + " ".join(f"(NN {word})" for word in sentence.split()) + ")" for sentence in sentences]
+
+
 RIGHT = {
     "PaperTransformer": [(course.PaperTransformer,), (boxes.Transformer,), (OfEarlierBoxes,)],
     "15.1": [(50, 25, 7), (np.int64(50), Fraction(25), torch.tensor(7)), (50.0, 25.0, 7.0)],
@@ -128,6 +216,16 @@ RIGHT = {
         (blocks_and_columns,),
         (one_hub,),
         (fewer_rows,),
+    ],
+    "15.4": [
+        (write, read),
+        (plain, read_plain),
+        (write, read_and_pop),
+    ],
+    "15.5": [
+        (lookup(),),
+        (seldom_wrong,),
+        (lambda sentences: (GOLD[sentences.pop(0)] for _ in range(500)),),
     ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
@@ -214,5 +312,29 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (lambda n: [[True]], "a tensor was expected"),
         (lambda n: blocks_and_columns(n).tril(), "does not depend on input"),
         (lambda n: one_hub(n) & one_hub(n).T, "does not depend on input"),
+    ],
+    "15.4": [
+        ((str.split, lambda tokens, words: " ".join(tokens)), "over other words"),
+        ((write, careless), "no tree for these words"),
+        ((write, lambda tokens, words: read(tokens, words[: len(words)]) or tokens), "no tree for these words"),
+        ((write, lambda tokens, words: read(tokens, words[::-1])), "in another order"),
+        ((write, lambda tokens, words: " ".join(tokens)), "each tag needs its own"),
+        ((lambda tree: " ".join(write(tree)), read), "a list of tokens"),
+        ((lambda tree: [" ".join(write(tree))], read), "a space in it"),
+        ((write, lambda tokens, words: [read(tokens, words)]), "a tree was expected"),
+        ((write, lambda tokens, words: read(tokens, words)[:-1]), "what comes back is"),
+        ((write, lambda tokens, words: read_and_pop(tokens, words, to_the_end=False)), "one more '(S' at an end"),
+        ((write, lambda tokens, words: read(tokens, words) or None), "return an empty string"),
+        ((write, lambda tokens, words: read(tokens, words).lower()), "the words are different"),
+        ((write, lambda tokens: read(tokens, [])), "stopped with TypeError"),
+    ],
+    "15.5": [
+        (right_branching, "0 of 500"),
+        (lookup(lambda tree: re.sub(r" [^\s()]+\)", lambda word: word[0].lower(), tree)), "lower-case"),
+        (lambda sentences: [GOLD[sentence] for sentence in sorted(sentences)], "not in the sentences' order"),
+        (lookup(lambda tree: " ".join(write(tree))), "words are not in the trees"),
+        (lambda sentences: lookup()(sentences)[:100], "100 trees came back"),
+        (lambda sentences: [write(GOLD[sentence]) for sentence in sentences], "a list of trees"),
+        (lambda sentences: [None] * 500, "a list of trees"),
     ],
 }
