@@ -205,7 +205,7 @@ def export(model, file, to="safetensors", quantization="float32", examples=()):
     transformer-lib export runs/mine my_page --to page --examples "Ein Kind schläft."
     """
     if (quantization != "float32" and to != "ctranslate2") or (examples and to != "page"):
-        raise ValueError(f"--to is {to} and --quantization is {quantization}, as only ctranslate2 has; page has --examples")
+        raise ValueError(f"--quantization is {quantization}, as only --to ctranslate2 has; only page has --examples")
     if to == "safetensors" and file.exists():  # perhaps a model whose copy was to be named, too
         raise FileExistsError(f"{file} exists: name a new file, or remove it first (usage: export MODEL FILE)")
     saved = load_model(model)
@@ -303,5 +303,5 @@ def _add_options(add: Callable) -> None:
     add(
         "--to", export, choices=["safetensors", "ctranslate2", "page"], help="page: a folder for browsers (safetensors)"
     )
-    add("--examples", export, nargs="+", metavar="SENTENCE", help="to begin with, on the page (those of the corpus)")
+    add("--examples", export, nargs="+", help="to begin with, on the page (those of the corpus)")
     add("--quantization", export, help="how CTranslate2 stores weights, such as int8 (float32)")
