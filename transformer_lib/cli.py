@@ -26,6 +26,7 @@ from transformer_lib.files import CheckpointError, accept_any_text, one_line, re
 from transformer_lib.inference import bleu
 from transformer_lib.inference.translator import Translator
 from transformer_lib.interop.ctranslate2 import LARGEST_HALF, largest_weight, to_ctranslate2
+from transformer_lib.interop.hugging_face import needed
 from transformer_lib.language_model.texts import load_text
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.page.writer import to_page
@@ -36,7 +37,8 @@ from transformer_lib.training.train_translator import train_translator
 
 _STANDARD_INPUT = Path("-")
 _LARGE = 1_000_000  # pairs that ``train`` takes unless they are prepared
-_FIELDS = {field.name for field in (*fields(TransformerConfig), *fields(Recipe))}
+_MODEL_FIELDS = {field.name for field in fields(TransformerConfig)}
+_FIELDS = _MODEL_FIELDS | {field.name for field in fields(Recipe)}
 _FIELDS -= {"bptt", "init_bias_from_unigrams"}  # a language model's
 # what a user can do something about; the rest are mistakes in this library, and keep their traceback
 _ERRORS = CorpusError, CheckpointError, ValueError, OSError, ImportError, ArithmeticError, torch.OutOfMemoryError
@@ -87,6 +89,9 @@ def train(
         raise ValueError(f"corpus has {len(data['train']):,} pairs: prepare it first (transformer-lib prepare)")
     output = output or Path("runs") / f"{data.name}-{preset.removeprefix(f'{data.name}-')}"
     preset = preset.replace("-", "_")
+    shape = {name: options[name] for name in _MODEL_FIELDS & options.keys()}
+    for name, value in needed(TransformerConfig.preset(preset, 2, 2, **shape)).items():
+        log(f"export    to CTranslate2 is possible; to Hugging Face's transformers, if you --set {name}={value}")
     train_translator(data, preset, output=output, device=device, log=say, **options)
     if distributed.is_first():
         evaluate(output, data.source, device=device)
@@ -200,7 +205,7 @@ def export(model, file, to="safetensors", quantization="float32", examples=()):
     transformer-lib export runs/mine my_page --to page --examples "Ein Kind schläft."
     """
     if (quantization != "float32" and to != "ctranslate2") or (examples and to != "page"):
-        raise ValueError(f"--to is {to}, but --quantization is for ctranslate2, and --examples are for page")
+        raise ValueError(f"--quantization is {quantization}, as only --to ctranslate2 has; only page has --examples")
     if to == "safetensors" and file.exists():  # perhaps a model whose copy was to be named, too
         raise FileExistsError(f"{file} exists: name a new file, or remove it first (usage: export MODEL FILE)")
     saved = load_model(model)
@@ -209,7 +214,6 @@ def export(model, file, to="safetensors", quantization="float32", examples=()):
     elif to == "page":
         corpus = str(saved.notes.get("corpus")).strip("[']")  # a name, or a list with one
         to_page(Translator.from_saved(saved), file, corpus if corpus in CORPORA else "", examples)
-        log(f"open {file / 'index.html'} in a browser, or send the folder")
     else:
         saved.notes.pop("corpus", None)  # which may say where your files are
         largest = largest_weight(saved.model)
@@ -299,5 +303,5 @@ def _add_options(add: Callable) -> None:
     add(
         "--to", export, choices=["safetensors", "ctranslate2", "page"], help="page: a folder for browsers (safetensors)"
     )
-    add("--examples", export, nargs="+", metavar="SENTENCE", help="to begin with, on the page (those of the corpus)")
+    add("--examples", export, nargs="+", help="to begin with, on the page (those of the corpus)")
     add("--quantization", export, help="how CTranslate2 stores weights, such as int8 (float32)")

@@ -14,6 +14,8 @@ const EXAMPLES = { // of the validation split; those of Multi30k stand in body.h
     "Ein Wagen wird von einem müden Großvater gezogen.", "Die Hasen sind klein."],
 };
 
+WEIGHTS.megabytes = +((WEIGHTS.bytes * 4) / 3e6).toFixed(1); // as text
+
 (() => {
   const { config, wholeWords, heads, corpus, examples, languages } = ABOUT, { d_model, num_heads, num_layers } = config;
   const all = (selector) => document.querySelectorAll(selector), source = LANGUAGES[0] ?? "source", d_k = d_model / num_heads;

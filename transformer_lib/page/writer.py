@@ -7,7 +7,6 @@ of the shipped model, but change the translations of 37 in 1,000 sentences (`pyt
 
 import base64
 import json
-import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,9 +47,8 @@ def to_page(translator: Translator, folder: str | Path, corpus: str = "", exampl
     Raises a TypeError if a part of the model was replaced, and a ValueError if it has an activation or a tokeniser that
     the page cannot compute.
     """
-    folder = Path(folder)
     about = describe(translator, corpus, examples)
-    with new_folder(folder, ("index.html", "translator") if _is_earlier(folder) else ()) as temporary:
+    with new_folder(folder, ("index.html", "translator") if _is_earlier(Path(folder)) else ()) as temporary:
         write_scripts(translator, temporary / "translator", about)
         page = _read("index.html").replace("<!-- body.html -->", _read("body.html"))
         (temporary / "index.html").write_text(page, encoding="utf-8")
@@ -96,7 +94,7 @@ def write_scripts(translator: Translator, folder: Path, about: dict[str, Any]) -
         (folder / f"weights_{number:02}.js").write_text(f'receiveWeights("{part}");\n', encoding="ascii")
     style, viewer = VIEWER_FILES
     constants = {
-        "WEIGHTS": {"parts": len(starts), "megabytes": round(len(content) * 4 / 3e6, 1)},
+        "WEIGHTS": {"parts": len(starts), "bytes": len(content)},
         "ABOUT": {**about, "tokenizers": None},  # which come with the weights
         "WORKER_SOURCE": "\n".join(map(_read, _WORKER)),
         "STYLE": style,
@@ -123,5 +121,5 @@ def _packed(translator: Translator, about: dict[str, Any]) -> bytes:
 
 def _is_earlier(folder: Path) -> bool:
     """Say whether a folder holds what ``to_page`` wrote, and nothing else that somebody might miss."""
-    names = {re.sub(r"^weights_\d+\.js$", "weights.js", path.name) for path in folder.rglob("*")}
-    return {"generated.js"} <= names <= {*_FILES, "index.html", "translator", "generated.js", "weights.js"}
+    names = {path.name for path in folder.rglob("*") if not path.match("translator/weights_[0-9]*.js")}
+    return {"generated.js"} <= names <= {*_FILES, "index.html", "translator", "generated.js"}
