@@ -7,7 +7,7 @@ function startTour({ find, element, addresses, visit, state, keep, isWorking }) 
   const text = element("div"), heading = element("h2", { tabIndex: -1 });
   const [back, next, there, leave] = ["Back", "Next", "Go to it", "Leave"].map((name) =>
     element("button", { type: "button" }, name));
-  const keys = element("span", { className: "help keys" }, "← and → turn the stops. Escape comes back here, and leaves.");
+  const keys = element("span", { className: "help hint" }, "← and → turn the stops. Escape comes back here, and leaves.");
   const moves = element("div", { className: "turns", role: "group", ariaLabel: "Stops" }, back, next, there, leave, keys);
   const card = element("section", { className: "tour", ariaLabel: "Tour", hidden: true }, heading, text, moves);
   const begin = element("button", { type: "button" }), home = element("button", { type: "button", hidden: true });

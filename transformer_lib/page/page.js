@@ -118,7 +118,7 @@
     [asked, begins] = [find("textarea").value, prefix];
     match();
     const isThere = ({ name, checked }) => [name, !checked];
-    const changes = { ...Object.fromEntries([...SWITCHES].map(isThere)), silenced: [...silenced] };
+    const changes = { ...Object.fromEntries([...SWITCHES].map(isThere)), silenced: atlas.names.filter((head) => silenced.has(head)) };
     worker.postMessage({ number: ++newest, text: asked, beamSize, prefix, changes });
   }
 
@@ -462,12 +462,13 @@
     choose((fitting.step ?? doubtful() + 1) - 1);
     const written = view === "figure" ? figure.isOfDecoder(box) && chosen + 1 : kind !== "encoder" && steps.length;
     fit("word", written || words.source.length);
-    if (view === "figure") figure.open(fitting, () => tour?.sight()?.forEach(uncover));
-    if (view === "attention") turn(fitting);
     sayLeft(left);
     if (!state.view && !box) bring();
     else reveal(view === "figure" && !find(".opened").hidden ? find(".panel") : find(`.view.${view}`));
-    if (view !== "figure") tour?.sight()?.forEach(uncover);
+    const closer = () => tour?.sight()?.forEach(uncover);
+    if (view === "attention") turn(fitting);
+    if (view === "figure") figure.open(fitting, closer);
+    else closer();
   }
 
   /** Scroll a part of the page to right below the translation, which stays on top. */
