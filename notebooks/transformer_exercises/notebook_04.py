@@ -38,6 +38,18 @@ question(
 )
 question(
     "04.b",
+    right="the same result both times",
+    replies={
+        "doubled: twice the result; plus 100: the result plus 100": "that would be so if nothing were taken away. But "
+        "the mean is, first of all: what is the mean of 101, 103, 103 and 109, and how far from it is each?",
+        "doubled: twice the result; plus 100: the same result": "the second half is right, since the mean takes the "
+        "100 along. Of 2, 6, 6 and 18, the mean is 8, which leaves −6, −2, −2 and 10. By what do we divide these?",
+        "the same result both times": "the mean takes the 100 along, and what the four are divided by has doubled with "
+        "them.",
+    },
+)
+question(
+    "04.c",
     right="in post-LN",
     replies={
         "in post-LN": "there, each norm lies on the straight path, and what comes down has to pass all of them.",
