@@ -17,6 +17,6 @@ if __name__ == "__main__":
     heads = json.loads(HEADS.read_text(encoding="utf-8"))
     folder = Path(sys.argv[1])
     shutil.rmtree(folder, ignore_errors=True)
-    write_scripts(translator, folder, describe(translator, "multi30k", heads=heads))
+    write_scripts(translator, folder, describe(translator, "multi30k") | {"heads": heads})
     for path in TOUR.iterdir():
         shutil.copyfile(path, folder / path.name)

@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ def train(
     output = output or Path("runs") / f"{data.name}-{preset.removeprefix(f'{data.name}-')}"
     preset = preset.replace("-", "_")
     shape = {name: options[name] for name in _MODEL_FIELDS & options.keys()}
-    for name, value in needed(TransformerConfig.preset(preset, 2, 2, **shape)).items():
+    for name, value in needed(replace(TransformerConfig.preset(preset, 2, 2), **shape)).items():
         log(f"export    to CTranslate2 is possible; to Hugging Face's transformers, if you --set {name}={value}")
     train_translator(data, preset, output=output, device=device, log=say, **options)
     if distributed.is_first():

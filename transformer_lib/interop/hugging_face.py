@@ -4,6 +4,7 @@ Notebook 14, "The same weights in three other engines".
 """
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -13,6 +14,7 @@ from transformer_lib.data.tokenizers import EOS, PAD, SOS, UNK, WordTokenizer
 from transformer_lib.files import new_folder
 from transformer_lib.inference.translator import Translator
 from transformer_lib.interop.ctranslate2 import check_parts
+from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
 
 _NAMES = {"feed_forward.linear1": "fc1", "feed_forward.linear2": "fc2", "cross_attn": "encoder_attn"}
@@ -29,7 +31,7 @@ def to_hugging_face(translator: Translator, folder: str | Path) -> None:
     tokeniser of words expects words with spaces between. Beam search divides scores by another power of the length.
 
     Arguments and errors are as in ``to_ctranslate2``. It also raises a ValueError unless both sides have one vocabulary
-    and embedding (``tie_embeddings=True``) and positions are sinusoidal; with post-LN, also for ``final_norm=True``.
+    and the model is as ``needed`` says.
     """
     from transformers import GenerationConfig, MarianConfig, PegasusConfig
 
@@ -38,13 +40,8 @@ def to_hugging_face(translator: Translator, folder: str | Path) -> None:
     check_parts(translator.model)
     their_config = PegasusConfig if config.norm_first else MarianConfig
     architecture = "PegasusForConditionalGeneration" if config.norm_first else "MarianMTModel"
-    expected = {"tie_embeddings": True, "positions": "sinusoidal"}
-    if not config.norm_first:
-        expected["final_norm"] = False
-    for name, value in expected.items():
-        ours = getattr(config, name)
-        if ours != value:
-            raise ValueError(f"the model has {name}={ours!r}, expected {value!r}, as in {architecture}")
+    for name, value in needed(config).items():
+        raise ValueError(f"the model has {name}={getattr(config, name)!r}, expected {value!r}, as in {architecture}")
     if tokenizer.vocab.itos != translator.tgt_tokenizer.vocab.itos:
         raise ValueError(f"the model has two vocabularies, expected one for both sides, as in {architecture}")
 
@@ -61,6 +58,14 @@ def to_hugging_face(translator: Translator, folder: str | Path) -> None:
         GenerationConfig(**ids, **search, max_length=config.max_len).save_pretrained(temporary)
         _their_tokenizer(tokenizer, config.max_len).save_pretrained(temporary)
         save_file(_their_weights(translator.model), temporary / "model.safetensors", {"format": "pt"})
+
+
+def needed(config: TransformerConfig) -> dict[str, Any]:
+    """Return the fields that a configuration would need to have otherwise for a model to go to Hugging Face."""
+    expected = {"tie_embeddings": True, "positions": "sinusoidal"}
+    if not config.norm_first:
+        expected["final_norm"] = False
+    return {name: value for name, value in expected.items() if getattr(config, name) != value}
 
 
 def _their_weights(model: Transformer) -> dict[str, torch.Tensor]:

@@ -10,7 +10,6 @@ import json
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -54,10 +53,10 @@ def to_page(translator: Translator, folder: str | Path, corpus: str = "", exampl
         (temporary / "index.html").write_text(page, encoding="utf-8")
 
 
-def describe(translator: Translator, corpus: str, examples: Sequence[str] = (), heads: Any = None) -> dict[str, Any]:
-    """Return what the page says of a translator, or raise an error as ``to_page``.
+def describe(translator: Translator, corpus: str, examples: Sequence[str] = ()) -> dict:
+    """Return what the page says of a translator, for JSON, or raise an error as ``to_page``.
 
-    ``heads`` is what ``benchmarks/heads.py`` has measured of it, which is the shipped model.
+    Of the shipped model, ``book/write_weights.py`` adds ``"heads"``, what ``benchmarks/heads.py`` has measured.
     """
     src, tgt = translator.src_tokenizer, translator.tgt_tokenizer
     described = {"src": src.to_dict(), "tgt": tgt.to_dict()}
@@ -77,12 +76,11 @@ def describe(translator: Translator, corpus: str, examples: Sequence[str] = (), 
         "wholeWords": src.whole_words,
         "corpus": corpus,
         "examples": examples,
-        "heads": heads,
         "tokenizers": described,
     }
 
 
-def write_scripts(translator: Translator, folder: Path, about: dict[str, Any]) -> None:
+def write_scripts(translator: Translator, folder: Path, about: dict) -> None:
     """Write into a new folder all that the page loads, with what ``describe`` returned."""
     folder.mkdir()
     for name in _FILES:
@@ -108,7 +106,7 @@ def _read(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def _packed(translator: Translator, about: dict[str, Any]) -> bytes:
+def _packed(translator: Translator, about: dict) -> bytes:
     """Return four bytes with a length, as much JSON, and the weights, in half precision if that changes none."""
     weights = {name: weight.detach().cpu().float() for name, weight in translator.model.named_parameters()}
     half = all(torch.equal(weight.half().float(), weight) for weight in weights.values())
