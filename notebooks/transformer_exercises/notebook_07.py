@@ -325,6 +325,8 @@ _MISTAKES = {  # what goes wrong in a beam for one sentence, and what is said of
     "full": "what ends leaves a gap in your beam. Fill it: the new prefixes are the best {beam_size} that do not end.",
     "short": "of a prefix's best {beam_size} tokens, one may be `<eos>`, which does not go on: look at one more.",
     "deep": "what ends below the best {beam_size} candidates is put aside, too. Only those above count.",
+    "undivided": "your search stops too early: `lp(length)` divides the score of what is finished, so divide the "
+    "log-probability of what is open by it, too, before you compare.",
     "first": "your search stops too early: go on until {beam_size} are finished *and* no prefix is ahead of the best "
     "of them.",
     "late": "your search goes on too long: stop as soon as {beam_size} are finished and no prefix is ahead of the best "
@@ -367,7 +369,8 @@ def _with_a_mistake(
         prefixes = candidates[:beam_size] if mistake == "full" else candidates
         prefixes = [one for one in prefixes if one[1][-1] != eos_id][:beam_size]
         enough = len(finished) >= beam_size
-        ahead = enough and bool(prefixes) and max(finished)[0] < prefixes[0][0] / lp(length)
+        by = 1.0 if mistake == "undivided" else lp(length)
+        ahead = enough and bool(prefixes) and max(finished)[0] < prefixes[0][0] / by
         if not prefixes or (enough and mistake != "late" and (mistake == "first" or not ahead)):
             break
     return [ids for _, ids in sorted(finished, reverse=True)[:beam_size]]

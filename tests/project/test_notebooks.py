@@ -291,7 +291,8 @@ QUOTED = {
     "06": "29,000 40.2 1.15 1.671 5.316 36.52"  # book/results.md; a published log;
     " 4.2 5.3 5.4 1.2 3.0 1.0078",  # notebook 13; the paper's sections; −ln 0.3 and −ln 0.05; 1 + 2⁻⁷
     "07": "2.2 2.7 8,000",  # an exercise's table; the sample corpus
-    "09": "0.51 28.4 1.6 36.52",  # another scale; the paper's Table 2; a rounded interval; the tutorial
+    "09": "0.51 28.4 1.6 36.52"  # another scale; the paper's Table 2; a rounded interval; the tutorial;
+    " 36.85 37.27 37.25",  # book/results.md
     "15": "1706.03762 6.3",  # the paper's address, and its section
     "16": "1.2",  # PyTorch's version
     "10": "6.26 1,024",  # ln 524.3; GPT-2's length

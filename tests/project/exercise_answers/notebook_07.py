@@ -425,6 +425,7 @@ WRONG = {  # answers that people give, and what the hint must speak of
         (of_one("min(beam_size + 1,", "min(beam_size,"), "look at one more"),
         (of_one("candidates[:beam_size]:", "candidates:"), "below the best"),
         (of_one(STOP, "len(finished) >= beam_size"), "too early"),
+        (of_one(STOP, STOP.replace(" / lp(length)", "")), "divide the log-probability of what is open"),
         (of_one(f" or ({STOP})", ""), "too long"),
         (of_one(" or length == max_len", ""), "is lost"),
         (of_one("ids[1:]", "ids"), "leave out `<sos>`"),
