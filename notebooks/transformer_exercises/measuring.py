@@ -67,8 +67,8 @@ class Workbench:
     def race(self, steps: Mapping[str, Step], rounds: int = 5, show: bool = True) -> dict[str, float]:
         """Run functions in turn, and return their median times in milliseconds.
 
-        It shows each median, with the lowest and the highest time, and how many times as fast it is as the first. Where
-        two such ranges overlap, it says so instead.
+        It shows each median, with the lowest and the highest time, and how many times as fast it is as the first,
+        unless the two ranges overlap. It also says where a range overlaps that of the row above.
         """
         calls = {name: self._calls_of(step) for name, step in steps.items()}
         times: dict[str, list[float]] = {name: [] for name in steps}
@@ -76,10 +76,11 @@ class Workbench:
             for name, step in steps.items():
                 times[name].append(self.time(step, calls[name]))
         if show:
-            first, *_ = times.values()
+            first, above = next(iter(times.values())), None
             for name, values in times.items():
                 spread = f"({min(values):.2f} to {max(values):.2f})"
-                print(f"{name:36}{median(values):9.2f} ms{spread:>24}{_compared(first, values)}")
+                print(f"{name:36}{median(values):9.2f} ms{spread:>24}{_compared(values, first, above)}")
+                above = values
         return {name: median(values) for name, values in times.items()}
 
     def _calls_of(self, step: Step) -> int:
@@ -190,12 +191,18 @@ class Workbench:
         return curves
 
 
-def _compared(first: list[float], values: list[float]) -> str:
-    if values is first:
+def _compared(times: list[float], first: list[float], above: list[float] | None) -> str:
+    """Say how many times as fast something is as the first, and where ranges overlap."""
+    if above is None:
         return ""
-    if min(first) <= max(values) and min(values) <= max(first):
+    if _overlap(first, times):
         return "   ranges overlap"
-    return f"{median(first) / median(values):8.2f} times as fast"
+    ratio = f"{median(first) / median(times):8.2f} times as fast"
+    return f"{ratio}, overlaps the row above" if _overlap(above, times) else ratio
+
+
+def _overlap(some: list[float], others: list[float]) -> bool:
+    return min(some) <= max(others) and min(others) <= max(some)
 
 
 def _kind_of(event: Any, kinds: Mapping[str, tuple[str, ...]]) -> str:
