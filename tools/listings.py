@@ -1,6 +1,6 @@
 """Bring what the notebooks store and the source alone decides up to date: ``python tools/listings.py``.
 
-A listing is what a cell that ends in ``show_source(…)`` prints, or in notebook 14's own ``folded(…)``: it can be made
+A listing is what a cell that ends in ``show_source(…)`` prints, or in ``folded(…)``: it can be made
 again without running the cells before it. So can what ``guess(…)`` shows, the empty output that hides what answers it
 (JupyterLab prints the first line of a hidden output), and the closed fold below each ``box = write(box)``, which shows
 the worked answer. Everything else in a notebook comes from a full run (``make outputs``).

@@ -14,6 +14,15 @@ from transformer_lib.training.loss import sequence_loss
 
 question(
     "14.a",
+    right="about a quarter",
+    replies={
+        "about a quarter": "so it was on our CPU. The rest goes to padding, to moving numbers, and to waiting.",
+        "about a half": "so it would be if nothing were computed on padding.",
+        "nearly all of it": "a processor that did nothing but large matrix products would get there.",
+    },
+)
+question(
+    "14.b",
     right="linear layers",
     replies={
         "linear layers": "four projections in each attention, two matrices in each feed-forward network, and the "
@@ -24,7 +33,25 @@ question(
     },
 )
 question(
-    "14.b",
+    "14.c",
+    right="a half",
+    replies={
+        "a tenth": "that is about what sorting leaves.",
+        "a quarter": "the longest of 128 sentences is much longer than the others, and all are padded to its length.",
+        "a half": "one long sentence among 128 makes all the others long.",
+    },
+)
+question(
+    "14.d",
+    right="company",
+    replies={
+        "the cache": "it saves most in long texts, and captions are short.",
+        "company": "a batch reads each weight once for all its sentences.",
+        "each as much as the other": "they save different things: one computes less, the other reads less.",
+    },
+)
+question(
+    "14.e",
     right="CTranslate2",
     replies={
         "this library": "it comes second, and all of it is Python that you can read. Somebody does it in C++.",
@@ -34,7 +61,7 @@ question(
     },
 )
 question(
-    "14.c",
+    "14.f",
     right="higher for a while",
     replies={
         "the same": "the weights are the same in that moment, but the next step is not: Adam has forgotten its "

@@ -23,6 +23,25 @@ question(
     },
 )
 
+question(
+    "16.b",
+    right="all five",
+    replies={
+        "words 4 and 5": "that is what a mask that hides would do. How does a float hide a score?",
+        "all five": "a mask of floats is added to the scores: 1 makes a score larger, and 0 hides nothing.",
+        "none: it raises an error": "masks of floats are allowed. They mean something else.",
+    },
+)
+question(
+    "16.c",
+    right="zeros, then nan",
+    replies={
+        "zeros, twice": "so it would be if both took the same path.",
+        "nan, twice": "that is what the arithmetic says, and in training somebody takes care of it.",
+        "zeros, then nan": "in training, the fused kernel makes zeros of 0 divided by 0. The fast path does not.",
+    },
+)
+
 
 @exercise("16.1")
 def packed_rows(first_row: int, last_row: int) -> str:

@@ -30,7 +30,7 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path
 TRAINS = {
     "00_quick_tour": ("history = fit(", None),
     "13_what_is_a_change_worth": ("train_translator(corpus, preset", "folder/runs/sample-best"),
-    "14_fast": ("train_in(processes)}", "temporary/*/model"),
+    "14_fast": ("train_in(processes, ", "temporary/*/model"),
 }
 READERS_OWN = {  # loops in cells keep no state
     "02_attention",
