@@ -1,11 +1,32 @@
-"""Checks of the exercises of notebook 10: a mask for a prompt, and top-p."""
+"""Checks of the exercises of notebook 10: the block of a GPT, a mask for a prompt, and top-p."""
 
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from transformer_exercises import call, close, exercise, expect, expect_tensor, question
+from transformer_exercises import (
+    build,
+    call,
+    close,
+    exercise,
+    expect,
+    expect_any_device,
+    expect_gradients,
+    expect_tensor,
+    load,
+    question,
+)
+from transformer_exercises.notebook_02 import OTHER_IN_TRAINING
+from transformer_exercises.notebook_04 import (
+    ALL,
+    OTHER_SIZES,
+    WHERE_X_IS,
+    encoder_variants,
+    expect_layer_dropout,
+    expect_steady,
+    weights_of,
+)
 from transformer_lib.model.masks import causal_mask
 
 question(
@@ -27,6 +48,47 @@ question(
         "close to 1": "it sees what comes after each position, the wanted letter included, and copies it.",
     },
 )
+
+
+@exercise("Block")
+def block(Block: type[nn.Module]) -> str:
+    """A decoder layer, pre-LN, without cross-attention: ``nn.TransformerEncoderLayer`` under a causal mask."""
+    torch.manual_seed(0)
+    for d_model, num_heads, d_ff in ((24, 4, 40), (20, 2, 12)):
+        theirs = nn.TransformerEncoderLayer(d_model, num_heads, d_ff, 0.0, batch_first=True, norm_first=True)
+        weights, x = weights_of(theirs), torch.randn(2, 5, d_model)
+        made = build(Block, d_model, num_heads, d_ff, 0.5)
+        hint = "cross-attention is still among its parts. A text without a source has nothing for it to look at."
+        expect(not hasattr(made, "cross_attn"), hint)
+        hint = "two sub-layers are left, and each has a norm: norm1 and norm2. What does norm3 belong to?"
+        expect(not hasattr(made, "norm3"), hint)
+        module, without, dropping = (
+            load(build(Block, d_model, num_heads, d_ff, dropout), weights) for dropout in (0.5, 0.0, ALL)
+        )
+        with torch.no_grad():
+            expect_steady(module, x, causal_mask(5))
+            ignored = torch.tensor([[False] * 5, [False, False, False, True, True]])
+            found = call(module, x, ~ignored[:, None, None, :])  # any mask will do to find out what it does
+            expect(not isinstance(found, tuple), "the new vectors come back alone: self_attn returns two things.")
+            expect(not close(found, theirs(x)), "the mask does not reach the attention: each word sees all others.")
+            variants = encoder_variants(theirs, x, ignored)
+            right, post = variants.pop("pre"), variants.pop("post")
+            expect(not close(found, post), "that is post-LN: here each norm comes before its sub-layer.")
+            for wrong_hint, wrong in variants.items():
+                expect(not close(found, wrong), wrong_hint)
+            expect_tensor(
+                found,
+                right,
+                "x + self_attn of its norm, then that + feed_forward of *its* norm." * (num_heads == 4) or OTHER_SIZES,
+            )
+            expect_layer_dropout(dropping, weights, x, x, causal_mask(5))
+
+        def right_of(x: Tensor, mask: Tensor, theirs: nn.Module = theirs) -> Tensor:
+            return theirs(x, src_mask=~mask)
+
+        expect_gradients(OTHER_IN_TRAINING, without.train(), right_of, x, causal_mask(5))
+    expect_any_device(WHERE_X_IS, module, x, causal_mask(5))
+    return "equal to PyTorch's `nn.TransformerEncoderLayer`, pre-LN, under the same causal mask."
 
 
 @exercise("10.1")

@@ -1,4 +1,4 @@
-"""Checks of the exercises of notebook 11: RMSNorm, and an encoder of one's own."""
+"""Checks of the exercises of notebook 11: RMSNorm, the turn of rotary positions, and an encoder of one's own."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_exercises import Wrong, call, close, exercise, expect, expect_tensor, question
+from transformer_exercises import (
+    Wrong,
+    call,
+    close,
+    exercise,
+    expect,
+    expect_any_device,
+    expect_gradients,
+    expect_tensor,
+    question,
+)
+from transformer_exercises.course.notebook_11 import rotate as turned
+from transformer_exercises.notebook_02 import OTHER_WITH_GRADIENT
+from transformer_exercises.notebook_04 import WHERE_X_IS
 from transformer_lib.model.config import TransformerConfig
 from transformer_lib.model.transformer import Transformer
 
@@ -54,6 +67,53 @@ def rms_norm(my_rms_norm: Callable[..., Tensor]) -> str:
             expect(close(found, right) or not close(found, mistake), hint)
         expect_tensor(found, right, f"x of shape {list(shape)}, eps {eps}: compare it with a vector done by hand.")
     return "half of LayerNorm's parameters, and one pass less over the numbers."
+
+
+def wrong_turns(x: Tensor, start: int) -> dict[str, Tensor]:
+    """Return what comes out of wrong turns of ``x``, by hint."""
+    d_k = x.shape[-1]
+    halves = torch.arange(d_k).view(2, -1).T.flatten()  # 0, d_k / 2, 1, d_k / 2 + 1, …
+    back = halves.argsort()
+    in_order = turned(x, start)
+    angle = torch.arange(start, start + x.shape[-2])[:, None] * torch.ones(d_k // 2)
+    a, b = x[..., ::2], x[..., 1::2]
+    one_speed = torch.stack([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1).flatten(-2)
+    other_way = torch.cat([turned(x[..., p : p + 1, :], -start - p) for p in range(x.shape[-2])], dim=-2)
+    return {
+        "the first word is at position `start`, not at 0.": turned(x, 0),
+        "positions are counted from `start`; yours are one too high.": turned(x, start + 1),
+        "a pair is two neighbours, `x[..., ::2]` and `x[..., 1::2]`; yours lie half a head apart.": (
+            turned(x[..., halves], start)[..., back]
+        ),
+        "turned, but in another order: a pair's two numbers stay neighbours, so `stack` them, then `flatten`.": (
+            in_order[..., back]
+        ),
+        "it turns the other way round: the sine's minus belongs to the pair's first number.": other_way,
+        "each pair has a speed of its own: the positions times `frequency`.": one_speed,
+        "nothing has been turned yet.": x,
+    }
+
+
+@exercise("rotate")
+def rotate(rotate: Callable[[Tensor, int], Tensor]) -> str:
+    """``rotate(x, start)``: each pair of neighbours turned by its position, counted from ``start``, times its speed."""
+    torch.manual_seed(0)
+    for shape, start in (((2, 3, 5, 8), 3), ((1, 2, 4, 6), 0), ((2, 1, 1, 16), 104)):
+        x = torch.randn(shape)
+        found, right = call(rotate, x.clone(), start), turned(x, start)
+        for hint, wrong in wrong_turns(x, start).items():
+            expect(close(found, right) or not close(found, wrong), hint)
+        if isinstance(found, Tensor) and found.shape == x.shape:
+            length, same = found.detach().float().norm(dim=-1), x.norm(dim=-1)
+            expect(close(length, same), "a turn makes no arrow longer or shorter: look at the signs.")
+        hint = f"x of shape {list(shape)}, from position {start}: compare the last word's first pair with the formula."
+        expect_tensor(found, right, hint)
+    half = call(rotate, x.half(), 0)
+    same_type = isinstance(half, Tensor) and half.dtype == torch.half
+    expect(same_type, "x may be in 16 bits, and what comes out should be too: `.to(x.dtype)`.")
+    expect_gradients(OTHER_WITH_GRADIENT, lambda x: rotate(x, 3), lambda x: turned(x, 3), x)
+    expect_any_device(WHERE_X_IS, rotate, x, 3)
+    return "no arrow becomes longer or shorter, and two that turn together keep their dot product."
 
 
 @exercise("11.2")

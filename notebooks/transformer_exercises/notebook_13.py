@@ -20,21 +20,21 @@ question(
 
 question(
     "13.b",
-    right="1.0",
-    replies={
-        "1.001953125": "that is the sum, but it needs 9 binary digits behind the point. How many has bfloat16?",
-        "1.0078125": "that is 1 + 2⁻⁷, the next number there is. The sum is nearer to another one.",
-        "1.0": "7 binary digits reach down to 2⁻⁷, and 2⁻⁹ is a quarter of that: it is rounded away.",
-    },
-)
-
-question(
-    "13.c",
     right="by about a tenth of a point",
     replies={
         "not at all": "it would need luck: that both splits like the same α best.",
         "by about a tenth of a point": "seven settings, most of them nearly as good: there is little luck to be had.",
         "by about one point": "that much is between a bad α and a good one. But we start from a good one.",
+    },
+)
+
+question(
+    "13.c",
+    right="1.0",
+    replies={
+        "1.001953125": "that is the sum, but it needs 9 binary digits behind the point. How many has bfloat16?",
+        "1.0078125": "that is 1 + 2⁻⁷, the next number there is. The sum is nearer to another one.",
+        "1.0": "7 binary digits reach down to 2⁻⁷, and 2⁻⁹ is a quarter of that: it is rounded away.",
     },
 )
 

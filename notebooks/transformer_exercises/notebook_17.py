@@ -309,6 +309,18 @@ def _diagnose(answers: dict[int, Any]) -> str:
     return "here are the lines.\n\n" + "\n".join(lines)
 
 
+def padding_changes(
+    loss: Callable[[Tensor, Tensor], Tensor], src: Tensor, tgt: Tensor, pad_id: int
+) -> tuple[float, float]:
+    """Return how much a loss changes with five more ``<pad>`` in the source, and in the target: the answer to 17.1."""
+
+    def more(ids: Tensor) -> Tensor:
+        return torch.cat([ids, ids.new_full((len(ids), 5), pad_id)], dim=1)
+
+    before = loss(src, tgt).item()
+    return loss(more(src), tgt).item() - before, loss(src, more(tgt)).item() - before
+
+
 @exercise("17.1")
 def padding_test(my_padding_test: Callable[[Callable[[Tensor, Tensor], Tensor], Tensor, Tensor, int], Any]) -> str:
     """``my_padding_test(loss, src, tgt, pad_id)``: how much the loss changes with 5 more <pad>, on either side."""

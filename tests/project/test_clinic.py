@@ -1,6 +1,7 @@
 """Notebook 17: each of its tests tells the patients that it is meant for from the healthy model, and no healthy one."""
 
 import ast
+import inspect
 import json
 import math
 import re
@@ -51,12 +52,13 @@ def clinic():
         "torch": torch, "math": math, "Patient": Patient, "german": german, "english": english,
         "train_set": train_set, "test_set": test_set, "V": len(english.vocab), "quick": False, "few_pairs": pairs[:8],
         "sentences": [pair.src for pair in pairs[:8]], "session": SimpleNamespace(device=torch.device("cpu")),
+        "padding_changes": notebook_17.padding_changes,
     }  # fmt: skip
     for cell in CELLS:
         source = "".join(cell["source"])
         if cell["cell_type"] == "code" and "%pip" not in source:
             for node in ast.parse(source).body:
-                needed = isinstance(node, ast.FunctionDef) and re.fullmatch(r"more|log_prob|(?!my_)\w+_test", node.name)
+                needed = isinstance(node, ast.FunctionDef) and re.fullmatch(r"log_prob|(?!my_)\w+_test", node.name)
                 if needed or ast.unparse(node).startswith(("probe =", "src, tgt =")):
                     exec(compile(ast.Module([node], []), NOTEBOOK.name, "exec"), names)
     names["patients"] = {}
@@ -226,3 +228,13 @@ def test_patients_differ_by_their_fault_alone_and_do_not_show_it(clinic):
         assert str(model) == str(healthy)
         if fault != "no root of d_model":
             torch.testing.assert_close(model.state_dict(), healthy.state_dict(), rtol=0, atol=0)
+
+
+def test_what_pads_in_the_notebook_is_the_answer_in_its_fold():
+    """As the cells call it, it has types; in the fold it has none."""
+    (fold,) = re.findall(
+        r"(?s)```python\n(def padding_changes.*?)\n```", "\n".join("".join(c["source"]) for c in CELLS)
+    )
+    shown, used = (ast.parse(text).body[0].body for text in (fold, inspect.getsource(notebook_17.padding_changes)))
+    assert [ast.unparse(node) for node in shown[1:]] == [ast.unparse(node) for node in used[2:]]
+    assert ast.unparse(shown[0].body) == ast.unparse(used[1].body)  # how a side gets its columns

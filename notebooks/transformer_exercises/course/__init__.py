@@ -28,11 +28,15 @@ WRITTEN = {  # by the notebook that asks for them
     "07": ("greedy", "beam_one", "greedy_batch", "beam", "my_beam", "my_cached_beam"),
     "08": ("looks_back", "silence", "patch"),
     "09": ("clipped_matches", "brevity_penalty", "corpus_bleu"),
+    "10": ("Block",),
+    "11": ("rotate",),
+    "12": ("join_pair",),
     "15": ("PaperTransformer",),
 }
 STEPS = {  # of which the library has no like
     *("Head", "HeadsInAList", "greedy", "beam_one", "greedy_batch", "beam", "my_beam", "my_cached_beam"),
     *("looks_back", "silence", "patch", "clipped_matches", "brevity_penalty"),
+    *("Block", "rotate", "join_pair"),
 }
 
 

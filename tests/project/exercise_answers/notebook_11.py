@@ -1,7 +1,10 @@
-"""Answers to the exercises of notebook 11: RMSNorm, and an encoder of one's own."""
+"""Answers to the exercises of notebook 11: RMSNorm, the turn of rotary positions, and an encoder of one's own."""
+
+import inspect
 
 import torch
 from torch import nn
+from transformer_exercises import course
 
 from transformer_lib.model.attention import MultiHeadAttention
 from transformer_lib.model.embeddings import SinusoidalPositionalEncoding
@@ -22,6 +25,38 @@ def rotate(x):
     angle = position * 10_000 ** (-torch.arange(0, x.shape[-1], 2) / x.shape[-1])
     a, b = x[..., 0::2], x[..., 1::2]
     return torch.stack([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], dim=-1).flatten(-2)
+
+
+def turn(*texts):
+    """The worked answer with some pieces of text changed: old, new, old, new …"""
+    source, names = inspect.getsource(course.own("rotate")), {"torch": torch}
+    for old, new in zip(texts[::2], texts[1::2], strict=True):
+        assert old in source, old
+        source = source.replace(old, new)
+    exec(source, names)
+    return names["rotate"]
+
+
+def by_complex_numbers(x, start):
+    pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
+    speeds = 1e4 ** -(torch.arange(x.shape[-1] // 2, device=x.device) * 2 / x.shape[-1])
+    angles = torch.outer(torch.arange(x.shape[-2], device=x.device) + start, speeds)
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2).type_as(x)
+
+
+def by_matrices(x, start):
+    turned = torch.empty_like(x)
+    for p in range(x.shape[2]):
+        for i in range(0, x.shape[3], 2):
+            angle = torch.tensor((start + p) / 10_000 ** (i / x.shape[3]))
+            a, b = x[:, :, p, i], x[:, :, p, i + 1]
+            turned[:, :, p, i] = a * angle.cos() - b * angle.sin()
+            turned[:, :, p, i + 1] = a * angle.sin() + b * angle.cos()
+    return turned
+
+
+HALVES = "x[..., ::2], x[..., 1::2]", "x.chunk(2, dim=-1)"
+JOINED = "torch.stack(turned, dim=-1).flatten(-2)", "torch.cat(turned, dim=-1)"
 
 
 class Rotary(MultiHeadAttention):
@@ -130,6 +165,7 @@ def with_positions(x):
 
 
 RIGHT = {
+    "rotate": [(course.own("rotate"),), (by_complex_numbers,), (by_matrices,), (turn(),)],
     "11.1": [
         (rms,),
         (lambda x, gain, eps: torch.nn.functional.normalize(x, dim=-1) * 0 + rms(x.double(), gain, eps),),
@@ -141,6 +177,25 @@ RIGHT = {
     ],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
+    "rotate": [
+        (turn("torch.arange(start, start + x.shape[-2]", "torch.arange(0, x.shape[-2]"), "at position `start`"),
+        (
+            turn("torch.arange(start, start + x.shape[-2]", "1 + torch.arange(start, start + x.shape[-2]"),
+            "one too high",
+        ),
+        (turn(*HALVES, *JOINED), "half a head apart"),
+        (turn(*JOINED), "in another order"),
+        (turn("positions[:, None] *", "-positions[:, None] *"), "the other way round"),
+        (turn("angle.cos() - ", "angle.cos() + "), "look at the signs"),
+        (turn("* frequency", "* frequency**0"), "a speed of its own"),
+        (lambda x, start: x, "nothing has been turned"),
+        (turn("0, x.shape[-1], 2, device=x.device)", "0, x.shape[-1], 2, device=x.device) * 2"), "the formula"),
+        (turn(".to(x.dtype)", ""), "in 16 bits"),
+        (turn(".to(x.dtype)", ".to(x.dtype).detach()"), "no gradient comes back"),
+        (turn(", device=x.device", ""), "on a GPU"),
+        (turn("dim=-1).flatten(-2)", "dim=-1)"), "the shape is"),
+        (turn("x.shape[-2]", "x.shape[1]"), "stopped"),
+    ],
     "11.1": [
         (layer_norm, "LayerNorm"),
         (lambda x, gain, eps: rms(x, 1, eps), "gain is missing"),

@@ -1,4 +1,6 @@
-"""Answers to the exercises of notebook 12: merges with a pencil, and BERT's way to cut a word."""
+"""Answers to the exercises of notebook 12: a merge in code, merges with a pencil, and BERT's way to cut a word."""
+
+from transformer_exercises import course
 
 
 def cut(word, pieces, longest=True, mark="▁", whole=True):
@@ -34,7 +36,39 @@ def letters_left_out(word, pieces):
     return [piece for piece in cut(word, pieces, whole=False) if piece != "<unk>"]
 
 
+def by_index(pieces, pair):
+    joined, i = [], 0
+    while i < len(pieces):
+        fits = tuple(pieces[i : i + 2]) == pair
+        joined.append("".join(pieces[i : i + 1 + fits]))
+        i += 1 + fits
+    return joined
+
+
+def by_text(pieces, pair):
+    text = "  ".join(["", *pieces, ""])
+    return text.replace(f" {pair[0]}  {pair[1]} ", f" {''.join(pair)} ").split()
+
+
+def in_place(pieces, pair, times=None, leave=False, reverse=False):
+    """Join the pair where it is found, at most so often; from the right, or leaving the second piece where it was."""
+    found = pieces if times == "here" else [*pieces]
+    places = range(len(found) - 2, -1, -1) if reverse else [*range(len(found) - 1)]
+    done = 0
+    for i in places:
+        if tuple(found[i : i + 2]) == pair and done != times:
+            found[i : i + 2 - leave] = ["".join(pair)]
+            done += 1
+    return found
+
+
+def both_stay(pieces, pair):
+    after = [*pieces[1:], ""]
+    return ["".join(pair) if (piece, next_) == pair else piece for piece, next_ in zip(pieces, after, strict=True)]
+
+
 RIGHT = {
+    "join_pair": [(course.own("join_pair"),), (by_text,), (by_index,)],
     "12.1": [
         (["ie", "▁t", "▁tie", "▁tief"], ["▁tie", "r"]),
         (("ie", "▁t", "▁tie", "▁tief"), ("▁tie", "r")),
@@ -42,6 +76,20 @@ RIGHT = {
     "12.2": [(cut,), (by_recursion,)],
 }
 WRONG = {  # answers that people give, and what the hint must speak of
+    "join_pair": [
+        (lambda pieces, pair: pieces, "has been joined yet"),
+        (lambda pieces, pair: in_place(pieces, pair, 1), "joins them once"),
+        (lambda pieces, pair: in_place(pieces, pair, 1, reverse=True), "the last of them only"),
+        (both_stay, "still there beside the joined piece"),
+        (lambda pieces, pair: " ".join(pieces).replace(" ".join(pair), "".join(pair)).split(), "whole pieces"),
+        (lambda pieces, pair: in_place(pieces, pair, reverse=True), "rom left to right"),
+        (lambda pieces, pair: by_index(pieces, pair[::-1]), "other way round"),
+        (lambda pieces, pair: in_place(pieces, pair, "here"), "list that comes in is changed"),
+        (lambda pieces, pair: [piece for piece in by_index(pieces, pair) if piece != "▁"], "must give the same word"),
+        (lambda pieces, pair: ["".join(pieces)], "each piece and its neighbour"),
+        (lambda pieces, pair: " ".join(by_index(pieces, pair)), "a list of strings"),
+        (lambda pieces, pair: by_index(pieces, pair)[5], "a list of strings"),
+    ],
     "12.1": [
         ((["ti", "tie", "▁tie", "▁tief"], ["▁tie", "r"]), "The alphabet decides"),
         ((["ie", "tie", "▁tie", "▁tief"], ["▁tie", "r"]), "the shorter piece is next"),
