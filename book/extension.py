@@ -250,7 +250,8 @@ def lead(text: str, folder: str, source: Path) -> str:
         path = posixpath.normpath(posixpath.join(folder, path))
         if STATE.match(anchor) and path in (folder, "book/try_it.md"):
             page = posixpath.relpath("try_it.html", folder.removeprefix("book") or ".")
-            return f'<a href="{page}#{html.escape(anchor)}">{link[1]}</a>'  # Sphinx would look for a place of that name
+            # Sphinx would look for a place of that name. A double quote would end a notebook's text, which is JSON.
+            return f"<a href='{page}#{html.escape(anchor)}'>{link[1]}</a>"
         if not (ROOT / path).exists() or path == folder:  # within the page, or wrong: then Sphinx says so
             return link[0]
         page = path.removeprefix("book/")
