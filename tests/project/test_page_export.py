@@ -4,6 +4,7 @@ import functools
 import io
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -139,6 +140,16 @@ def test_numbers_are_the_librarys_for_words_and_for_capitals(kind, tmp_path):
     check(translator, tmp_path / "page", (SENTENCE, "Z.B. ein Hund, der „bellt“ - 3,50 € am 10.Mai?"))
 
 
+def with_words(program, given):
+    """Run a program in node beside the tokeniser of words: JSON in, JSON out."""
+    if not (node := shutil.which("node")):
+        pytest.skip("node is not installed: apt-get install nodejs")
+    scripts = [(PAGE / f"{name}.js").read_text(encoding="utf-8") for name in ("tokenizer", "words")]
+    command = [node, "-e", "\n".join([*scripts, program])]
+    answer = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=True)
+    return json.loads(answer.stdout)
+
+
 def test_what_spacy_takes_apart_the_page_takes_apart():
     """Of languages that have no rules of their own kind; a strange text is put together of what rules are about."""
     parts = [
@@ -160,7 +171,6 @@ def test_what_spacy_takes_apart_the_page_takes_apart():
     for _ in range(400):
         chosen = torch.randint(len(parts) + 5, (8,), generator=generator).tolist()
         texts.append("x" + "".join(parts[i] if i < len(parts) else " " for i in chosen))
-    scripts = [(PAGE / f"{name}.js").read_text(encoding="utf-8") for name in ("tokenizer", "words")]
     program = """
 const [rules, texts] = JSON.parse(require("fs").readFileSync(0));
 const tokens = ["<unk>", "<pad>", "<sos>", "<eos>"];
@@ -176,14 +186,8 @@ console.log(JSON.stringify(texts.map((text) => tokenizer.encode(text).tokens.sli
                 continue
             if tokens and not {*tokens} & {*tokenizer.specials}:
                 expected[text] = tokens
-        answer = subprocess.run(
-            ["node", "-e", "\n".join([*scripts, program])],
-            input=json.dumps([spacy_rules(language), [*expected]]),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert dict(zip(expected, json.loads(answer.stdout), strict=True)) == expected, language
+        found = with_words(program, [spacy_rules(language), [*expected]])
+        assert dict(zip(expected, found, strict=True)) == expected, language
 
 
 @pytest.mark.parametrize("language", ["en", "fr", "ja", None])
@@ -197,20 +201,13 @@ def test_words_are_put_together_as_the_library_does_it(language):
     tokenizer = WordTokenizer("xx")
     tokenizer.language = language
     vocabulary = [*tokenizer.specials, *dict.fromkeys(" ".join(lines).split())]
-    scripts = [(PAGE / f"{name}.js").read_text(encoding="utf-8") for name in ("tokenizer", "words")]
     program = """
 const [described, lines] = JSON.parse(require("fs").readFileSync(0)), tokenizer = new WordTokenizer(described);
 console.log(JSON.stringify(lines.map((words) => tokenizer.decode(words.map((word) => tokenizer.ids.get(word))))));
 """
     described = {"language": language, "lower": True, "tokens": vocabulary, "rules": None}
-    answer = subprocess.run(
-        ["node", "-e", "\n".join([*scripts, program])],
-        input=json.dumps([described, [line.split() for line in lines]]),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(answer.stdout) == [tokenizer.join(line.split()) for line in lines]
+    found = with_words(program, [described, [line.split() for line in lines]])
+    assert found == [tokenizer.join(line.split()) for line in lines]
 
 
 def test_weights_keep_their_precision_and_take_a_third_more(tmp_path):

@@ -1311,7 +1311,7 @@ def test_the_opened_box_of_notebook_04_has_the_shipped_models_numbers(translator
 
 def test_the_lines_beside_the_boxes_are_in_the_notebooks_that_they_name():
     page = BODY.read_text(encoding="utf-8")
-    lines = re.findall(r'<p class="line"><code>(.*?)</code> <a href="notebooks/(\w+)\.html#([\w-]+)">', page)
+    lines = re.findall(r'<p class="line"[^>]*><code>(.*?)</code> <a href="notebooks/(\w+)\.html#([\w-]+)">', page)
     assert len(lines) > 20
     for line, name, anchor in lines:
         notebook = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
