@@ -78,7 +78,7 @@ window.TOUR = [
   {
     "address": "#de=Ich+liebe+dich.",
     "question": "What does it say when it doesn’t know?",
-    "claim": "All it has ever read are captions of photos. This sentence isn’t one: it says “I love you.” Guess what comes out before you look.",
+    "claim": "All it has ever read are captions of photos. This sentence isn’t one: it says “I love you.” Look at what stands there now, and at the percentages below it.",
     "answer": "*i i i see thought.* It has no way to say that it doesn’t know, so it writes something. Its probabilities give it away: a word got 23 % on average. That’s the last stop, and the page is yours. Write a sentence of your own, and open whatever makes you curious."
   }
 ];

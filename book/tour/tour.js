@@ -1,7 +1,7 @@
 // The tour through the page "Try it": a card at the bottom of the window, which turns the page to one stop after the other.
 // What the stops show, ask and answer is in stops.js. Without these two files, the page has no tour.
 
-function startTour({ find, element, addresses, visit, state, keep, isWorking }) {
+function startTour({ find, element, addresses, visit, state, keep, uncover, isWorking }) {
   let at, last = 1; // the stop, from 1, or undefined: no tour; the one where it was left
   let before; // what the page showed when the tour began
   const text = element("div"), heading = element("h2", { tabIndex: -1 });
@@ -27,6 +27,7 @@ function startTour({ find, element, addresses, visit, state, keep, isWorking }) 
     const { question, claim, answer } = TOUR[at - 1];
     heading.replaceChildren(element("small", {}, `Stop ${at} of ${TOUR.length} `), question);
     const fold = element("details", {}, element("summary", {}, "The answer"), element("p", {}, ...nodes(answer)));
+    fold.ontoggle = () => fold.open && (card.scrollTop = fold.offsetTop - 8); // on a phone, it opens below the card's edge
     text.replaceChildren(element("p", {}, ...nodes(claim)), fold);
     back.setAttribute("aria-disabled", at === 1);
     next.setAttribute("aria-disabled", at === TOUR.length);
@@ -49,6 +50,12 @@ function startTour({ find, element, addresses, visit, state, keep, isWorking }) 
     if (!TOUR[stop - 1]) return;
     const { state: wanted } = addresses.read(TOUR[stop - 1].address);
     visit({ state: { ...wanted, tour: stop } }, isReturn);
+  }
+
+  /** Where on the page a stop wants its reader to look, if not at the top of what is open: a list of one or none. */
+  function sight() {
+    const { sight: place } = TOUR[at - 1] ?? {}, viewer = find(".attention-viewer")?.shadowRoot;
+    return place && [find(place) ?? viewer?.querySelector(place)].filter(Boolean);
   }
 
   function end() {
@@ -78,8 +85,9 @@ function startTour({ find, element, addresses, visit, state, keep, isWorking }) 
   there.onclick = () => {
     const view = find(".view:not([hidden])"), panel = view.querySelector(".panel");
     const place = find(".results").hidden ? find("textarea") : panel?.checkVisibility() ? panel : view;
-    place.tabIndex = place.tabIndex < 0 ? -1 : place.tabIndex;
-    place.focus();
+    if (place.tabIndex < 0) place.tabIndex = -1;
+    place.focus({ preventScroll: true });
+    uncover(sight()?.[0] ?? place);
   };
   card.onkeydown = ({ key, altKey, ctrlKey, metaKey }) => {
     if (altKey || ctrlKey || metaKey) return;
@@ -99,10 +107,6 @@ function startTour({ find, element, addresses, visit, state, keep, isWorking }) 
     stop: () => at,
     show,
     turn,
-    /** Where on the page a stop wants its reader to look, if not at the top of what is open: a list of one or none. */
-    sight() {
-      const { sight } = TOUR[at - 1] ?? {}, viewer = find(".attention-viewer")?.shadowRoot;
-      return sight && [find(sight) ?? viewer?.querySelector(sight)].filter(Boolean);
-    },
+    sight,
   };
 }

@@ -493,7 +493,7 @@ def test_on_a_phone_the_translator_brings_into_sight_what_it_writes_and_what_its
       const { top, bottom } = document.querySelector(".translation").getBoundingClientRect()
       const bar = document.querySelector(".bd-header-article").getBoundingClientRect().bottom
       const card = document.querySelector(".tour:not([hidden])")?.getBoundingClientRect().top ?? innerHeight
-      return top < bar - 4 || bottom > card ? [top, bottom, bar, card] : []
+      return top < bar || bottom > card ? [top, bottom, bar, card] : []
     }"""
     page.get_by_role("button", name="Load the model").click()
     page.locator(".results:not(.busy) .target button").first.wait_for()

@@ -12,7 +12,7 @@
     ["decoder", "Decoder self-attention", "Target word read", "Words it looks at", "inputs", "inputs"],
     ["cross", "Cross-attention", "Target word being written", "Source words looked at", "target", "source"],
   ];
-  const HEADER = 40; // pixels at the top of the window, which the book's own bar may cover
+  const HEADER = 56; // pixels at the top of the window, which the book's own bar may cover
   const STALE = "What stands below is of the sentence before. Translate brings the new one.";
   const SWITCHES = document.querySelectorAll("#translator .without input");
   let worker, newest = 0; // the number of the newest request
@@ -51,7 +51,7 @@
 
   const addresses = addressBook({ views: Object.keys(VIEWS), boxes: figure.boxes, kinds: KINDS.map(([kind]) => kind),
     changes: [...SWITCHES].map(({ name }) => name), heads: atlas.names, stops: window.TOUR?.length ?? 0 });
-  const tour = window.startTour?.({ ...tools, addresses, visit, keep, isWorking: () => isWorking(),
+  const tour = window.startTour?.({ ...tools, addresses, visit, keep, uncover, isWorking: () => isWorking(),
     state: () => shown && state() });
 
   const isWorking = () => find("form").matches(".working");
@@ -473,7 +473,7 @@
 
   /** Scroll a part of the page to right below the translation, which stays on top. */
   function uncover(part) {
-    part.style.scrollMarginTop = `${find(".stays").offsetHeight + 1.5 * HEADER}px`;
+    part.style.scrollMarginTop = `${find(".stays").offsetHeight + HEADER + 16}px`;
     part.scrollIntoView();
   }
 
