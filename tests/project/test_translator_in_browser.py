@@ -804,6 +804,53 @@ def test_the_alternatives_are_the_models_and_the_translation_goes_on_from_one(pa
 
 
 @pytest.mark.slow
+def test_a_pick_is_taken_back_by_its_button_and_by_the_models_own_word(page):
+    for way in ("button", "own word"):
+        translate(page)
+        own = token(page, 2).inner_text().split()[0]
+        token(page, 2).click()
+        panel = open_view(page, "Alternatives")
+        panel.get_by_role("button", name=re.compile("^play ")).press("Enter")
+        page.get_by_text("You picked “play”").wait_for()
+        settle(page)
+        assert "&begin=two+children+play&" in address(page) and translation(page) != TRANSLATION
+        if way == "button":
+            page.get_by_role("button", name="Back to the model’s own").press("Enter")
+        else:
+            panel.get_by_role("button", name=re.compile(f"^{own} ")).press("Enter")
+        page.get_by_text("You picked").wait_for(state="hidden")
+        settle(page)
+        assert translation(page) == TRANSLATION and "begin=" not in address(page)
+        assert token(page, 2).evaluate("one => one === document.activeElement")
+
+
+@pytest.mark.slow
+def test_a_switch_keeps_the_step_and_a_new_sentence_begins_where_the_model_is_least_sure(page):
+    def step():
+        settle(page)
+        return int(re.search(r"step=(\d+)", address(page))[1])
+
+    translate(page, "Ein Hund rennt.")
+    sureness = [float(text.split()[1]) for text in page.locator(".target button").all_inner_texts()]
+    assert step() == 1 + sureness.index(min(sureness)) != 4
+    token(page, 3).click()
+    page.get_by_role("checkbox", name="the positions").press("Space")
+    assert step() == 4
+    page.get_by_role("button", name="Bring all back").press("Enter")
+    assert step() == 4 and token(page, 3).evaluate("one => one === document.activeElement")
+    long = "Der Mann hebt den Ball auf, und eine alte Frau füttert die Tauben."
+    translate(page, long)
+    last = page.locator(".target button").count()
+    token(page, last - 1).click()
+    cross = open_view(page, "Heads").get_by_role("group", name="Cross-attention").get_by_role("button")
+    cross.first.press("Enter")
+    settle(page)
+    assert step() == min(last, page.locator(".target button").count())
+    page.get_by_role("button", name="Bring all back").click()
+    settle(page)
+
+
+@pytest.mark.slow
 def test_the_viewer_follows_the_translation_and_shows_the_librarys_heads(page, translator):
     viewer = open_view(page, "Attention").locator(".attention-viewer")
     for text in ("Ein Hund rennt.", SENTENCE):

@@ -21,6 +21,8 @@
   let shown, words, chosen, viewer; // a result of the worker, its tokens, a place in its translation, its maps on show
   let isWanted; // whether the reader waits to see the translation
   let said, wanted; // the text of the translation on show, and what an address asks for until it is there
+  let isTurned; // whether the focus goes to the chosen piece, when the translation is there: what was pressed may be gone
+  const own = new Map(); // what the model writes by itself, as ids, by the address of the question
   let seen, kept; // the address that the page knows of, and the question that it held
 
   function element(tag, properties = {}, ...children) {
@@ -102,8 +104,8 @@
   }
 
   /** Ask for a translation that begins with `prefix`, a list of ids or tokens, to be shown as an address wants it. */
-  function send(prefix = [], then) {
-    wanted = then;
+  function send(prefix = [], then, toPiece = false) {
+    [wanted, isTurned] = [then, toPiece];
     fill(".left-out");
     if (!worker) start();
     const isLoaded = loaded === WEIGHTS.parts;
@@ -181,7 +183,9 @@
     const { tokens, hypotheses, steps, prefix, plain, changes, isChanged, unsure } = (shown = result);
     const name = (what) => steps.map((step) => readable(step[what].token));
     words = { source: tokens.map(readable), target: name("chosen"), inputs: name("input") };
+    const isNew = said !== asked;
     said = asked;
+    if (!prefix.length) own.set(addresses.write(question()), hypotheses[0].ids);
     end();
     match();
     fill(".translation", ...marked(hypotheses[0].text, plain));
@@ -198,14 +202,14 @@
       return element("button", { type: "button", onclick, onfocus, onblur, onpointerenter: onfocus, onpointerleave: onblur },
         word, element("small", {}, percent(steps[place].chosen.logProb)));
     }));
-    choose(doubtful());
-    fill(".picked", words.target[chosen]);
+    choose(isNew ? doubtful() : Math.min(chosen, steps.length - 1));
+    fill(".picked", words.target[prefix.length - 1] ?? "");
     find(".again").hidden = !prefix.length;
-    if (prefix.length && !wanted) find(".target").children[chosen].focus({ preventScroll: true });
+    if (isTurned) find(".target").children[chosen].focus({ preventScroll: true });
     const arrival = wanted;
     if (arrival) arrive(arrival);
     else if (isWanted) bring();
-    isWanted = wanted = undefined;
+    isWanted = wanted = isTurned = undefined;
     keep(!arrival?.isReturn);
   }
 
@@ -213,6 +217,12 @@
   function doubtful() {
     const { steps, prefix } = shown, sureness = steps.map(({ chosen }) => chosen.logProb);
     return prefix.length ? prefix.length - 1 : sureness.indexOf(Math.min(...sureness));
+  }
+
+  /** Let the translation begin with these ids, or freely where the model does so by itself. */
+  function goOn(ids) {
+    const free = own.get(addresses.write({ ...question(), begin: undefined }));
+    send(free && ids.every((id, i) => id === free[i]) ? [] : ids, undefined, true);
   }
 
   /** A button with a sentence that changes, where what is taken away leaves this one as it is. */
@@ -283,7 +293,7 @@
     fill(".before", chosen ? `after “${words.target.slice(0, chosen).join(" ")}”` : "at the beginning");
     fill(".alternatives ol", ...all.map(({ id, token, logProb }) => {
       const label = [element("b", {}, readable(token)), ` ${percent(logProb)}`];
-      const pick = element("button", { type: "button", onclick: () => send([...before, id]) }, ...label);
+      const pick = element("button", { type: "button", onclick: () => goOn([...before, id]) }, ...label);
       const content = id === written.id ? [...label, " written"] : [pick];
       return element("li", { style: `--share: ${Math.exp(logProb)}` }, ...content);
     }));
@@ -388,8 +398,9 @@
   find(".all-back").onclick = () => {
     SWITCHES.forEach((one) => (one.checked = false));
     silenced.clear();
-    send(begins);
+    send(begins, undefined, true);
   };
+  find(".own").onclick = () => send([], undefined, true);
   find(".views").onchange = open;
   find(".previous").onclick = () => choose(chosen - 1);
   find(".next").onclick = () => choose(chosen + 1);
