@@ -69,12 +69,12 @@ question(
 )
 question(
     "06.c",
-    right="90%",
+    right="90 %",
     replies={
-        "50%": "the smoothed target still asks for the wanted token with 0.9 and a little. Half is too modest.",
-        "90%": "the target gives the wanted token 0.900025, and a loss is lowest where the probabilities are those "
+        "50 %": "the smoothed target still asks for the wanted token with 0.9 and a little. Half is too modest.",
+        "90 %": "the target gives the wanted token 0.900025, and a loss is lowest where the probabilities are those "
         "of the target.",
-        "99.99%": "of the plain loss, yes. The smoothed one also counts the surprise at the 3,983 others, and they "
+        "99.99 %": "of the plain loss, yes. The smoothed one also counts the surprise at the 3,983 others, and they "
         "have become next to impossible.",
     },
 )
