@@ -25,7 +25,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -288,15 +288,21 @@ def baseline(name: str, runs: Mapping[str, list[dict[str, Any]]]) -> str:
     return "complete" if "AVX512" in runs[name][0]["machine"] else "without bfloat16"
 
 
+def spread(scores: Iterable[list[float]]) -> float:
+    """Return the standard deviation between seeds, pooled over rows that have several."""
+    several = [row for row in scores if len(row) > 1]
+    degrees = sum(len(row) - 1 for row in several)
+    return math.sqrt(sum((len(row) - 1) * variance(row) for row in several) / degrees) if several else 0.0
+
+
 def table(output: Path) -> str:
     """Return a line for each row that has results but the tutorials': BLEU, and what it gains over its baseline."""
     runs: dict[str, list[dict[str, Any]]] = {}
     for result in read_results(output):
         runs.setdefault(result["row"], []).append(result)
     beam = {name: [max(result["val"]["beam_4"].values()) for result in runs[name]] for name in runs}
-    several = [scores for scores in beam.values() if len(scores) > 1]
-    degrees = sum(len(scores) - 1 for scores in several)
-    spread = math.sqrt(sum((len(scores) - 1) * variance(scores) for scores in several) / degrees) if several else 0.0
+    # without the factor, seeds differ more than elsewhere: these four rows are compared among themselves
+    between = {group: spread(beam[name] for name in beam if (name in FACTOR) == group) for group in (True, False)}
     lines = [f"{'':28}parameters   greedy   beam of 4     gain ± 2 s.e."]
     for name in [name for name in runs if name not in TUTORIAL and baseline(name, runs) in runs]:
         base = baseline(name, runs)
@@ -305,7 +311,7 @@ def table(output: Path) -> str:
         line += f"{mean(beam[name]):12.2f}"
         if name != base:
             gain = mean(beam[name]) - mean(beam[base])
-            error = 2 * spread * math.sqrt(1 / len(beam[name]) + 1 / len(beam[base]))
+            error = 2 * between[name in FACTOR] * math.sqrt(1 / len(beam[name]) + 1 / len(beam[base]))
             line += f"{gain:+11.2f} ± {error:.2f}" + "  not seen" * (abs(gain) <= error)
         lines.append(line)
     return "\n".join(lines)
@@ -326,9 +332,11 @@ def start(output: Path, task: tuple[str, int]) -> tuple[str, int]:
     if not code:
         with _writing:
             result = json.loads((folder(name, seed) / "result.json").read_text("utf-8"))
-            order = list(ROWS)
-            results = [old for old in read_results(output) if (old["row"], old["seed"]) != task and old["row"] in ROWS]
-            results = sorted([*results, result], key=lambda r: (order.index(r["row"]), r["seed"]))
+            others = [old for old in read_results(output) if (old["row"], old["seed"]) != task]
+            order = list(
+                dict.fromkeys([*ROWS, *(old["row"] for old in others)])
+            )  # what once was a row stays, at the end
+            results = sorted([*others, result], key=lambda r: (order.index(r["row"]), r["seed"]))
             text = "[\n" + ",\n".join(json.dumps(one) for one in results) + "\n]\n"  # one line a run
             with replacing(output) as temporary:
                 temporary.write_text(text, encoding="utf-8")
