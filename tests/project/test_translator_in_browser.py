@@ -874,12 +874,76 @@ def test_each_box_of_figure_1_opens_by_its_key_with_a_line_of_its_own(page):
     panel, boxes, lines = page.get_by_role("region", name="The open box"), page.locator(".model button"), {}
     for number, name in enumerate(boxes.evaluate_all("all => all.map((one) => one.dataset.title)")):
         boxes.nth(number).press(("Enter", "Space")[number % 2])
-        assert panel.get_by_role("status").inner_text() == name
+        title = panel.get_by_role("heading", level=3)
+        assert title.inner_text() == name and title.evaluate("one => one === document.activeElement")
         steps = panel.locator("[data-step]:visible")
         assert steps.count() and all(step.locator(".numbers").inner_text() for step in steps.all()), name
         lines[name] = panel.locator(".line:visible code").first.inner_text()
     assert len(lines) == boxes.count()
     assert "self.norm(x)" in lines["Norm, the last"] and "norm1" in lines["Norm before self-attention of the decoder"]
+
+
+@pytest.mark.slow
+def test_the_figure_is_one_stop_of_tab_that_arrows_walk_and_the_panel_says_what_a_head_looks_at(page):
+    translate(page)
+    open_view(page, "Figure 1")
+    page.locator(".panel[aria-busy=false]").wait_for()
+    boxes, focused = page.locator(".model button"), "document.activeElement.dataset.title"
+    cross = boxes.and_(page.locator("[data-title=Cross-attention]"))
+    cross.press("Enter")
+    assert boxes.evaluate_all("all => all.filter((one) => one.tabIndex === 0).length") == 1
+    cross.focus()
+    for key, name in {
+        "ArrowDown": "Norm before cross-attention",
+        "ArrowUp": "Cross-attention",
+        "ArrowLeft": "Memory",
+        "ArrowRight": "Cross-attention",
+    }.items():
+        page.keyboard.press(key)
+        if key != "ArrowLeft":  # which of the encoder's boxes is beside depends on the letters' size
+            assert page.evaluate(focused) == name
+        else:
+            assert "decoder" not in page.evaluate(focused) != "Cross-attention"
+            cross.focus()
+    panel = page.get_by_role("region", name="The open box")
+    choose(panel, "Head", "3")
+    rows = panel.locator("[data-step=scores] tbody tr").all_inner_texts()
+    best = max((row.split("\t") for row in rows), key=lambda cells: float(cells[-2]))
+    said = panel.get_by_role("status").inner_text()
+    assert "head 3" in said and f"“{best[0]}”" in said and best[-2] in said
+
+
+@pytest.mark.slow
+def test_on_a_phone_the_open_box_is_not_covered_and_the_beams_scores_are_in_sight(page):
+    try:
+        page.set_viewport_size({"width": 360, "height": 800})
+        translate(page)
+        open_view(page, "Figure 1")
+        page.locator(".panel[aria-busy=false]").wait_for()
+        page.locator(".model [data-title=Softmax]").press("Enter")
+        stays, title = (page.locator(one).bounding_box() for one in (".stays", ".panel .title"))
+        assert stays["y"] + stays["height"] <= title["y"] < 800
+        for small in page.locator(".model .box").all():
+            assert small.evaluate("one => one.scrollHeight <= one.clientHeight + 1"), small.inner_text()
+        table = open_view(page, "Beam").get_by_role("region", name="Finished")
+        score = table.locator("tbody td:last-child").first.bounding_box()
+        assert score["x"] + score["width"] <= 360
+    finally:
+        page.set_viewport_size({"width": 1280, "height": 800})
+
+
+@pytest.mark.slow
+def test_the_page_says_where_an_open_hypothesis_might_score_better(page):
+    translate(page)
+    open_view(page, "Beam")
+    said = page.get_by_text("The search stopped here")
+    assert said.is_visible()
+    page.get_by_role("radio", name="Greedy").check()  # which goes on with one, and none is left
+    page.wait_for_function("document.querySelector('.translation').textContent.startsWith('two children playing')")
+    wait(page)
+    assert not said.is_visible()
+    page.get_by_role("radio", name="Beam of 4").check()
+    wait(page)
 
 
 def english(translator, text, **changes):
@@ -894,7 +958,7 @@ def test_each_switch_begins_with_a_sentence_that_changes_and_leaves_a_typed_one_
     for typed in (False, True):
         for changes, name in (
             ({"mask": False}, "the causal mask"),
-            ({"scale": False}, "÷ √d_k"),
+            ({"scale": False}, "÷ root of d k"),
             ({"positions": False}, "the positions"),
         ):
             text = "Ein Hund schläft." if typed else "Der Mann hebt den Ball auf."  # the page's own
@@ -961,7 +1025,7 @@ def test_heads_are_walked_by_arrows_and_silenced_by_key_and_come_back(page, tran
 SHOWN = """() => {
   const read = (node) => [...node.childNodes].map((one) => {
     if (one.nodeType === Node.TEXT_NODE) return one.textContent;
-    if (!one.checkVisibility?.() || one.matches("style, select")) return "";
+    if (!one.checkVisibility?.() || one.matches("style, select, [role=status].unseen")) return "";
     const text = read(one.shadowRoot ?? one);
     return getComputedStyle(one).display === "inline" ? text : ` ${text} `;
   }).join("");
@@ -1047,7 +1111,7 @@ def something_taken_away(page):
     translate(page, "Ein Hund beißt eine Katze.")  # of an example, a switch takes another
     page.get_by_role("checkbox", name="the positions").press("Space")
     settle(page)
-    page.get_by_role("checkbox", name="÷ √d_k").click()
+    page.get_by_role("checkbox", name="÷ root of d k").click()
 
 
 def an_alternative_picked(page):
@@ -1103,6 +1167,8 @@ def test_a_link_can_be_copied_where_the_clipboard_is_open_and_where_it_is_not(_c
         page.get_by_text("Copied.").wait_for()
         copied = page.evaluate("navigator.clipboard.readText()") if here else page.locator(".link").input_value()
         assert copied == page.url and "#de=Ein+Hund+%26+eine+Katze" in copied
+        open_view(page, "Heads")
+        assert not page.get_by_text("Copied.").is_visible()  # what was copied is of another view
         opened = show(copied)
         assert shown(opened)[0].endswith(shown(opened)[0])
         assert field(opened).input_value() == "Ein Hund & eine Katze: 1 + 1 = 2, #3?"

@@ -100,7 +100,7 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
     joined(at) {
       const { own, isSilent } = head(at), joined = at.of(at.joined);
       const parts = at.maps.map((_, h) => [`head ${h + 1}${isSilent(h) ? ", silenced" : ""}`, own(joined, h)]);
-      return [vectors(...parts, ["end to end", joined], ["W_O · that + bias", at.of(at.out)])];
+      return [vectors(...parts, ["end to end", joined], [element("span", {}, "W", element("sub", {}, "O"), " · that + bias"), at.of(at.out)])];
     },
     feed_forward({ reads, inner, out, of }) {
       const note = `${of(inner).filter((value) => value > 0).length} of them are above 0`;
@@ -171,16 +171,51 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
     }
     const likely = ({ token, logProb }) => element("span", {}, `${readable(token)} ${percent(logProb)}`);
     fill(".likely", ...best.slice(0, 3).map(likely));
-    for (const one of find(".model").querySelectorAll("button")) one.setAttribute("aria-pressed", one === box);
+    for (const one of find(".model").querySelectorAll("button")) {
+      one.setAttribute("aria-pressed", one === box);
+      one.tabIndex = one === box ? 0 : -1; // one stop of Tab, and arrows lead on
+    }
   }
 
-  find(".model").onclick = ({ target }) => {
+  /** Say what the menus now lead to: to who listens. */
+  function tell() {
+    const at = place(), { names, maps, word } = at, [layer, ofHead, ofWord] = ["layer", "head", "word"].map((name) =>
+      !find(`.panel [name=${name}]`).parentElement.hidden);
+    const where = [layer && `layer ${picked.layer + 1}`, ofHead && `head ${picked.head + 1}`, ofWord && `“${names[word]}”`];
+    const { looked, weights } = maps ? head(at) : {}, best = weights && order(weights)[0];
+    fill(".now", where.filter(Boolean).join(", "), ofHead ? `: most at “${looked[best]}”, ${fixed(weights[best], 3)}` : "");
+  }
+
+  /** The box that an arrow key leads to: the next one above or below, or the one beside. */
+  function neighbour(from, key) {
+    const middle = (one) => {
+      const { left, top, width, height } = one.getBoundingClientRect();
+      return [left + width / 2, top + height / 2];
+    };
+    const [x, y] = middle(from), [right, down] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key] ?? [];
+    const ways = [...find(".model").querySelectorAll("button")].map((one) => {
+      const [toX, toY] = middle(one), isBeside = Math.abs(toX - x) > from.offsetWidth / 2;
+      const isThere = right ? isBeside && (toX - x) * right > 0 : !isBeside && (toY - y) * down > 0;
+      return { one, isThere, far: Math.abs(toY - y) };
+    });
+    return ways.filter(({ isThere }) => isThere).sort((a, b) => a.far - b.far)[0]?.one;
+  }
+
+  find(".model").onkeydown = (event) => {
+    const next = neighbour(event.target, event.key);
+    if (!next) return;
+    event.preventDefault();
+    [event.target.tabIndex, next.tabIndex] = [-1, 0];
+    next.focus();
+  };
+  find(".model").onclick = ({ target, detail }) => {
     box = target.closest("button") ?? box;
     isPicked = true;
     if (!trace) return;
     flow();
     draw();
     if (find(".panel").offsetTop > find(".model").offsetTop + 50) find(".panel").scrollIntoView(); // it is below
+    if (!detail) find(".panel .title").focus(); // it was a key
   };
   find(".up").onclick = () => box.focus();
   find(".picks").onchange = ({ target: { name, value } }) => {
@@ -188,6 +223,7 @@ function figureOne({ find, fill, element, row, fixed, percent, readable, order }
     isPicked = true;
     flow();
     draw();
+    tell();
   };
 
   const boxes = Object.fromEntries([...find(".model").querySelectorAll("button")].map((one) => [nameOf(one), one]));

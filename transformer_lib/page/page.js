@@ -146,7 +146,7 @@
   /** Bring the translation into sight, if it is not: on a phone, it comes below the window. */
   function bring() {
     const { top, bottom } = find(".translation").getBoundingClientRect(), covered = find(".tour")?.offsetHeight ?? 0;
-    if (top < HEADER || bottom > window.innerHeight - covered) find(".results").scrollIntoView();
+    if (top < HEADER || bottom > window.innerHeight - covered) window.scrollBy(0, find(".results").getBoundingClientRect().top - 1.5 * HEADER);
   }
 
   /** End the work. What has been written so far stays. */
@@ -210,7 +210,17 @@
     if (arrival) arrive(arrival);
     else if (isWanted) bring();
     isWanted = wanted = isTurned = undefined;
+    tell();
     keep(!arrival?.isReturn);
+  }
+
+  /** Say once, to who listens, what is new beside the translation: whose field says itself. */
+  function tell() {
+    const isNoted = [...find(".results").querySelectorAll("[data-without].note")].some(({ hidden }) => !hidden);
+    const { plain, isChanged, prefix, hypotheses: [{ text }] } = shown;
+    fill(".told", [prefix.length && `You picked “${find(".picked").textContent}”.`,
+      isChanged && `With everything: ${plain === text ? "the same." : plain}`, find(".silenced").textContent,
+      isNoted && "A note below says what this does.", find(".looks").textContent].filter(Boolean).join(" "));
   }
 
   /** Where the reader picked a token, or else where the model was least sure. */
@@ -259,12 +269,15 @@
     chosen = place;
     [...find(".target").children].forEach((one, i) => one.setAttribute("aria-pressed", i === place));
     look(place);
+    fill(".told", find(".looks").textContent);
     open();
   }
 
   /** Show of this token what the reader wants to see. */
   function open() {
     const wanted = find("[name=view]:checked").value;
+    find(".link").hidden = true; // it leads to what was on show before
+    fill(".copied");
     for (const name in VIEWS) find(`.view.${name}`).hidden = name !== wanted;
     VIEWS[wanted]();
   }
@@ -348,7 +361,7 @@
   /** The beam as a tree: a column for each step, the most probable beginning on top. */
   function showBeam() {
     const WIDTH = 124, HEIGHT = 34, ranks = {}, edges = { other: "", best: "" }; // pixels, as in page.css
-    const { beams, hypotheses, penalty, steps, prefix } = shown;
+    const { beams, hypotheses, penalty, steps, prefix, mightRise } = shown;
     const columns = [[{ ids: [], token: "<sos>", logProb: 0 }], ...beams];
     fill(".tree ol", ...columns.flatMap((column, step) => column.map(({ ids, token, logProb }, rank) => {
       const kind = ids.every((id, i) => id === hypotheses[0].ids[i]) ? "best" : "other";
@@ -362,6 +375,7 @@
     for (const kind in edges) find(`path.${kind}`).setAttribute("d", edges[kind]);
     fill(".finished", ...hypotheses.map(({ logProb, score, text }) =>
       row(text, fixed(logProb), fixed(logProb / score), fixed(score, 3))));
+    find(".open-end").hidden = !mightRise;
     fill(".exponent", penalty);
     const detour = steps.findIndex(({ rank }, i) => rank > 1 && i >= prefix.length); // greedy search goes elsewhere
     const { best, chosen: taken } = steps[Math.max(0, detour)];
@@ -380,7 +394,9 @@
   find("form").onsubmit = submit;
   find("textarea").onkeydown = (event) => { // whose return value must not be false: that would take the key away
     const isComposing = event.isComposing || event.keyCode === 229; // Safari says it with the number only
-    if (event.key === "Enter" && !event.shiftKey && !isComposing) submit(event);
+    if (event.key !== "Enter" || event.shiftKey || isComposing) return;
+    if (window.matchMedia("(pointer: coarse)").matches) event.target.blur(); // a phone's keyboard would cover what comes
+    submit(event);
   };
   document.addEventListener("keydown", ({ key, isComposing }) => { if (key === "Escape" && !isComposing) stop(); });
   find("textarea").oninput = match;
@@ -482,9 +498,15 @@
     else closer();
   }
 
-  /** Scroll a part of the page to right below the translation, which stays on top. */
+  /** Keep what is scrolled to from lying behind the translation, which stays on top. */
+  function makeRoom() {
+    const stays = find(".stays"), { offsetHeight: height } = stays, { top } = getComputedStyle(stays);
+    document.documentElement.style.scrollPaddingTop = height ? `${height + parseFloat(top) + 8}px` : "";
+  }
+
+  /** Scroll a part of the page to right below the translation. */
   function uncover(part) {
-    part.style.scrollMarginTop = `${find(".stays").offsetHeight + HEADER + 16}px`;
+    makeRoom();
     part.scrollIntoView();
   }
 
@@ -525,6 +547,7 @@
     fill(".copied", isCopied ? "Copied." : "Copy it from here:");
   };
   for (const event of ["click", "change"]) document.querySelector("#translator").addEventListener(event, keepSoon);
+  new ResizeObserver(makeRoom).observe(find(".stays"));
   for (const event of ["hashchange", "popstate"]) window.addEventListener(event, follow);
   find("form").hidden = !(find(".needs").hidden = "Worker" in window && "at" in Array.prototype);
   if (!find("form").hidden) follow();

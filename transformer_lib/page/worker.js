@@ -71,9 +71,9 @@ function serve() {
     if (letters > max_len * src.longest) { // before normalising, which takes long for what some texts hold
       throw new Error(`These are ${letters.toLocaleString("en")} characters. ${most}`);
     }
-    const { tokens, ids } = src.encode(text);
+    const { tokens, ids } = src.encode(text), limit = Math.min(ids.length + MOST_MORE, max_len);
     if (ids.length > max_len) throw new Error(`These are ${ids.length} ${pieces}. ${most}`);
-    const prefix = beginning(begin, tgt, Math.min(ids.length + MOST_MORE, max_len));
+    const prefix = beginning(begin, tgt, limit);
     postMessage({ kind: "read", number, tokens, remark: remark(text, { tokens, ids }, settings) });
     const about = ({ ids, logProb, score }) =>
       ({ ids, logProb, score, text: tgt.decode(ids), token: tgt.pieces[ids.at(-1)] });
@@ -102,6 +102,7 @@ function serve() {
     }
     const found = await search(model);
     if (!found) return;
+    const highest = found.open.length ? found.open[0].logProb / ((5 + limit) / 6) ** penalty : -Infinity; // if the rest were certain
     const [{ ids: written, steps: said }] = found.finished, hypotheses = found.finished.map(about);
     if (!model.isChanged) plain = { question, text: hypotheses[0].text };
     last = { number, model, tgt, ids, written };
@@ -116,7 +117,7 @@ function serve() {
     const maps = { encoder: found.maps, decoder, cross: gather(said, "source") };
     const { changes: all, isChanged } = model, asked = { number, prefix, beamSize, penalty, changes: all, isChanged };
     const isItsOwn = settings.heads && !isChanged && !prefix.length, unsure = isItsOwn ? doubt(found.finished[0]) : "";
-    const shown = { plain: plain.text, unsure, tokens, ids, beams: found.beams, hypotheses, steps, maps };
+    const shown = { plain: plain.text, unsure, mightRise: highest > found.finished[0].score, tokens, ids, beams: found.beams, hypotheses, steps, maps };
     postMessage({ kind: "done", ...asked, ...shown });
   }
 }
