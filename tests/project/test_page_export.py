@@ -363,6 +363,9 @@ def test_a_page_from_a_disk_shows_ones_own_model(kind, tmp_path, browser):
     text = page.locator("body").inner_text()
     for claim in ("4,000", "256", "Multi30k", "fisherman", "36"):
         assert claim not in text, claim
+    assert "The Transformer, step by step" in page.get_by_role("contentinfo").inner_text()  # whose notebooks are named
+    levels = page.get_by_role("heading").evaluate_all("all => all.map(({ tagName }) => Number(tagName[1]))")
+    assert levels[0] == 1 and all(below <= above + 1 for above, below in zip(levels, levels[1:], strict=False))
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator(".atlas canvas").count() == 3 * 2 * translator.model.config.num_heads

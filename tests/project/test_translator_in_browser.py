@@ -601,7 +601,7 @@ def test_nothing_of_an_older_sentence_can_be_picked_and_the_page_says_why(page):
     page.keyboard.press("Backspace")
     assert not page.locator(".status").inner_text()
     page.mouse.click(place["x"] + 5, place["y"] + 5)
-    page.get_by_text("You picked").wait_for()
+    page.locator(".again", has_text="You picked").wait_for()
 
 
 @pytest.mark.slow
@@ -793,12 +793,12 @@ def test_the_alternatives_are_the_models_and_the_translation_goes_on_from_one(pa
     ]
     assert lines == expected
     panel.get_by_role("button", name=re.compile("^play ")).click()
-    page.get_by_text("You picked “play”").wait_for()
+    page.locator(".again", has_text="You picked “play”").wait_for()
     wait(page)
     assert translation(page).startswith("two children play ") and translation(page).endswith(".")
     assert token(page, 2).get_attribute("aria-pressed") == "true"
     page.get_by_role("button", name="Translate").click()
-    page.get_by_text("You picked").wait_for(state="hidden")
+    page.locator(".again", has_text="You picked").wait_for(state="hidden")
     wait(page)
     assert translation(page) == TRANSLATION
 
@@ -811,14 +811,14 @@ def test_a_pick_is_taken_back_by_its_button_and_by_the_models_own_word(page):
         token(page, 2).click()
         panel = open_view(page, "Alternatives")
         panel.get_by_role("button", name=re.compile("^play ")).press("Enter")
-        page.get_by_text("You picked “play”").wait_for()
+        page.locator(".again", has_text="You picked “play”").wait_for()
         settle(page)
         assert "&begin=two+children+play&" in address(page) and translation(page) != TRANSLATION
         if way == "button":
             page.get_by_role("button", name="Back to the model’s own").press("Enter")
         else:
             panel.get_by_role("button", name=re.compile(f"^{own} ")).press("Enter")
-        page.get_by_text("You picked").wait_for(state="hidden")
+        page.locator(".again", has_text="You picked").wait_for(state="hidden")
         settle(page)
         assert translation(page) == TRANSLATION and "begin=" not in address(page)
         assert token(page, 2).evaluate("one => one === document.activeElement")
@@ -923,8 +923,9 @@ def test_on_a_phone_the_open_box_is_not_covered_and_the_beams_scores_are_in_sigh
         page.locator(".model [data-title=Softmax]").press("Enter")
         stays, title = (page.locator(one).bounding_box() for one in (".stays", ".panel .title"))
         assert stays["y"] + stays["height"] <= title["y"] < 800
-        for small in page.locator(".model .box").all():
-            assert small.evaluate("one => one.scrollHeight <= one.clientHeight + 1"), small.inner_text()
+        for small in page.locator(".model .box > small").all():
+            inside, around = small.bounding_box(), small.locator("..").bounding_box()
+            assert inside["y"] + inside["height"] <= around["y"] + around["height"], small.inner_text()
         table = open_view(page, "Beam").get_by_role("region", name="Finished")
         score = table.locator("tbody td:last-child").first.bounding_box()
         assert score["x"] + score["width"] <= 360
@@ -1117,7 +1118,7 @@ def something_taken_away(page):
 def an_alternative_picked(page):
     token(page, 2).click()
     open_view(page, "Alternatives").get_by_role("button", name=re.compile("^play ")).click()
-    page.get_by_text("You picked “play”").wait_for()
+    page.locator(".again", has_text="You picked “play”").wait_for()
 
 
 def a_greedy_beam(page):
