@@ -2,6 +2,7 @@
 
 import functools
 import io
+import itertools
 import json
 import re
 import shutil
@@ -365,7 +366,7 @@ def test_a_page_from_a_disk_shows_ones_own_model(kind, tmp_path, browser):
         assert claim not in text, claim
     assert "The Transformer, step by step" in page.get_by_role("contentinfo").inner_text()  # whose notebooks are named
     levels = page.get_by_role("heading").evaluate_all("all => all.map(({ tagName }) => Number(tagName[1]))")
-    assert levels[0] == 1 and all(below <= above + 1 for above, below in zip(levels, levels[1:], strict=False))
+    assert levels[0] == 1 and all(below <= above + 1 for above, below in itertools.pairwise(levels))
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator(".atlas canvas").count() == 3 * 2 * translator.model.config.num_heads
