@@ -1043,9 +1043,11 @@ CHOSEN = """() => {
 
 
 def settle(page):
+    """Wait until the page has followed what was pressed, and until its address has followed the page."""
+    page.wait_for_timeout(100)
     wait(page)
     page.locator(".panel:not([aria-busy=false]):visible").wait_for(state="hidden")
-    page.wait_for_timeout(100)  # the address follows what was pressed
+    page.wait_for_timeout(100)
 
 
 def shown(page):
