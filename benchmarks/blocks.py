@@ -26,6 +26,7 @@ import torch
 import torch.nn.functional as F
 from contenders import CORPUS, SMALL, few, machine
 from torch import nn
+from transformer_exercises.course.notebook_11 import rotate
 
 from transformer_lib import MultiHeadAttention, PositionwiseFeedForward, Transformer, TransformerConfig, Translator
 from transformer_lib.data.batches import make_dataset
@@ -56,16 +57,6 @@ class SwiGLU(PositionwiseFeedForward):
         """Transform ``x``, ``[batch, seq_len, d_model]``, position by position."""
         gate = F.silu(self.gate(x))
         return self.linear2(self.dropout(gate * self.linear1(x)))
-
-
-def rotate(x, start):
-    """Turn each pair of numbers by position times frequency: ``[batch, heads, seq_len, d_k]``, from ``start`` on."""
-    frequency = 10_000 ** (-torch.arange(0, x.shape[-1], 2, device=x.device) / x.shape[-1])
-    positions = torch.arange(start, start + x.shape[-2], device=x.device)
-    angle = positions[:, None] * frequency
-    even, odd = x[..., ::2], x[..., 1::2]
-    turned = even * angle.cos() - odd * angle.sin(), even * angle.sin() + odd * angle.cos()
-    return torch.stack(turned, dim=-1).flatten(-2).to(x.dtype)
 
 
 class RotaryAttention(MultiHeadAttention):
