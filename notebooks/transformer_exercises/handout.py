@@ -25,7 +25,7 @@ _WORKED = re.compile(r"<details><summary>Worked answer</summary>.*?</details>\s*
 _RESULT = re.compile(r"<details><summary>What it shows</summary>.*?</details>\s*", re.DOTALL)
 _CHECKS = re.compile(r"""(?m)\bcheck\(\s*["']\d\d\.\d["']|^(\w+) = write\(\1[,)]""")
 _SENDING = re.compile(  # what sends to answers that are not there
-    r" Where there's code to write, (?:read the worked answer below it|the worked answer is below it)\."
+    r" Where there's code to write, read the worked answer below it\."
     r"|, of which there are \[worked solutions\]\([^)]*\)"
     r"| A worked answer waits in the fold below\. If you skip a part, read it there\."
 )
