@@ -205,7 +205,9 @@ def export(model, file, to="safetensors", quantization="float32", examples=()):
     transformer-lib export runs/mine my_page --to page --examples "Ein Kind schläft."
     """
     if (quantization != "float32" and to != "ctranslate2") or (examples and to != "page"):
-        raise ValueError(f"--quantization is {quantization}, as only --to ctranslate2 has; only page has --examples")
+        raise ValueError(
+            f"--to is {to} and --quantization is {quantization}: ctranslate2 alone has that, page alone --examples"
+        )
     if to == "safetensors" and file.exists():  # perhaps a model whose copy was to be named, too
         raise FileExistsError(f"{file} exists: name a new file, or remove it first (usage: export MODEL FILE)")
     saved = load_model(model)
